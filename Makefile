@@ -1,0 +1,67 @@
+# make demo · make test · make bench · make check: each makes .venv and installs what it needs, once per pyproject.toml
+# PYTHON=python3.12 make test    uses another Python (3.10 or newer)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+PIP := -m pip --quiet --disable-pip-version-check
+
+SAMPLE := tests/data/attention
+HOST := $(SAMPLE)/host_rank0.json.gz
+DEVICE := $(SAMPLE)/device_rank0.json.gz
+OUT := out/demo
+PACKAGES := schema linker converter tools
+
+.PHONY: demo test bench check lint format types clean
+
+demo: $(VENV)/.ready
+	@mkdir -p $(OUT)
+	$(BIN)/trace-link --host-trace $(HOST) --device-trace $(DEVICE) --output $(OUT)/linked.json.gz
+	$(BIN)/trace-convert --input $(OUT)/linked.json.gz --output $(OUT)/graph.et
+	$(BIN)/trace-replay --input $(OUT)/graph.et --timeline $(OUT)/timeline.json
+	$(BIN)/trace-jsonize --input $(OUT)/graph.et --output $(OUT)/graph.json
+	@echo "The first nodes of $(OUT)/graph.json:"
+	@$(BIN)/python -c 'import json; [print(json.dumps(node)) for node in json.load(open("$(OUT)/graph.json"))["nodes"][:3]]'
+
+test: $(VENV)/.test
+	$(BIN)/pytest
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m execgraph.tools.bench
+
+check: lint format types
+
+lint: $(INSTALLED)/.check
+	$(INSTALLED)/bin/ruff check
+
+format: $(INSTALLED)/.check
+	$(INSTALLED)/bin/ruff format --check
+
+# of the installed package, out of reach of the source tree: that is what users check their code against
+types: $(INSTALLED)/.check
+	@rm -rf build
+	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
+	@rm -rf build
+	cd $(INSTALLED) && bin/mypy --strict $(PACKAGES:%=-p execgraph.%)
+
+clean:
+	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed: set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(PIP) install --editable '.[test]'
+	@touch $@
+
+$(INSTALLED)/.check: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python $(PIP) install '.[check]'
+	@rm -rf build
+	@touch $@
