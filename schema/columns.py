@@ -1,0 +1,70 @@
+"""Column types that the records are made of: interned strings and rows of varying length."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+
+ABSENT = np.iinfo(np.int64).min
+"""Stands in an int64 attribute column where a node does not have the attribute."""
+
+
+@dataclass(slots=True)
+class Strings:
+    """A column of strings: `codes[i]` is the position of row i's text in `table`, -1 where the row has none."""
+
+    codes: Int32
+    table: list[str]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str:
+        code = self.codes[row]
+        return self.table[code] if code >= 0 else ""
+
+    def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Strings":
+        return Strings(self.codes[rows], self.table)
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> "Strings":
+        seen: dict[str, int] = {}
+        codes = np.fromiter((seen.setdefault(text, len(seen)) for text in texts), np.int32)
+        return Strings(codes, list(seen))
+
+
+@dataclass(slots=True)
+class Ragged:
+    """Rows of integers of varying length: row i is `values[starts[i]:starts[i + 1]]`."""
+
+    starts: Int64
+    values: Int64
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> Int64:
+        return self.values[self.starts[row] : self.starts[row + 1]]
+
+    def lengths(self) -> Int64:
+        return np.diff(self.starts)
+
+    def rows(self) -> Int64:
+        """For each value the row it stands in."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths())
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[int]]) -> "Ragged":
+        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+        values = np.fromiter((value for row in rows for value in row), np.int64, int(lengths.sum()))
+        return Ragged(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), values)
+
+    @staticmethod
+    def grouped(row: Int64, value: Int64, count: int) -> "Ragged":
+        """`count` rows from (row, value) pairs that are already sorted by row."""
+        return Ragged(np.searchsorted(row, np.arange(count + 1)).astype(np.int64), value)

@@ -1,0 +1,90 @@
+"""What every command shares: its options, exit codes, one-line errors, the summary and the progress bar.
+
+Exit 0: done. Exit 1: the data is unusable, one line says why. Exit 2: wrong usage.
+"""
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import orjson
+from tqdm import tqdm
+
+from .errors import DataError
+
+T = TypeVar("T")
+log = logging.getLogger("execgraph")
+
+
+def command_parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
+    """An argument parser with the options that all commands have and an example at the end of its help."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{name} {importlib.metadata.version('execgraph')}")
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
+    loudness.add_argument("-q", "--quiet", action="store_true", help="say only errors")
+    return parser
+
+
+def run_command(work: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace, name: str) -> NoReturn:
+    """Runs `work` and ends the process: a DataError, an interrupt or a closed pipe is one line, never a traceback."""
+    level = logging.ERROR if arguments.quiet else logging.DEBUG if arguments.verbose else logging.INFO
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s", force=True)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        sys.exit(work(arguments) or 0)
+    except DataError as error:
+        line = " ".join(str(error).split())
+        print(f"{name}: error: {line}", file=sys.stderr)
+        sys.exit(1)
+    except MemoryError:
+        print(f"{name}: error: out of memory; use a machine with more, or a shorter trace", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader of our output left; keep Python from complaining about it again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def print_json(summary: dict[str, Any]) -> None:
+    """The summary as one JSON object on stdout."""
+    sys.stdout.write(orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode() + "\n")
+
+
+def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
+    """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal."""
+    return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=None, file=sys.stderr)
+
+
+def progress_bytes(what: str, total: int | None) -> "tqdm[NoReturn]":
+    """A progress bar over bytes for work that is not an iteration; call `update(n)` on it."""
+    return tqdm(desc=what, total=total, unit="B", unit_scale=True, leave=False, disable=None, file=sys.stderr)
+
+
+def usage_error(parser: argparse.ArgumentParser, text: str) -> NoReturn:
+    """Wrong usage: one line and exit 2."""
+    parser.exit(2, f"{parser.prog}: error: {text} (see {parser.prog} --help)\n")
+
+
+def without_leading_word(arguments: Sequence[str] | None, word: str) -> list[str]:
+    """The command line without the leading sub-command that Chakra's tools want (`PyTorch`)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return given[1:] if given and given[0].lower() == word.lower() else given

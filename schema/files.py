@@ -1,0 +1,87 @@
+"""Opening inputs and outputs: gzip by content in, by suffix out, `-` for the standard streams, outputs whole or not at all."""
+
+import contextlib
+import gzip
+import io
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from .errors import DataError
+
+GZIP_MAGIC = b"\x1f\x8b"
+STANDARD_STREAM = "-"
+PIECE = 1 << 20
+
+
+def open_input(path: str) -> BinaryIO:
+    """The bytes of `path` as a stream, decompressed if they are gzip, whatever the file is called.
+
+    Raises DataError when there is no such file, it is a directory, it may not be read, or it is empty.
+    """
+    try:
+        raw = sys.stdin.buffer if path == STANDARD_STREAM else Path(path).open("rb", buffering=PIECE)  # noqa: SIM115
+        raw = cast(io.BufferedReader, raw)
+        head = raw.peek(2)[:2]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    if not head:
+        raise DataError(f"{path}: is empty; was the trace written to its end?")
+    return cast(BinaryIO, gzip.GzipFile(fileobj=raw) if head == GZIP_MAGIC else raw)
+
+
+@contextlib.contextmanager
+def open_output(path: str) -> Iterator[IO[bytes]]:
+    """A stream whose bytes stand under `path` only when the block ends without an exception.
+
+    The bytes go to a file beside the target, which is then renamed over it (links are followed). Standard output and an
+    existing target that is no regular file (/dev/null, a pipe) are written directly. A name that ends in .gz is compressed,
+    without a time stamp so that equal content gives equal bytes. Raises DataError when the target cannot be written.
+    """
+    try:
+        if path == STANDARD_STREAM:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        target = Path(path).resolve()
+        with _direct(target) if _is_special(target) else _beside(target) as raw, _compressed(path, raw) as stream:
+            yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _is_special(target: Path) -> bool:
+    return target.exists() and not stat.S_ISREG(target.stat().st_mode)
+
+
+@contextlib.contextmanager
+def _direct(target: Path) -> Iterator[IO[bytes]]:
+    with target.open("wb") as raw:
+        yield raw
+
+
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[IO[bytes]]:
+    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
+    try:
+        with beside.open("xb", buffering=PIECE) as raw:
+            yield raw
+        if target.exists():
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _compressed(path: str, raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    if not path.endswith(".gz"):
+        yield raw
+        return
+    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
+        yield cast(IO[bytes], stream)

@@ -1,0 +1,91 @@
+"""Typed records of the device trace (Kineto, Chrome trace JSON). Fields that a version lacks have defaults; others are skipped."""
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+Number = int | float | str | None
+
+
+class Args(msgspec.Struct, gc=False):
+    """The arguments that linking reads, of every category; numbers may be text in some versions."""
+
+    correlation: Number = None
+    device: Number = None
+    stream: Number = None
+    queue: Number = None
+    context: Number = None
+    bytes: Number = None
+    external_id: Number = msgspec.field(name="External id", default=None)
+    record_function_id: Number = msgspec.field(name="Record function id", default=None)
+    ev_idx: Number = msgspec.field(name="Ev Idx", default=None)
+    sequence: Number = msgspec.field(name="Sequence number", default=None)
+    forward_thread: Number = msgspec.field(name="Fwd thread id", default=None)
+    graph_node: Number = msgspec.field(name="graph node id", default=None)
+    sync_kind: str | None = msgspec.field(name="cuda_sync_kind", default=None)
+    wait_stream: Number = msgspec.field(name="wait_on_stream", default=None)
+    wait_record: Number = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
+    wait_event: Number = msgspec.field(name="wait_on_cuda_event_id", default=None)
+    event: Number = msgspec.field(name="event_id", default=None)
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    dtype: Any = None
+    in_elements: Number = msgspec.field(name="In msg nelems", default=None)
+    out_elements: Number = msgspec.field(name="Out msg nelems", default=None)
+    in_split: Any = msgspec.field(name="In split size", default=None)
+    out_split: Any = msgspec.field(name="Out split size", default=None)
+    group_size: Number = msgspec.field(name="Group size", default=None)
+    group_name: Any = msgspec.field(name="Process Group Name", default=None)
+    group_description: Any = msgspec.field(name="Process Group Description", default=None)
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    comm_sequence: Number = msgspec.field(name="Seq", default=None)
+    source_rank: Number = msgspec.field(name="Src Rank", default=None)
+    target_rank: Number = msgspec.field(name="Dst Rank", default=None)
+    name: Any = None
+    labels: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    """One row of traceEvents."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    pid: Number = None
+    tid: Number = None
+    ts: int | float | str | None = None
+    dur: int | float | str | None = None
+    args: Args | None = None
+
+
+class ExactEvent(Event, gc=False):
+    """The same with time stamps as decimal text, for files whose fractions a double cannot hold."""
+
+    ts: Decimal | str | None = None  # type: ignore[assignment]
+
+
+class GroupConfig(msgspec.Struct):
+    pg_name: Any = ""
+    pg_desc: str = ""
+    pg_size: int = 0
+    ranks: Any = None
+
+
+class DistributedInfo(msgspec.Struct):
+    backend: str = ""
+    rank: Number = None
+    world_size: Number = None
+    pg_config: Any = None
+
+
+class DeviceFile(msgspec.Struct):
+    """The top level without its events."""
+
+    events: list[Event] = msgspec.field(name="traceEvents", default_factory=list)
+    distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
+    base_time: Number = msgspec.field(name="baseTimeNanoseconds", default=None)
+    nodes: msgspec.Raw = msgspec.Raw()
+
+
+class ExactDeviceFile(DeviceFile):
+    events: list[ExactEvent] = msgspec.field(name="traceEvents", default_factory=list)  # type: ignore[assignment]
