@@ -1,0 +1,45 @@
+"""What a row of the device trace is, by its category. Unknown categories are counted, never guessed at."""
+
+from enum import Enum
+
+
+class Role(Enum):
+    OP = "op"
+    CALL = "call"
+    ACTIVITY = "activity"
+    SYNC = "sync"
+    EVENT_RECORD = "event record"
+    IGNORED = "ignored"
+    UNKNOWN = "unknown"
+
+
+_ROLES = {
+    Role.OP: ("cpu_op", "user_annotation", "operator", "user", "hpu_op"),
+    Role.CALL: (
+        "cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime", "mtia_runtime", "xpu_runtime",
+        "xpu_driver", "privateuse1_runtime", "privateuse1_driver", "glow_runtime",
+    ),
+    Role.ACTIVITY: (
+        "kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events", "collective_comm",
+        "concurrent_kernel",
+    ),
+    Role.SYNC: ("cuda_sync", "xpu_sync"),
+    Role.EVENT_RECORD: ("cuda_event",),
+    Role.IGNORED: (
+        "gpu_user_annotation", "ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu", "python_function",
+        "cpu_instant_event", "overhead", "trace", "external_correlation", "mtia_insight", "mtia_counters",
+        "cuda_profiler_range", "xpu_scope_profiler", "hardware_counters",
+    ),
+}  # fmt: skip
+
+ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
+
+ANNOTATIONS = ("user_annotation", "user")
+MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
+
+
+def role_of(category: str | None) -> Role:
+    """The role of a category, whatever its case; rows without one are bookkeeping of the viewer."""
+    if not category:
+        return Role.IGNORED
+    return ROLE_OF_CATEGORY.get(category.lower(), Role.UNKNOWN)

@@ -1,0 +1,164 @@
+"""Hand-over between host threads: a worker runs because another thread called it and is blocked until the worker is done.
+
+Autograd workers are known by the sequence numbers of their ops, which a forward op on the calling thread shares; other workers only by
+their timing. A burst is a stretch of a worker's ops during which the caller did nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.intervals import TOLERANCE, innermost
+from ..schema.linked import Calls, Found, HandOvers, Ops
+
+AUTOGRAD = "autograd::engine::evaluate_function"
+STEP_MARK = "ProfilerStep#"
+PROMPT = 200_000
+"""ns between the caller's last step and the worker's first, and back, within which timing alone speaks for a call."""
+
+
+class Burst(NamedTuple):
+    """Times in ns; `since` is when the worker had last done something, ABSENT for never."""
+
+    worker: int
+    caller: int
+    quiet_from: int
+    quiet_until: int
+    first: int
+    last: int
+    since: int
+    found: Found
+
+
+class Wait(NamedTuple):
+    """One row of HandOvers."""
+
+    source_thread: int
+    source_time: int
+    target_thread: int
+    target_time: int
+    waiting_since: int
+    found: str
+
+
+class _Thread(NamedTuple):
+    """What a host thread did: its boundaries in time, the stretches between two of them in which it may be blocked, its outermost ops."""
+
+    boundaries: Int64
+    may_wait: Bool
+    top_start: Int64
+    top_end: Int64
+
+
+def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
+    """The hand-overs of one process, O(n log n) in ops and calls for a bounded number of threads."""
+    work = np.flatnonzero((ops.start != ABSENT) & ~_marks(ops.name, (STEP_MARK,)))
+    numbers, sizes = np.unique(ops.thread[work], return_counts=True)
+    if len(numbers) < 2:
+        return _columns([])
+    threads = {number: _thread(ops, parent, calls, work, number) for number in numbers.tolist()}
+    main = int(numbers[np.argmax(sizes)])
+    bursts: list[Burst] = []
+    for number in numbers.tolist():
+        caller, found = _caller(ops, work, number, main)
+        if caller != number:
+            bursts += _bursts(number, caller, threads[number], threads[caller], found)
+    return _columns(_waits(bursts))
+
+
+def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> _Thread:
+    mine = work[ops.thread[work] == number]
+    called = np.flatnonzero(calls.thread == number)
+    times = (ops.start[mine], ops.end[mine], calls.start[called], calls.end[called])
+    boundaries = np.unique(np.concatenate(times))
+    real = np.full(len(ops), -1, np.int64)
+    real[mine] = np.arange(len(mine))
+    outer = np.where(parent[mine] >= 0, real[parent[mine]], -1)
+    middle = (boundaries[:-1] + boundaries[1:]) // 2
+    owner = innermost(
+        np.full(len(middle), number), middle, middle, ops.thread[mine], ops.start[mine], ops.end[mine], outer
+    )
+    computes = (np.array([bool(text) for text in ops.op_schema.table] + [False])[ops.op_schema.codes]) | _marks(
+        ops.name, ("aten::",)
+    )
+    may_wait = np.where(owner >= 0, ~computes[mine[owner]], True) if len(mine) else np.ones(len(middle), np.bool_)
+    may_wait &= ~_covered(boundaries, calls.start[called], calls.end[called])
+    top = mine[outer < 0]
+    top = top[np.argsort(ops.start[top], kind="stable")]
+    return _Thread(boundaries, may_wait, ops.start[top], ops.end[top])
+
+
+def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
+    """Which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
+    change = np.zeros(len(boundaries), np.int64)
+    np.add.at(change, np.searchsorted(boundaries, start), 1)
+    np.add.at(change, np.searchsorted(boundaries, end), -1)
+    return np.cumsum(change)[:-1] > 0
+
+
+def _caller(ops: Ops, work: Int64, worker: int, main: int) -> tuple[int, Found]:
+    """The thread whose forward ops share the worker's sequence numbers; for other workers the busiest thread, from timing."""
+    mine = work[ops.thread[work] == worker]
+    backward = mine[(ops.fw_tid[mine] > 0) | _marks(ops.name, (AUTOGRAD,))[mine]]
+    wanted = ops.seq_id[backward[ops.seq_id[backward] >= 0]]
+    forward = work[(ops.seq_id[work] >= 0) & (ops.fw_tid[work] <= 0) & ~_marks(ops.name, (AUTOGRAD,))[work]]
+    forward = forward[np.isin(ops.seq_id[forward], wanted)]
+    if len(forward):
+        return Counter(ops.thread[forward].tolist()).most_common(1)[0][0], Found.RECORD
+    return main, Found.TIMING
+
+
+def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread, found: Found) -> Iterable[Burst]:
+    """The worker's ops, grouped by the quiet stretch of the caller that holds them."""
+    edges = np.concatenate(([np.iinfo(np.int64).min], calling.boundaries, [np.iinfo(np.int64).max]))
+    open_stretch = np.concatenate(([False], calling.may_wait, [True]))
+    stretch = np.searchsorted(edges, worker.top_start, side="right") - 1
+    inside = open_stretch[stretch] & (worker.top_end <= edges[stretch + 1] + TOLERANCE)
+    stretch = np.where(inside, stretch, -1)
+    first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1])) if len(stretch) else np.empty(0, np.int64)
+    for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(stretch)], strict=True):
+        if stretch[begin] < 0:
+            continue
+        start, last = int(worker.top_start[begin]), int(worker.top_end[begin:end].max())
+        quiet_from, quiet_until = int(edges[stretch[begin]]), int(edges[stretch[begin] + 1])
+        prompt = start - quiet_from <= PROMPT and quiet_until - last <= PROMPT
+        if found is Found.TIMING and not prompt:
+            continue
+        before = int(np.searchsorted(worker.boundaries, start)) - 1
+        since = int(worker.boundaries[before]) if before >= 0 else ABSENT
+        yield Burst(number, caller, quiet_from, quiet_until, start, min(last, quiet_until), since, found)
+
+
+def _waits(bursts: list[Burst]) -> Iterable[Wait]:
+    """A call and its return per burst. Of several workers in one quiet stretch the later ones are started by the first."""
+    together: dict[tuple[int, int], list[Burst]] = defaultdict(list)
+    for burst in bursts:
+        together[burst.caller, burst.quiet_from].append(burst)
+    for group in together.values():
+        group.sort(key=lambda burst: burst.first)
+        start, end = group[0], max(burst.last for burst in group)
+        for burst in group:
+            source, found = (burst.caller, burst.found) if burst is start else (start.worker, Found.TIMING)
+            yield Wait(source, burst.first, burst.worker, burst.first, burst.since, found.value)
+            if burst.quiet_until != np.iinfo(np.int64).max:
+                yield Wait(burst.worker, burst.last, burst.caller, end, start.first, burst.found.value)
+
+
+def _marks(names: Strings, prefixes: tuple[str, ...]) -> Bool:
+    marked = np.array([name.startswith(prefixes) for name in names.table] + [False], np.bool_)
+    return marked[names.codes]
+
+
+def _columns(waits: Iterable[Wait]) -> HandOvers:
+    rows = list(waits)
+    return HandOvers(
+        source_thread=np.array([row.source_thread for row in rows], np.int64),
+        source_time=np.array([row.source_time for row in rows], np.int64),
+        target_thread=np.array([row.target_thread for row in rows], np.int64),
+        target_time=np.array([row.target_time for row in rows], np.int64),
+        waiting_since=np.array([row.waiting_since for row in rows], np.int64),
+        found=Strings.of(row.found for row in rows),
+    )

@@ -1,0 +1,219 @@
+"""Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication, order."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.errors import DataError
+from ..schema.intervals import Nesting, nest
+from ..schema.linked import Activities, Calls, LinkedTrace, LinkReport, Ops, TraceInfo
+from .communication import link_communications, process_groups
+from .device_trace import DeviceTrace, OpRows
+from .hand_over import hand_overs
+from .host_trace import HostTrace
+from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
+from .match import STEP_MARK, Match, is_op, match_ops
+from .synchronisation import Synchronisation, synchronise
+
+NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
+
+
+def link(
+    host: HostTrace | None, device: DeviceTrace, rank: int | None = None, allow_mismatch: bool = False
+) -> LinkedTrace:
+    """Links two traces of one process. `rank` labels a trace that records none.
+
+    Raises DataError when the two are not of one run, or `rank` contradicts the recorded one, unless `allow_mismatch`.
+    """
+    if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
+        raise DataError(
+            f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
+        )
+    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
+    match = match_ops(host, device, allow_mismatch) if host is not None else None
+    is_step = _is_step(device.ops.name)
+    call_op = enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step)
+    call_row = launching_calls(device.activities, device.calls)
+    activity_op = launching_ops(
+        device.activities, call_row, call_op, device.ops, external_ids_name_ops(device.activities)
+    )
+    ops, device_op = _ops(host, device.ops, match, nesting)
+    op_parent = np.full(len(ops), -1, np.int64)
+    op_parent[device_op] = _through(device_op, nesting.parent)
+    calls = Calls(
+        device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
+        _through(device_op, call_op),
+    )  # fmt: skip
+    communications, communication_row = link_communications(
+        ops, op_parent, device, device_op, _through(device_op, activity_op)
+    )
+    activities = _activities(
+        device, call_row, _through(device_op, activity_op), communication_row, int(ops.id.max(initial=0))
+    )
+    sync = synchronise(device, calls, activities)
+    info = _info(host, device, rank)
+    return LinkedTrace(
+        info=info,
+        ops=ops,
+        calls=calls,
+        activities=activities,
+        device_waits=sync.device_waits,
+        host_waits=sync.host_waits,
+        hand_overs=hand_overs(ops, op_parent, calls),
+        communications=communications,
+        groups=process_groups(host, device),
+        report=_report(host, device, match, nesting, activities, sync),
+    )
+
+
+def _is_step(names: Strings) -> Bool:
+    marks = np.array([name.startswith(STEP_MARK) for name in names.table] + [False], np.bool_)
+    return marks[names.codes]
+
+
+def _through(table: Int64, rows: Int64) -> Int64:
+    """`table[rows]`, with -1 kept."""
+    return np.where(rows >= 0, table[rows], -1) if len(table) else np.full(len(rows), -1, np.int64)
+
+
+def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
+    """All ops: the host trace's nodes in their order, then those that only the device trace holds. And the row of each device op."""
+    nodes = len(host) if host is not None else 0
+    alone = np.ones(len(device.start), np.bool_)
+    if match is not None:
+        alone[match.device_row] = False
+    device_op = np.empty(len(device.start), np.int64)
+    device_op[alone] = nodes + np.arange(int(alone.sum()))
+    if match is not None:
+        device_op[match.device_row] = match.host_row
+    count = nodes + int(alone.sum())
+    largest = int(host.id.max(initial=0)) if host is not None else 0
+
+    def timed(column: Int64) -> Int64:
+        full = np.full(count, ABSENT, np.int64)
+        full[device_op] = column
+        return full
+
+    def joined(from_host: Int64 | None, from_device: Int64) -> Int64:
+        return np.concatenate((from_host, from_device[alone])) if from_host is not None else from_device[alone]
+
+    ids = np.concatenate(
+        (host.id if host is not None else np.empty(0, np.int64), largest + 1 + np.arange(int(alone.sum())))
+    )
+    parent_id = np.full(count, -1, np.int64)
+    parent_id[:nodes] = host.parent if host is not None else 0
+    nested = _through(device_op, nesting.parent)
+    inside = nested >= 0
+    parent_id[device_op[inside]] = ids[nested[inside]]
+    blank, unknown = np.zeros(len(device.start), np.int64), np.full(len(device.start), -1, np.int64)
+    names = _concatenated(host.name if host is not None else None, device.name.take(alone))
+    missing = [NO_TENSORS] * int(alone.sum())
+    ops = Ops(
+        id=ids,
+        parent_id=parent_id,
+        name=names,
+        thread=timed(device.thread),
+        start=timed(device.start),
+        end=timed(nesting.end),
+        exclusive=timed(nesting.exclusive),
+        recorded_by_host=np.arange(count) < nodes,
+        op_schema=_concatenated(host.schema_text if host is not None else None, Strings.of("" for _ in missing)),
+        rf_id=joined(host.rf_id if host is not None else None, device.rf_id),
+        fw_parent=joined(host.fw_parent if host is not None else None, blank),
+        seq_id=joined(host.seq_id if host is not None else None, device.sequence),
+        scope=joined(host.scope if host is not None else None, np.where(device.annotation, 7, 0)),
+        tid=joined(host.tid if host is not None else None, unknown),
+        fw_tid=joined(host.fw_tid if host is not None else None, device.forward_thread),
+        inputs=[*(host.inputs if host is not None else []), *missing],
+        outputs=[*(host.outputs if host is not None else []), *missing],
+        extra=dict(host.extra) if host is not None else {},
+    )
+    # only the device trace tells sequence and forward thread of evaluate_function nodes
+    ops.seq_id[device_op] = np.where(ops.seq_id[device_op] < 0, device.sequence, ops.seq_id[device_op])
+    ops.fw_tid[device_op] = np.where(ops.fw_tid[device_op] <= 0, device.forward_thread, ops.fw_tid[device_op])
+    return ops, device_op
+
+
+def _concatenated(first: Strings | None, second: Strings) -> Strings:
+    if first is None:
+        return second
+    place = {text: code for code, text in enumerate(first.table)}
+    codes = np.array([place.setdefault(text, len(place)) for text in second.table] or [0], np.int32)
+    return Strings(np.concatenate((first.codes, codes[second.codes])).astype(np.int32), list(place))
+
+
+def _activities(
+    device: DeviceTrace, call_row: Int64, op_row: Int64, communication_row: Int64, largest_id: int
+) -> Activities:
+    rows = device.activities
+    return Activities(
+        id=largest_id + 1 + np.arange(len(rows.start)),
+        name=rows.name,
+        category=rows.category,
+        device=rows.device,
+        stream=rows.stream,
+        start=rows.start,
+        end=rows.end,
+        correlation=rows.correlation,
+        graph_node=rows.graph_node,
+        call_row=call_row,
+        op_row=op_row,
+        communication_row=communication_row,
+    )
+
+
+def _info(host: HostTrace | None, device: DeviceTrace, rank: int | None) -> TraceInfo:
+    pid = host.pid if host is not None and host.pid is not None else next(iter(device.processes), -1)
+    recorded = device.rank if device.rank is not None else rank
+    return TraceInfo(
+        schema=host.schema if host is not None else "",
+        pid=pid,
+        rank=-1 if recorded is None else recorded,
+        world_size=device.world_size or -1,
+        base_time_ns=device.base_time_ns,
+        source_host=Path(host.path).name if host is not None else "",
+        source_device=Path(device.path).name,
+        time=host.time if host is not None else "",
+        start_ts=host.start_ts if host is not None else 0,
+        finish_ts=host.finish_ts if host is not None else 0,
+    )
+
+
+def _report(
+    host: HostTrace | None,
+    device: DeviceTrace,
+    match: Match | None,
+    nesting: Nesting,
+    activities: Activities,
+    sync: Synchronisation,
+) -> LinkReport:
+    host_ops = int(is_op(host).sum()) if host is not None else 0
+    matched = len(match.host_row) if match is not None else 0
+    dropped = Counter(device.skipped)
+    dropped["host ops that the device trace does not hold (kept without times)"] = host_ops - matched
+    noted = {
+        "ops that only the device trace holds": len(device.ops.start) - matched,
+        "activities without a launch call": int((activities.call_row < 0).sum()),
+        "activities launched outside any op": int(((activities.call_row >= 0) & (activities.op_row < 0)).sum()),
+        "ops cut to the end of the op around them": nesting.clipped,
+        "ops of the same record function id with another name": match.misnamed if match is not None else 0,
+    }
+    report = LinkReport(
+        matched_by=match.by if match is not None else "",
+        host_ops=host_ops,
+        device_ops=len(device.ops.start),
+        matched=matched,
+        agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
+        calls=len(device.calls.start),
+        activities=len(activities),
+        linked=int((activities.call_row >= 0).sum()),
+        dropped={reason: count for reason, count in (dropped + sync.dropped).items() if count},
+        guessed={reason: count for reason, count in sync.guessed.items() if count},
+        noted={reason: count for reason, count in noted.items() if count},
+        waits={what: count for what, count in sync.found.items() if count},
+    )
+    if match is not None and match.places > 1:
+        report.remarks.append(f"the host trace fits in {match.places} places of the device trace; linked to the first")
+    return report

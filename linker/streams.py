@@ -1,0 +1,118 @@
+"""Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import Int64
+from ..schema.linked import Activities, Calls
+
+
+class StreamKey(NamedTuple):
+    device: int
+    stream: int
+
+
+class PendingWait(NamedTuple):
+    """A wait submitted to a stream at `time`, before its activity number `position`."""
+
+    position: int
+    time: int
+    sources: tuple[int, ...]
+
+
+class StreamQueues:
+    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission."""
+
+    def __init__(self, activities: Activities, calls: Calls) -> None:
+        submitted = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
+        called = activities.call_row >= 0
+        submitted[called] = calls.start[activities.call_row[called]]
+        order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
+        device, stream = activities.device[order], activities.stream[order]
+        changes = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
+        first = np.flatnonzero(np.append(True, changes)[: len(order)])
+        self.rows: dict[StreamKey, list[int]] = {}
+        self.submitted: dict[StreamKey, list[int]] = {}
+        self.waits: dict[StreamKey, list[PendingWait]] = {}
+        for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(order)], strict=False):
+            key = StreamKey(int(device[begin]), int(stream[begin]))
+            self.rows[key] = order[begin:end].tolist()
+            self.submitted[key] = np.maximum.accumulate(submitted[order[begin:end]]).tolist()
+            self.waits[key] = []
+
+    def position(self, key: StreamKey, time: int) -> int:
+        """How many activities had been submitted to the stream before `time`."""
+        return bisect_left(self.submitted[key], time)
+
+    def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
+        """The activities that whatever is submitted at `time` comes after: the stream's last one and those of its pending waits."""
+        position = self.position(key, time)
+        found = {self.rows[key][position - 1]} if position else set()
+        for wait in reversed(self.waits[key]):
+            if wait.position < position:
+                break
+            if wait.time < time:
+                found.update(wait.sources)
+        return tuple(sorted(found))
+
+    def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
+        """Submits a wait; the row of the activity that it holds back, -1 if none followed."""
+        position = self.position(key, time)
+        self.waits[key].append(PendingWait(position, time, sources))
+        return self.rows[key][position] if position < len(self.rows[key]) else -1
+
+    def on_device(self, device: int) -> list[StreamKey]:
+        """The streams of a device, of all devices for -1."""
+        return [key for key in self.rows if device in (-1, key.device)]
+
+    def find(self, device: int, stream: int) -> StreamKey | None:
+        """The stream by number, on another device of the process where the named one has no such stream."""
+        if StreamKey(device, stream) in self.rows:
+            return StreamKey(device, stream)
+        return next((key for key in self.rows if key.stream == stream), None) if stream >= 0 else None
+
+
+class ThreadLaunches:
+    """Which streams each host thread launched to, and when."""
+
+    def __init__(self, activities: Activities, calls: Calls) -> None:
+        rows = np.flatnonzero(activities.call_row >= 0)
+        thread, time = calls.thread[activities.call_row[rows]], calls.start[activities.call_row[rows]]
+        order = np.lexsort((activities.start[rows], time, thread))
+        self._times: dict[int, list[int]] = {}
+        self._rows: dict[int, list[int]] = {}
+        self._keys = (activities.device, activities.stream)
+        for number in np.unique(thread).tolist():
+            mine = order[thread[order] == number]
+            self._times[number] = time[mine].tolist()
+            self._rows[number] = rows[mine].tolist()
+
+    def _key(self, row: int) -> StreamKey:
+        return StreamKey(int(self._keys[0][row]), int(self._keys[1][row]))
+
+    def next_stream(self, thread: int, time: int) -> StreamKey | None:
+        """The stream of the thread's first launch after `time`."""
+        place = bisect_left(self._times.get(thread, []), time)
+        return self._key(self._rows[thread][place]) if place < len(self._times.get(thread, [])) else None
+
+    def last_stream(self, thread: int, time: int, other_than: StreamKey | None = None) -> StreamKey | None:
+        """The stream of the thread's last launch before `time`, of the last one to another stream than `other_than`."""
+        place = bisect_left(self._times.get(thread, []), time) - 1
+        lowest = max(-1, place - LOOK_BACK)
+        while place > lowest:
+            key = self._key(self._rows[thread][place])
+            if key != other_than:
+                return key
+            place -= 1
+        return None
+
+
+LOOK_BACK = 256
+"""Launches searched for another stream, so that the search stays constant per wait."""
+
+
+def by_time(calls: Calls, rows: Int64) -> Int64:
+    """Call rows in the order of their start."""
+    return rows[np.argsort(calls.start[rows], kind="stable")]

@@ -1,0 +1,80 @@
+"""The command trace-link: a host trace and a device trace in, a linked trace out."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
+from ..schema.files import STANDARD_STREAM
+from ..schema.linked import LinkedTrace
+from ..schema.linked_file import write_linked
+from .device_trace import read_device_trace
+from .host_trace import read_host_trace
+from .link import link
+
+log = logging.getLogger("execgraph")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        "trace-link",
+        "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
+        "trace-link --host-trace host_rank0.json --device-trace device_rank0.json --output linked.json.gz",
+    )
+    parser.add_argument(
+        "--host-trace", "--chakra-host-trace", metavar="ET", help="PyTorch Execution Trace (JSON, gzip accepted)"
+    )
+    parser.add_argument(
+        "--device-trace",
+        "--chakra-device-trace",
+        metavar="KINETO",
+        required=True,
+        help="Kineto trace (JSON, gzip accepted)",
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="the rank of a trace that records none")
+    parser.add_argument(
+        "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
+    )
+    parser.add_argument(
+        "--output", "--output-file", metavar="LINKED", required=True, help="linked trace (.gz compresses, - is stdout)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    options = parser.parse_args(without_leading_word(arguments, "pytorch"))
+    if options.json and options.output == STANDARD_STREAM:
+        usage_error(parser, "--json and --output - both want stdout")
+    run_command(_run, options, "trace-link")
+
+
+def _run(options: argparse.Namespace) -> None:
+    host = read_host_trace(options.host_trace) if options.host_trace else None
+    device = read_device_trace(options.device_trace)
+    linked = link(host, device, options.rank, options.allow_mismatch)
+    write_linked(linked, options.output)
+    if options.json:
+        print_json(msgspec.to_builtins(linked.report))
+    log.info(summary(linked))
+
+
+def summary(linked: LinkedTrace) -> str:
+    """What was matched, linked, noted, dropped and guessed, a line each."""
+    report = linked.report
+    lines = [f"activities  {report.linked} of {report.activities} linked to a launch call, {report.calls} calls"]
+    if report.matched_by:
+        share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}"
+        lines.insert(0, f"host ops    {share}, agreement {report.agreement_pct:g} %")
+    else:
+        lines.insert(
+            0, f"host ops    {report.device_ops} from the device trace alone: no tensors, no data dependencies"
+        )
+    tables: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("waits", report.waits),
+        ("noted", report.noted),
+        ("guessed", report.guessed),
+        ("dropped", report.dropped),
+    )
+    lines += [f"{title:<12}{count} {what}" for title, table in tables for what, count in table.items()]
+    lines += [f"{'note':<12}{remark}" for remark in report.remarks]
+    return "\n".join(lines)
