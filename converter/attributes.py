@@ -1,0 +1,276 @@
+"""Fills the graph's columns: names, types, times, dependencies and attributes of every node, in the order of their ids."""
+
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from ..schema.columns import ABSENT, Int64, Ragged, Strings
+from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
+from ..schema.host import TensorLists
+from .annex import CARRY_IN, UNRECORDED, Annex
+from .communication import Meaning, meaning
+from .run import Edges, Run
+from .timeline import HostKind, names_of
+
+if TYPE_CHECKING:
+    from .convert import Options
+
+NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
+
+
+def graph_of(
+    run: Run, annex: Annex, gap: Int64, order: Int64, edges: Edges, control: Edges, options: "Options"
+) -> tuple[ExecutionGraph, int]:
+    """The graph whose i-th node is number `order[i]`, and how many communications stayed computation for want of a known type.
+
+    `edges` and `control` are between positions in `order`; ids are positions + 1.
+    """
+    start, end = annex.start(run)[order], annex.end(run)[order]
+    columns = _Columns(run, annex, order)
+    types, communication, unknown = _communication(columns)
+    dependencies, kinds = _by_target(edges, len(order))
+    full_gap = columns.of_activities(gap)
+    attributes: dict[str, Column] = {
+        "is_cpu_op": columns.is_host.astype(np.int64),
+        "start_time_ns": start,
+        "duration_ns": end - start,
+        "gap_ns": full_gap,
+        "overlap_ns": columns.of_activities(run.linked.activities.end - run.activity_end),
+        **columns.host_attributes(),
+        **columns.device_attributes(),
+        **communication,
+        "data_dep_kinds": kinds,
+    }
+    lane = columns.lanes()
+    graph = ExecutionGraph(
+        id=np.arange(1, len(order) + 1, dtype=np.int64),
+        name=columns.names(),
+        type=types,
+        data_deps=dependencies,
+        ctrl_deps=_by_target(control, len(order))[0],
+        start_time_micros=start // 1000,
+        duration_micros=_whole_microseconds(end - start + np.where(full_gap == ABSENT, 0, full_gap), start, lane),
+        attributes=attributes,
+        metadata=_metadata(run, options),
+        tensors=columns.tensors() if options.io == "full" else None,
+    )
+    return graph, unknown
+
+
+def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
+    """The ids that each node depends on, and the kinds."""
+    order = np.lexsort((edges.source, edges.target))
+    sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
+    return sources, Ragged(sources.starts, edges.kind[order])
+
+
+def _whole_microseconds(duration: Int64, start: Int64, lane: Int64) -> Int64:
+    """Durations in whole µs whose running total on each lane stays within 1 µs of the exact one."""
+    order = np.lexsort((start, lane))
+    total = np.cumsum(duration[order])
+    rounded = (total + 500) // 1000
+    whole = np.empty(len(duration), np.int64)
+    whole[order] = np.diff(rounded, prepend=0)
+    return whole
+
+
+class _Columns:
+    """Values of host ops, activities and annex spread over the nodes in id order."""
+
+    def __init__(self, run: Run, annex: Annex, order: Int64) -> None:
+        self.run, self.annex, self.order = run, annex, order
+        hosts, activities = run.activities_from, run.unrecorded_from
+        self.is_host = (order < hosts) | (order >= activities)
+        self._host_place = np.flatnonzero(order < hosts)
+        self._host_row = order[self._host_place]
+        self._activity_place = np.flatnonzero(~self.is_host)
+        self._activity_row = order[self._activity_place] - hosts
+        self._synthetic_place = np.flatnonzero(order >= activities)
+        self._synthetic_row = order[self._synthetic_place] - activities
+
+    def _absent(self) -> Int64:
+        return np.full(len(self.order), ABSENT, np.int64)
+
+    def of_activities(self, values: Int64) -> Int64:
+        column = self._absent()
+        column[self._activity_place] = values[self._activity_row]
+        return column
+
+    def names(self) -> Strings:
+        run, annex = self.run, self.annex
+        host = names_of(run.linked, run.timeline)
+        device = run.linked.activities.name
+        place = {name: code for code, name in enumerate(host.table)}
+        recode = np.array([place.setdefault(name, len(place)) for name in device.table] or [0], np.int32)
+        names = run.linked.ops.name
+        synthetic = [UNRECORDED] * len(run.unrecorded) + [CARRY_IN] * len(annex.carried)
+        synthetic += [names[row] for row in annex.groups.tolist()]
+        extra = np.array([place.setdefault(name, len(place)) for name in synthetic] or [0], np.int32)
+        codes = np.empty(len(self.order), np.int32)
+        codes[self._host_place] = host.codes[self._host_row]
+        codes[self._activity_place] = recode[device.codes[self._activity_row]]
+        codes[self._synthetic_place] = extra[self._synthetic_row]
+        return Strings(codes, list(place))
+
+    def lanes(self) -> Int64:
+        """A number per host thread and per device stream."""
+        activities = self.run.linked.activities
+        _, stream = np.unique(np.stack((activities.device, activities.stream)), axis=1, return_inverse=True)
+        _, thread = np.unique(self._threads(), return_inverse=True)
+        lane = thread.reshape(-1).astype(np.int64)
+        lane[self._activity_place] = lane.max(initial=0) + 1 + stream.reshape(-1)[self._activity_row]
+        return lane
+
+    def _threads(self) -> Int64:
+        column = self._absent()
+        column[self._host_place] = self.run.timeline.thread[self._host_row]
+        column[self._synthetic_place] = self.annex.threads(self.run)[self._synthetic_row]
+        return column
+
+    def _op_rows(self) -> Int64:
+        """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
+        timeline = self.run.timeline
+        own = np.where(timeline.kind == HostKind.SLICE, timeline.op_row, -1)
+        rows = np.full(len(self.order), -1, np.int64)
+        rows[self._host_place] = own[self._host_row]
+        return rows
+
+    def host_attributes(self) -> dict[str, Column]:
+        ops, rows = self.run.linked.ops, self._op_rows()
+        owned, recorded = rows >= 0, np.zeros(len(rows), np.bool_)
+        recorded[owned] = ops.recorded_by_host[rows[owned]]
+
+        def spread(values: Int64, mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Int64:
+            column = self._absent()
+            column[mask] = values[rows[mask]]
+            return column
+
+        schema = np.full(len(rows), -1, np.int32)
+        schema[owned] = ops.op_schema.codes[rows[owned]]
+        if "" in ops.op_schema.table:
+            schema[schema == ops.op_schema.table.index("")] = -1
+        op_id = spread(ops.id, recorded)
+        launching = self.run.linked.activities.op_row
+        known = np.where(launching >= 0, ops.id[launching], ABSENT) if len(ops) else launching
+        known = np.where((launching >= 0) & (ops.recorded_by_host[launching] if len(ops) else False), known, ABSENT)
+        op_id[self._activity_place] = known[self._activity_row]
+        return {
+            "op_id": op_id,
+            "slice": self._slice_numbers(rows),
+            "tid": self._threads(),
+            "rf_id": spread(ops.rf_id, owned),
+            "fw_parent": spread(ops.fw_parent, recorded),
+            "seq_id": spread(ops.seq_id, owned),
+            "scope": spread(ops.scope, owned),
+            "fw_tid": spread(ops.fw_tid, owned),
+            "op_schema": Strings(schema, ops.op_schema.table),
+        }
+
+    def _slice_numbers(self, rows: Int64) -> Int64:
+        """Which slice of its op a node is, from 0."""
+        column, place = self._absent(), np.flatnonzero(rows >= 0)
+        order = place[np.lexsort((place, rows[place]))]
+        first = np.flatnonzero(np.append(True, rows[order][1:] != rows[order][:-1])[: len(order)])
+        lengths = np.diff(np.append(first, len(order)))
+        column[order] = np.arange(len(order)) - np.repeat(first, lengths)
+        return column
+
+    def device_attributes(self) -> dict[str, Column]:
+        activities = self.run.linked.activities
+        category = np.full(len(self.order), -1, np.int32)
+        category[self._activity_place] = activities.category.codes[self._activity_row]
+        return {
+            "device": self.of_activities(activities.device),
+            "stream": self.of_activities(activities.stream),
+            "correlation": self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT)),
+            "cat": Strings(category, activities.category.table),
+        }
+
+    def communications(self) -> list[tuple[int, int]]:
+        """(position, activity row) of the nodes that communicate."""
+        rows = self.run.linked.activities.communication_row[self._activity_row]
+        talking = np.flatnonzero(rows >= 0)
+        return list(zip(self._activity_place[talking].tolist(), self._activity_row[talking].tolist(), strict=True))
+
+    def group_nodes(self) -> Int64:
+        """Positions of the process-group metadata."""
+        first = len(self.run.unrecorded) + len(self.annex.carried)
+        return self._synthetic_place[self._synthetic_row >= first]
+
+    def tensors(self) -> TensorText | None:
+        """The tensors of each op on its first slice, and of the metadata."""
+        ops, rows = self.run.linked.ops, self._op_rows()
+        first = np.flatnonzero((rows >= 0) & (self._slice_numbers(rows) == 0))
+        groups = self.group_nodes()
+        place = np.concatenate((first, groups))
+        row = np.concatenate((rows[first], self.annex.groups[: len(groups)]))
+        listed = [
+            i for i, op in enumerate(row.tolist()) if ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS
+        ]
+        listed.sort(key=lambda i: place[i])
+        decode = msgspec.json.Decoder(TensorLists).decode
+        both = [(decode(ops.inputs[row[i]]), decode(ops.outputs[row[i]])) for i in listed]
+        return TensorText(
+            place[listed].astype(np.int64),
+            *(
+                [bytes(getattr(pair[side], part)) for pair in both]
+                for side in (0, 1)
+                for part in ("values", "shapes", "types")
+            ),
+        )
+
+
+def _communication(columns: _Columns) -> tuple["np.ndarray[tuple[int], np.dtype[np.uint8]]", dict[str, Column], int]:
+    """Node types, and the attributes of communication nodes."""
+    linked, count = columns.run.linked, len(columns.order)
+    types = np.full(count, NodeType.COMP, np.uint8)
+    types[columns.group_nodes()] = NodeType.METADATA
+    names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
+    integers = {name: np.full(count, ABSENT, np.int64) for name in names}
+    group, ranks, unknown = [""] * count, {}, 0
+    known: set[int] = set()
+    for place, row in columns.communications():
+        recorded = linked.communications[int(linked.activities.communication_row[row])]
+        found: Meaning | None = meaning(recorded, linked.activities.name[row])
+        if found is None:
+            unknown += 1
+            continue
+        known.add(place)
+        types[place] = found.node
+        integers["comm_size"][place] = found.size
+        if found.type is not None:
+            integers["comm_type"][place] = found.type
+        if recorded.sequence >= 0:
+            integers["comm_seq"][place] = recorded.sequence
+        group[place] = recorded.group
+        ranks[place] = recorded.ranks
+    texts = Strings.of(group)
+    texts.codes[[i not in known for i in range(count)] if count < 1 else _outside(known, count)] = -1
+    rows = Ragged.of([ranks.get(place, []) for place in range(count)]) if any(ranks.values()) else None
+    columns_of: dict[str, Column] = {**integers, "pg_name": texts}
+    if rows is not None:
+        columns_of["pg_ranks"] = rows
+    return types, columns_of, unknown
+
+
+def _outside(known: set[int], count: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    mask = np.ones(count, np.bool_)
+    mask[list(known)] = False
+    return mask
+
+
+def _metadata(run: Run, options: "Options") -> dict[str, str | int]:
+    info = run.linked.info
+    return {
+        "tool": f"execgraph {importlib.metadata.version('execgraph')}",
+        "schema": info.schema,
+        "rank": info.rank,
+        "world_size": info.world_size,
+        "pid": info.pid,
+        "base_time_ns": info.base_time_ns,
+        "target": options.target,
+        "source_host": info.source_host,
+        "source_device": info.source_device,
+    }

@@ -1,0 +1,140 @@
+"""Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..schema.columns import Int64
+from ..schema.graph import DependencyKind, ExecutionGraph
+from ..schema.linked import Found, LinkedTrace
+from .annex import Annex
+from .attributes import graph_of
+from .calling import calling_slices
+from .dependencies import RULES
+from .dependencies.inferred import inferred
+from .dependencies.launch import launch
+from .order import check, deduplicated, topological_order
+from .promotion import block_on_activities
+from .run import Edges, Run
+from .timeline import slice_host
+
+GROUP_INIT = "process_group:init"
+
+
+@dataclass(slots=True)
+class Options:
+    """How to convert. Times in ns: slices below `shortest_slice` are folded, device gaps up to `largest_gap` kept."""
+
+    target: str = "generic"
+    promote: str = "sync"
+    io: str = "full"
+    inferred: bool = True
+    shortest_slice: int = 1_000
+    largest_gap: int = 10_000
+
+
+@dataclass(slots=True)
+class ConvertReport:
+    """What the graph holds, and what it could not: counts, and µs where the name says so."""
+
+    nodes: int = 0
+    edges: dict[str, int] = field(default_factory=dict)
+    host_slices: int = 0
+    activities: int = 0
+    folded_slices: int = 0
+    zero_length_ops: int = 0
+    gaps_us: float = 0.0
+    overlap_us: float = 0.0
+    unexplained_delays: int = 0
+    unexplained_us: float = 0.0
+    carried_in: int = 0
+    unknown_communications: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+def convert(linked: LinkedTrace, options: Options | None = None) -> tuple[ExecutionGraph, ConvertReport]:
+    """The execution graph of one rank, and what became of everything. O(n log n) in ops, calls and activities."""
+    options = options or Options()
+    run = Run(linked, slice_host(linked, options.shortest_slice))
+    edges = _trusted(Edges.joined([rule(run) for rule in RULES]), options.inferred)
+    edges = deduplicated(edges, run.node_count)
+    if options.inferred and not any(text == Found.RECORD.value for text in linked.device_waits.found.table):
+        late = _late(run, edges, options.largest_gap)
+        edges = deduplicated(Edges.joined([edges, inferred(run, late, options.largest_gap)]), run.node_count)
+    delay = run.linked.activities.start - release(run, edges)
+    late = np.flatnonzero(delay > options.largest_gap)
+    annex = Annex(_first_of_stream(run, late), _group_nodes(run, options.target), run.node_count)
+    edges = Edges.joined([edges, annex.edges(run)])
+    if options.promote == "all":
+        edges = deduplicated(block_on_activities(run, edges), annex.node_count)
+    control = Edges.joined([launch(run), calling_slices(run)])
+    order = topological_order(annex.start(run), Edges.joined([edges, control]))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    edges = Edges(place[edges.source], place[edges.target], edges.kind)
+    control = Edges(place[control.source], place[control.target], control.kind)
+    check(edges, control, len(order))
+    gap = np.where((delay > 0) & (delay <= options.largest_gap), delay, 0)
+    graph, unknown = graph_of(run, annex, gap, order, edges, control, options)
+    unexplained = delay[np.setdiff1d(late, annex.carried)]
+    return graph, _report(run, graph, edges, annex, gap, unexplained, unknown)
+
+
+def _trusted(edges: Edges, with_inferred: bool) -> Edges:
+    if with_inferred:
+        return edges
+    known = (edges.kind & int(DependencyKind.INFERRED)) == 0
+    return Edges(edges.source[known], edges.target[known], edges.kind[known])
+
+
+def release(run: Run, edges: Edges) -> Int64:
+    """When each activity's dependencies had all ended, as measured; the trace's start for one without any."""
+    first = run.activities_from
+    to_activity = (edges.target >= first) & (edges.target < run.unrecorded_from)
+    released = np.full(len(run.linked.activities), run.start_of_trace, np.int64)
+    np.maximum.at(released, edges.target[to_activity] - first, run.end[edges.source[to_activity]])
+    return released
+
+
+def _late(run: Run, edges: Edges, largest: int) -> Int64:
+    """Activities that started later than their dependencies explain."""
+    return np.flatnonzero(run.linked.activities.start - release(run, edges) > largest)
+
+
+def _first_of_stream(run: Run, rows: Int64) -> Int64:
+    """Those of the activities that nothing recorded came before on their stream."""
+    first = np.ones(len(run.linked.activities), np.bool_)
+    following = run.stream_next
+    first[following[following >= 0]] = False
+    return rows[first[rows]]
+
+
+def _group_nodes(run: Run, target: str) -> Int64:
+    """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
+    ops = run.linked.ops
+    codes = [code for code, name in enumerate(ops.name.table) if GROUP_INIT in name]
+    return np.flatnonzero(np.isin(ops.name.codes, codes)) if target == "generic" else np.empty(0, np.int64)
+
+
+def _report(
+    run: Run, graph: ExecutionGraph, edges: Edges, annex: Annex, gap: Int64, unexplained: Int64, unknown: int
+) -> ConvertReport:
+    counted = Counter[str]()
+    for kind in DependencyKind:
+        counted[str(kind.name).lower().replace("_", " ")] = int((edges.kind & int(kind) != 0).sum())
+    overlap = run.linked.activities.end - run.activity_end
+    return ConvertReport(
+        nodes=len(graph),
+        edges={name: count for name, count in counted.items() if count},
+        host_slices=len(run.timeline),
+        activities=len(run.linked.activities),
+        folded_slices=run.timeline.folded,
+        zero_length_ops=run.timeline.zero_length,
+        gaps_us=float(gap.sum()) / 1000,
+        overlap_us=float(overlap.sum()) / 1000,
+        unexplained_delays=len(unexplained),
+        unexplained_us=float(unexplained.sum()) / 1000,
+        carried_in=len(annex.carried),
+        unknown_communications=unknown,
+    )

@@ -1,0 +1,17 @@
+"""An activity follows what an event on another stream marked, when its stream was told to wait for that event."""
+
+import numpy as np
+
+from ...schema.graph import DependencyKind
+from ...schema.linked import Found
+from ..run import Edges, Run
+
+
+def event_wait(run: Run) -> Edges:
+    """The linked trace's device waits; those known from timing alone are marked inferred."""
+    waits = run.linked.device_waits
+    edges = Edges.of(
+        run.activity_node(waits.source_row), run.activity_node(waits.target_row), DependencyKind.EVENT_WAIT
+    )
+    guessed = np.array([text == Found.TIMING.value for text in waits.found.table] + [False])[waits.found.codes]
+    return edges._replace(kind=edges.kind | np.where(guessed, int(DependencyKind.INFERRED), 0))

@@ -1,0 +1,40 @@
+"""The blocking reading of a run, for simulators without queues: who depended on a launching slice waits for what it launched."""
+
+import numpy as np
+
+from ..schema.columns import Int64
+from .dependencies.launch import launching_node
+from .run import Edges, Run
+
+
+def block_on_activities(run: Run, edges: Edges) -> Edges:
+    """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity that it
+    launched on each stream. Kinds are kept."""
+    node, tail = _tails(run)
+    own = np.full(run.unrecorded_from, -1, np.int64)
+    own[run.activities_from : run.unrecorded_from] = launching_node(run)
+    is_activity = (edges.target >= run.activities_from) & (edges.target < run.unrecorded_from)
+    launcher = (
+        np.where(is_activity, own[np.minimum(edges.target, run.unrecorded_from - 1)], -1) if len(own) else edges.target
+    )
+    first = np.searchsorted(node, edges.source)
+    count = np.searchsorted(node, edges.source, side="right") - first
+    replaced = (count > 0) & (launcher != edges.source)
+    rows = np.flatnonzero(replaced)
+    repeat = np.repeat(rows, count[rows])
+    within = np.arange(len(repeat)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
+    blocked = Edges(tail[first[repeat] + within], edges.target[repeat], edges.kind[repeat])
+    kept = ~replaced
+    return Edges.joined([Edges(edges.source[kept], edges.target[kept], edges.kind[kept]), blocked])
+
+
+def _tails(run: Run) -> tuple[Int64, Int64]:
+    """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream."""
+    activities, node = run.linked.activities, launching_node(run)
+    order = np.lexsort((activities.start, activities.stream, activities.device, node))
+    order = order[node[order] >= 0]
+    keys = (node, activities.device, activities.stream)
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0) if len(order) else last[:-1]
+    tails = order[last]
+    return node[tails], run.activity_node(tails)

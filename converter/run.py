@@ -1,0 +1,113 @@
+"""What the dependency rules look at: the linked trace with its host timeline cut into nodes, and one numbering for all nodes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Int64
+from ..schema.linked import LinkedTrace
+from .timeline import Timeline
+
+
+class Edges(NamedTuple):
+    """Finish-to-start dependencies between nodes: `target` starts after `source` has ended. `kind` is a DependencyKind mask."""
+
+    source: Int64
+    target: Int64
+    kind: Int64
+
+    @staticmethod
+    def of(source: Int64, target: Int64, kind: int) -> "Edges":
+        """Edges of one kind; pairs with a missing end (-1) are left out."""
+        real = (source >= 0) & (target >= 0)
+        return Edges(source[real], target[real], np.full(int(real.sum()), kind, np.int64))
+
+    @staticmethod
+    def joined(parts: "list[Edges]") -> "Edges":
+        return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+@dataclass
+class Run:
+    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity without a call."""
+
+    linked: LinkedTrace
+    timeline: Timeline
+
+    @property
+    def activities_from(self) -> int:
+        return len(self.timeline)
+
+    @property
+    def unrecorded_from(self) -> int:
+        return len(self.timeline) + len(self.linked.activities)
+
+    @property
+    def node_count(self) -> int:
+        return self.unrecorded_from + len(self.unrecorded)
+
+    def activity_node(self, rows: Int64) -> Int64:
+        """Node numbers of activity rows, -1 kept."""
+        return np.where(rows >= 0, rows + self.activities_from, -1)
+
+    @cached_property
+    def unrecorded(self) -> Int64:
+        """Activities without a launch call, in the order of their start."""
+        activities = self.linked.activities
+        rows = np.flatnonzero(activities.call_row < 0)
+        return rows[np.argsort(activities.start[rows], kind="stable")]
+
+    @cached_property
+    def stream_sorted(self) -> Int64:
+        """Activity rows by device, stream and start."""
+        activities = self.linked.activities
+        return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
+
+    @cached_property
+    def stream_next(self) -> Int64:
+        """For each activity the next one on its stream, -1 for the last."""
+        activities, order = self.linked.activities, self.stream_sorted
+        same = (activities.device[order[1:]] == activities.device[order[:-1]]) & (
+            activities.stream[order[1:]] == activities.stream[order[:-1]]
+        )
+        following = np.full(len(order), -1, np.int64)
+        following[order[:-1][same]] = order[1:][same]
+        return following
+
+    @cached_property
+    def activity_end(self) -> Int64:
+        """Ends of activities, cut to the start of the next one on the stream where two really overlapped."""
+        activities, following = self.linked.activities, self.stream_next
+        return np.where(following >= 0, np.minimum(activities.end, activities.start[following]), activities.end)
+
+    @cached_property
+    def start_of_trace(self) -> int:
+        """When the first host op, call or activity started."""
+        first = [column.min() for column in (self.timeline.start, self.linked.activities.start) if len(column)]
+        return int(min(first)) if first else 0
+
+    @cached_property
+    def start(self) -> Int64:
+        """Measured start of every node."""
+        released = self.linked.activities.start[self.unrecorded]
+        before = np.concatenate(([self.start_of_trace], released[:-1]))[: len(released)]
+        return np.concatenate((self.timeline.start, self.linked.activities.start, before))
+
+    @cached_property
+    def end(self) -> Int64:
+        """Measured end of every node."""
+        return np.concatenate((self.timeline.end, self.activity_end, self.linked.activities.start[self.unrecorded]))
+
+    @cached_property
+    def op_parent(self) -> Int64:
+        """For each op the row of the op that called it, -1 for none."""
+        ops = self.linked.ops
+        order = np.argsort(ops.id, kind="stable")
+        if not len(order):
+            return np.empty(0, np.int64)
+        place = np.minimum(np.searchsorted(ops.id[order], ops.parent_id), len(order) - 1)
+        parent = np.where(ops.id[order[place]] == ops.parent_id, order[place], -1)
+        parent[parent == np.arange(len(parent))] = -1
+        return np.where((parent >= 0) & (ops.start[parent] == ABSENT), -1, parent)

@@ -1,0 +1,379 @@
+"""Cuts every host thread's timeline into nodes: slices of ops, calls outside ops, waits for the device, and idle time.
+
+A thread is cut where an op begins or ends, where a call launches, around blocking calls, and where it hands over to another thread.
+Time that a thread only waited has no node: the node after it waits instead. All times are int64 ns.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.intervals import innermost, nest
+from ..schema.linked import LinkedTrace
+
+STEP_MARK = "ProfilerStep#"
+IDLE = "host idle"
+
+
+class HostKind(IntEnum):
+    SLICE = 0
+    WAIT = 1
+    IDLE = 2
+
+
+@dataclass(slots=True)
+class Timeline:
+    """n host nodes, by thread and then in program order.
+
+    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not. `launcher` is the
+    node that each launch call's slice became, `waiter` the wait node of each blocking call, -1 for other calls; `released_by` and
+    `resumed` are the nodes at both ends of each hand-over.
+    """
+
+    kind: Int64
+    thread: Int64
+    start: Int64
+    end: Int64
+    op_row: Int64
+    call_row: Int64
+    launcher: Int64
+    waiter: Int64
+    released_by: Int64
+    resumed: Int64
+    folded: int
+    zero_length: int
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(slots=True)
+class _Owners:
+    """Whose time it is: ops (without step marks) and calls outside ops, nested. `parent` points into this table."""
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    parent: Int64
+    op_row: Int64
+    call_row: Int64
+    of_op: Int64
+    of_call: Int64
+
+
+@dataclass(slots=True)
+class _Nodes:
+    """Nodes on their way; `moment` orders those of no length that stand at one time. `call` is what a node launches or waits by."""
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    moment: Int64
+    kind: Int64
+    owner: Int64
+    call: Int64
+
+    def take(self, rows: Int64 | Bool) -> "_Nodes":
+        return _Nodes(*(getattr(self, name)[rows] for name in _Nodes.__slots__))
+
+    @staticmethod
+    def joined(parts: "list[_Nodes]") -> "_Nodes":
+        return _Nodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Nodes.__slots__))
+
+
+@dataclass(slots=True)
+class _Blocking:
+    """Blocking calls: from `since` the host only waits, from `until` to `end` the call has work of its own again."""
+
+    call: Int64
+    since: Int64
+    until: Int64
+    end: Int64
+
+
+def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
+    """The host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour. O(n log n)."""
+    owners = _owners(linked)
+    cuts = launch_cuts(linked)
+    blocking = _blocking(linked, cuts)
+    segments = _segments(linked, owners, cuts, blocking)
+    nodes = _Nodes.joined([segments, _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, blocking)])
+    nodes = nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
+    before = len(nodes.start)
+    nodes = _fold(nodes, *_fixed_ends(linked, nodes), shortest_ns)
+    return _timeline(linked, owners, cuts, blocking, nodes, before - len(nodes.start))
+
+
+def launch_cuts(linked: LinkedTrace) -> Int64:
+    """When each call has launched: at its end, or when its first activity starts if that is earlier. ABSENT for calls without activities.
+
+    Activities may start before their call returns; the program's later work does not.
+    """
+    calls, activities = linked.calls, linked.activities
+    first = np.full(len(calls), np.iinfo(np.int64).max, np.int64)
+    called = activities.call_row >= 0
+    np.minimum.at(first, activities.call_row[called], activities.start[called])
+    launches = np.zeros(len(calls), np.bool_)
+    launches[activities.call_row[called]] = True
+    return np.where(launches, np.clip(np.minimum(first, calls.end), calls.start, None), ABSENT)
+
+
+def _owners(linked: LinkedTrace) -> _Owners:
+    ops, calls = linked.ops, linked.calls
+    marks = np.array([name.startswith(STEP_MARK) for name in ops.name.table] + [False], np.bool_)
+    op = np.flatnonzero((ops.start != ABSENT) & ~marks[ops.name.codes])
+    call = np.flatnonzero(calls.op_row < 0)
+    thread = np.concatenate((ops.thread[op], calls.thread[call]))
+    start = np.concatenate((ops.start[op], calls.start[call]))
+    end = np.concatenate((ops.end[op], calls.end[call]))
+    nesting = nest(thread, start, end)
+    of_op, of_call = np.full(len(ops), -1, np.int64), np.full(len(calls), -1, np.int64)
+    of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
+    of_call = np.where(calls.op_row >= 0, of_op[calls.op_row], of_call) if len(ops) else of_call
+    none_op, none_call = np.full(len(call), -1, np.int64), np.full(len(op), -1, np.int64)
+    return _Owners(
+        thread,
+        start,
+        nesting.end,
+        nesting.parent,
+        np.concatenate((op, none_op)),
+        np.concatenate((none_call, call)),
+        of_op,
+        of_call,
+    )
+
+
+def _blocking(linked: LinkedTrace, cuts: Int64) -> _Blocking:
+    waits, calls = linked.host_waits, linked.calls
+    call, group = np.unique(waits.call_row, return_inverse=True)
+    awaited = np.full(len(call), np.iinfo(np.int64).min, np.int64)
+    real = waits.source_row >= 0
+    np.maximum.at(awaited, group[real], linked.activities.end[waits.source_row[real]])
+    start, end = calls.start[call], calls.end[call]
+    since = np.where(cuts[call] == ABSENT, start, cuts[call])
+    return _Blocking(call, since, np.clip(awaited, since, np.maximum(end, since)), np.maximum(end, since))
+
+
+def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blocking) -> _Nodes:
+    """The stretches between two neighbouring cuts of a thread, without those in which it waited."""
+    calls, over = linked.calls, linked.hand_overs
+    launch = np.flatnonzero(cuts != ABSENT)
+    idle_from = over.waiting_since != ABSENT
+    thread = np.concatenate(
+        (owners.thread, owners.thread, calls.thread[launch], *(calls.thread[blocking.call],) * 3,
+         over.source_thread, over.target_thread, over.target_thread[idle_from])
+    )  # fmt: skip
+    time = np.concatenate(
+        (owners.start, owners.end, cuts[launch], blocking.since, blocking.until, blocking.end,
+         over.source_time, over.target_time, over.waiting_since[idle_from])
+    )  # fmt: skip
+    order = np.lexsort((time, thread))
+    thread, time = thread[order], time[order]
+    fresh = np.append(True, (thread[1:] != thread[:-1]) | (time[1:] != time[:-1]))[: len(time)]
+    thread, time = thread[fresh], time[fresh]
+    inside = thread[1:] == thread[:-1]
+    waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
+    waited |= _covered(
+        thread, time, over.target_thread[idle_from], over.waiting_since[idle_from], over.target_time[idle_from]
+    )
+    kept = np.flatnonzero(inside & ~waited[:-1])
+    start, end = time[kept], time[kept + 1]
+    owner = innermost(thread[kept], start, end, owners.thread, owners.start, owners.end, owners.parent)
+    first, last = _extent(thread[kept], owners, over.source_thread, over.source_time)
+    alive = (owner >= 0) | ((start >= first) & (end <= last))
+    kind = np.where(owner >= 0, HostKind.SLICE, HostKind.IDLE)
+    nodes = _Nodes(thread[kept], start, end, start, kind, owner, np.full(len(kept), -1, np.int64))
+    return nodes.take(alive)
+
+
+def _extent(thread: Int64, owners: _Owners, source_thread: Int64, source_time: Int64) -> tuple[Int64, Int64]:
+    """For each row when its thread's first op begins and its last work or hand-over ends: there is no idle time outside."""
+    numbers = np.unique(np.concatenate((owners.thread, source_thread)))
+    first = np.full(len(numbers), np.iinfo(np.int64).max, np.int64)
+    last = np.full(len(numbers), np.iinfo(np.int64).min, np.int64)
+    np.minimum.at(first, np.searchsorted(numbers, owners.thread), owners.start)
+    np.maximum.at(last, np.searchsorted(numbers, owners.thread), owners.end)
+    np.maximum.at(last, np.searchsorted(numbers, source_thread), source_time)
+    place = np.minimum(np.searchsorted(numbers, thread), max(len(numbers) - 1, 0))
+    return first[place], last[place]
+
+
+def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
+    """Which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
+    change = np.zeros(len(time) + 1, np.int64)
+    np.add.at(change, _place(thread, time, of_thread, since), 1)
+    np.add.at(change, _place(thread, time, of_thread, until), -1)
+    return np.cumsum(change)[: len(time)] > 0
+
+
+def _place(thread: Int64, time: Int64, of_thread: Int64, at: Int64) -> Int64:
+    """The row of each (thread, time) in the sorted cuts that hold it."""
+    place = np.zeros(len(at), np.int64)
+    numbers, firsts = np.unique(thread, return_index=True)
+    for number, first, last in zip(
+        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(thread)], strict=False
+    ):
+        mine = of_thread == number
+        place[mine] = first + np.searchsorted(time[first:last], at[mine])
+    return place
+
+
+def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: _Nodes) -> _Nodes:
+    """A slice of no length for each launch at whose moment no stretch of its own op ends."""
+    calls = linked.calls
+    launch = np.flatnonzero(cuts != ABSENT)
+    order = np.lexsort((segments.end, segments.thread))
+    place = np.minimum(
+        _place(segments.thread[order], segments.end[order], calls.thread[launch], cuts[launch]), max(len(order) - 1, 0)
+    )
+    if len(order):
+        before = order[place]
+        same = (segments.thread[before] == calls.thread[launch]) & (segments.end[before] == cuts[launch])
+        same &= segments.owner[before] == owners.of_call[launch]
+        segments.call[before[same]] = launch[same]
+        launch = launch[~same]
+    kind = np.full(len(launch), HostKind.SLICE, np.int64)
+    return _Nodes(
+        calls.thread[launch], cuts[launch], cuts[launch], calls.start[launch], kind, owners.of_call[launch], launch
+    )
+
+
+def _waits(linked: LinkedTrace, owners: _Owners, blocking: _Blocking) -> _Nodes:
+    call = blocking.call
+    kind = np.full(len(call), HostKind.WAIT, np.int64)
+    # of a call that launches and waits, the wait is the later node
+    moment = np.maximum(linked.calls.start[call] + 1, blocking.since)
+    return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, kind, owners.of_call[call], call)
+
+
+def _fixed_ends(linked: LinkedTrace, nodes: _Nodes) -> tuple[Bool, Bool]:
+    """Nodes whose start must not move (waits, receivers of a hand-over) and whose end must not (launches, waits, givers)."""
+    over, is_wait = linked.hand_overs, nodes.kind == HostKind.WAIT
+    start, end = is_wait.copy(), is_wait | (nodes.call >= 0)
+    receivers = _first_from(nodes, over.target_thread, over.target_time)
+    givers = _last_until(nodes, over.source_thread, over.source_time)
+    start[receivers[receivers >= 0]] = True
+    end[givers[givers >= 0]] = True
+    return start, end
+
+
+def _last_until(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
+    """For each (thread, time) the last node of the thread that has ended by then, -1 for none."""
+    row = np.full(len(time), -1, np.int64)
+    numbers, firsts = np.unique(nodes.thread, return_index=True)
+    for number, first, last in zip(
+        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(nodes.start)], strict=False
+    ):
+        mine = thread == number
+        place = np.searchsorted(nodes.end[first:last], time[mine], side="right") - 1
+        row[mine] = np.where(place >= 0, first + place, -1)
+    return row
+
+
+def _first_from(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
+    """For each (thread, time) the first node of the thread that starts then or later, -1 for none."""
+    row = np.full(len(time), -1, np.int64)
+    numbers, firsts = np.unique(nodes.thread, return_index=True)
+    for number, first, last in zip(
+        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(nodes.start)], strict=False
+    ):
+        mine = thread == number
+        place = np.searchsorted(nodes.start[first:last], time[mine], side="left")
+        row[mine] = np.where(place < last - first, first + place, -1)
+    return row
+
+
+def _fold(nodes: _Nodes, fixed_start: Bool, fixed_end: Bool, shortest: int) -> _Nodes:
+    """Gives the time of short slices to the next node of the thread, else to the one before, so that the thread's total stays exact.
+
+    A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the thread waited.
+    """
+    count = len(nodes.start)
+    short = ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
+    if not short.any():
+        return nodes
+    touching = (nodes.thread[1:] == nodes.thread[:-1]) & (nodes.start[1:] == nodes.end[:-1])
+    next_kept = _next_true(~short)
+    run = np.concatenate(([0], np.cumsum(~touching))) if count else np.empty(0, np.int64)
+    target = np.where(next_kept < count, next_kept, 0)
+    forward = short & (next_kept < count) & ~fixed_start[target] & (run[target] == run)
+    start = nodes.start.copy()
+    np.minimum.at(start, target[forward], nodes.start[forward])
+    last_kept = _last_true(~short)
+    source = np.maximum(last_kept, 0)
+    backward = short & ~forward & (last_kept >= 0) & ~fixed_end[source] & (run[source] == run)
+    end = nodes.end.copy()
+    np.maximum.at(end, source[backward], nodes.end[backward])
+    nodes.start, nodes.end = start, end
+    return nodes.take(~(forward | backward))
+
+
+def _next_true(mask: Bool) -> Int64:
+    """For each position the next one (itself included) that is true, len(mask) for none."""
+    place = np.where(mask, np.arange(len(mask)), len(mask))
+    return np.minimum.accumulate(place[::-1])[::-1]
+
+
+def _last_true(mask: Bool) -> Int64:
+    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
+
+
+def _timeline(
+    linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blocking, nodes: _Nodes, folded: int
+) -> Timeline:
+    calls, over = linked.calls, linked.hand_overs
+    rows = np.arange(len(nodes.start))
+    launcher, waiter = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
+    is_wait = nodes.kind == HostKind.WAIT
+    waiter[nodes.call[is_wait]] = rows[is_wait]
+    launching = (nodes.call >= 0) & ~is_wait
+    launcher[nodes.call[launching]] = rows[launching]
+    # calls that launch at one moment from one op share its slice
+    alone = np.flatnonzero((cuts != ABSENT) & (launcher < 0))
+    if len(alone):
+        order = np.lexsort((nodes.end, nodes.thread))
+        place = _place(nodes.thread[order], nodes.end[order], calls.thread[alone], cuts[alone])
+        for call, first in zip(alone.tolist(), place.tolist(), strict=True):
+            launcher[call] = _sharing(nodes, order, first, int(owners.of_call[call]), int(cuts[call]))
+    owner_op = np.where(nodes.owner >= 0, owners.op_row[nodes.owner], -1) if len(owners.op_row) else nodes.owner
+    owner_call = np.where(nodes.owner >= 0, owners.call_row[nodes.owner], -1) if len(owners.op_row) else nodes.owner
+    return Timeline(
+        kind=nodes.kind,
+        thread=nodes.thread,
+        start=nodes.start,
+        end=nodes.end,
+        op_row=owner_op,
+        call_row=np.where(is_wait, nodes.call, owner_call),
+        launcher=launcher,
+        waiter=waiter,
+        released_by=_last_until(nodes, over.source_thread, over.source_time),
+        resumed=_first_from(nodes, over.target_thread, over.target_time),
+        folded=folded,
+        zero_length=int(((linked.ops.start == linked.ops.end) & (linked.ops.start != ABSENT)).sum()),
+    )
+
+
+def _sharing(nodes: _Nodes, order: Int64, first: int, owner: int, cut: int) -> int:
+    """The slice of `owner` that ends at `cut`, among those that do."""
+    while first < len(order) and nodes.end[order[first]] == cut:
+        row = int(order[first])
+        if nodes.owner[row] == owner and nodes.kind[row] == HostKind.SLICE:
+            return row
+        first += 1
+    return -1
+
+
+def names_of(linked: LinkedTrace, timeline: Timeline) -> Strings:
+    """What each host node is called: its op, the call where there is none, the blocking call of a wait, or idle."""
+    place: dict[str, int] = {}
+    op_code = np.array([place.setdefault(name, len(place)) for name in linked.ops.name.table] or [0], np.int32)
+    call_code = np.array([place.setdefault(name, len(place)) for name in linked.calls.name.table] or [0], np.int32)
+    idle = place.setdefault(IDLE, len(place))
+    codes = np.full(len(timeline), idle, np.int32)
+    of_op = (timeline.op_row >= 0) & (timeline.kind == HostKind.SLICE)
+    codes[of_op] = op_code[linked.ops.name.codes[timeline.op_row[of_op]]]
+    of_call = (timeline.call_row >= 0) & ~of_op
+    codes[of_call] = call_code[linked.calls.name.codes[timeline.call_row[of_call]]]
+    return Strings(codes, list(place))

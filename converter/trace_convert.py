@@ -1,0 +1,100 @@
+"""The command trace-convert: a linked trace in, an execution graph out."""
+
+import argparse
+import dataclasses
+import logging
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
+from ..schema.files import STANDARD_STREAM
+from ..schema.linked_file import read_linked
+from .convert import ConvertReport, Options, convert
+
+log = logging.getLogger("execgraph")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        "trace-convert",
+        "Turns a linked trace into an execution graph.",
+        "trace-convert --input linked.json.gz --output graph.0.et",
+    )
+    parser.add_argument(
+        "--input", "--input_filename", metavar="LINKED", required=True, help="linked trace (gzip accepted, - is stdin)"
+    )
+    parser.add_argument(
+        "--output", "--output_filename", metavar="GRAPH", required=True, help="execution graph, .et (- is stdout)"
+    )
+    parser.add_argument("--target", choices=("generic",), default="generic", help="who runs the graph")
+    parser.add_argument(
+        "--promote",
+        choices=("sync", "all"),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
+    )
+    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graph")
+    parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    parser.add_argument(
+        "--shortest-slice", type=_microseconds, default=1_000, metavar="US", help="fold shorter host slices (1)"
+    )
+    parser.add_argument(
+        "--largest-gap", type=_microseconds, default=10_000, metavar="US", help="keep device gaps up to this (10)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(without_leading_word(arguments, "pytorch"))
+    if options.json and options.output == STANDARD_STREAM:
+        usage_error(parser, "--json and --output - both want stdout")
+    if options.simulate:
+        usage_error(parser, "--simulate is a command of its own: trace-replay --input GRAPH.et")
+    run_command(_run, options, "trace-convert")
+
+
+def _microseconds(text: str) -> int:
+    """µs on the command line as ns."""
+    value = float(text)
+    if not 0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
+    return round(value * 1000)
+
+
+def _run(options: argparse.Namespace) -> None:
+    linked = read_linked(options.input)
+    graph, report = convert(
+        linked,
+        Options(
+            target=options.target,
+            promote=options.promote,
+            io=options.io,
+            inferred=not options.no_inferred,
+            shortest_slice=options.shortest_slice,
+            largest_gap=options.largest_gap,
+        ),
+    )
+    graph.write(options.output)
+    if options.json:
+        print_json(dataclasses.asdict(report))
+    log.info(summary(report))
+    for remark in linked.report.remarks:
+        log.info(f"{'note':<12}{remark}")
+
+
+def summary(report: ConvertReport) -> str:
+    """What the graph holds and what stayed unexplained, a line each."""
+    edges = ", ".join(f"{count} {kind}" for kind, count in report.edges.items())
+    lines = [
+        f"nodes       {report.nodes}: {report.host_slices} on the host, {report.activities} activities",
+        f"edges       {edges}",
+        f"folded      {report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length",
+        f"device      {report.gaps_us:.1f} us of launch latency and gaps kept, {report.overlap_us:.1f} us of overlap trimmed",
+    ]
+    if report.carried_in:
+        lines.append(f"carried in  {report.carried_in} streams held back by work from before the trace")
+    if report.unexplained_delays:
+        lines.append(
+            f"unexplained {report.unexplained_delays} activities started later than their edges say, {report.unexplained_us:.1f} us in all"
+        )
+    if report.unknown_communications:
+        lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
+    return "\n".join(lines)
