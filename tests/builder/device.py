@@ -1,0 +1,156 @@
+"""Writes what a TraceBuilder played as a device trace: every op, call, activity and wait as a row with its times."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .host import group_config
+from .layouts import COMMS_DTYPE, Layout, boxed
+from .records import USER_SCOPE, Activity, Call, Comms, Op, Sync
+
+if TYPE_CHECKING:
+    from .timeline import TraceBuilder
+
+Row = dict[str, Any]
+BASE_NS = 1_790_857_026_000_000_000
+
+
+def device_trace(run: "TraceBuilder") -> dict[str, Any]:
+    head: Row = {"schemaVersion": 1, "deviceProperties": [{"id": run.device, "name": "NVIDIA H200"}]}
+    if run.rank is not None:
+        head["distributedInfo"] = {"backend": "nccl", "rank": run.rank, "world_size": run.world_size}
+        if run.groups and run.layout.comms_attributes:
+            config = [group_config(group) | {"pg_size": len(group.ranks)} for group in run.groups]
+            head["distributedInfo"] |= {"pg_count": len(run.groups), "pg_config": config}
+    if not run.layout.integer_us:
+        head |= {"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS}
+    return head | {"record_shapes": 1, "traceEvents": list(_rows(run)), "traceName": "device.json"}
+
+
+def _rows(run: "TraceBuilder") -> Iterator[Row]:
+    """The ops of each host thread as they start, then calls, activities, waits and what was added by hand."""
+    ops = {op: _op_row(run, op, index) for index, op in enumerate(_recorded_ops(run))}
+    yield from ops.values()
+    yield from _forward_flows(ops)
+    launched = {activity.correlation for activity in run.activities}
+    for call in run.calls:
+        yield (row := _call_row(run, call))
+        yield _flow(row, "ac2g", call.correlation, leaves=call.correlation in launched)
+    for activity in run.activities:
+        yield (row := _activity_row(run, activity))
+        yield _flow(row, "ac2g", activity.correlation, leaves=False)
+    yield from (_sync_row(run, sync) for sync in run.syncs)
+    yield from run.device_events
+
+
+def _recorded_ops(run: "TraceBuilder") -> list[Op]:
+    recorded = (op for op in run.ops if op.only != "host")
+    return sorted(recorded, key=lambda op: (op.thread, op.start, op.rf_id))
+
+
+def _row(run: "TraceBuilder", category: str, name: str, place: tuple[int, int], start: int, end: int, args: Row) -> Row:
+    """A complete event at `place`, which is (pid, tid)."""
+    first, last = _microseconds(run.layout, start), _microseconds(run.layout, end)
+    row = {"ph": "X", "cat": category, "name": name, "pid": place[0], "tid": place[1]}
+    return row | {"ts": first, "dur": round(last - first, 3), "args": args}
+
+
+def _microseconds(layout: Layout, time: int) -> int | float:
+    return layout.origin_us + (time // 1000 if layout.integer_us else time / 1000)
+
+
+def _host_place(run: "TraceBuilder", thread: int) -> tuple[int, int]:
+    return run.pid, run.pid + thread - 1
+
+
+def _flow(row: Row, category: str, number: int, *, leaves: bool) -> Row:
+    """The arrow that leaves or reaches a row."""
+    end = {"ph": "s"} if leaves else {"ph": "f", "bp": "e"}
+    return end | {"id": number, "cat": category, "name": category} | {key: row[key] for key in ("pid", "tid", "ts")}
+
+
+def _op_row(run: "TraceBuilder", op: Op, index: int) -> Row:
+    args: Row = {"External id": op.external_id}
+    if run.layout.record_function_id:
+        args["Record function id"] = op.rf_id
+    if op.inputs:
+        boxes = [boxed(argument) for argument in op.inputs]
+        args["Input Dims"] = [box.shape for box in boxes]
+        args["Input type"] = [box.type.removeprefix("Tensor(").removesuffix(")") for box in boxes]
+    if op.seq_id >= 0:
+        args |= {"Sequence number": op.seq_id, "Fwd thread id": op.fw_thread}
+    if op.comms:
+        args |= _comms_args(run, op.comms)
+    category = "user_annotation" if op.scope == USER_SCOPE else "cpu_op"
+    args |= {"Ev Idx": index} | op.args
+    return _row(run, category, op.name, _host_place(run, op.thread), op.start, op.end, args)
+
+
+def _forward_flows(rows: dict[Op, Row]) -> Iterator[Row]:
+    """From the last forward op of a (thread, sequence number) to the first backward op with it."""
+    in_order = sorted((op for op in rows if op.seq_id >= 0), key=lambda op: op.start)
+    forward = {(op.thread, op.seq_id): op for op in in_order if not op.fw_thread}
+    backward = {(op.fw_thread, op.seq_id): op for op in reversed(in_order) if op.fw_thread}
+    for number, key in enumerate(sorted(forward.keys() & backward.keys()), 1):
+        yield _flow(rows[forward[key]], "fwdbwd", number, leaves=True)
+        yield _flow(rows[backward[key]], "fwdbwd", number, leaves=False)
+
+
+def _external_id(layout: Layout, op: Op | None, correlation: int) -> dict[str, int]:
+    """The link that runtime and device rows carry: once the correlation, then the op's External id."""
+    if layout.integer_us or (op is None and layout.unlinked_external_id):
+        return {"External id": correlation}
+    return {"External id": op.external_id} if op else {}
+
+
+def _call_row(run: "TraceBuilder", call: Call) -> Row:
+    category = "cuda_driver" if call.name.startswith("cu") and not call.name.startswith("cuda") else "cuda_runtime"
+    args = _external_id(run.layout, call.op, call.correlation) | {"cbid": 211, "correlation": call.correlation}
+    return _row(run, category, call.name, _host_place(run, call.thread), call.start, call.end, args)
+
+
+def _activity_row(run: "TraceBuilder", activity: Activity) -> Row:
+    args: Row = _external_id(run.layout, activity.op, activity.correlation)
+    args |= {"device": activity.device, "context": 1, "stream": activity.stream, "correlation": activity.correlation}
+    if activity.op and activity.op.comms:
+        args |= _comms_args(run, activity.op.comms)
+    place = activity.device, activity.stream
+    return _row(run, activity.category, activity.name, place, activity.start, activity.end, args | activity.args)
+
+
+def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:
+    args: Row = _external_id(run.layout, sync.op, sync.correlation) | {"cuda_sync_kind": sync.kind}
+    if sync.event:
+        args |= {
+            "wait_on_stream": sync.event.stream,
+            "wait_on_cuda_event_record_corr_id": sync.event.correlation if run.event_correlations else -1,
+            "wait_on_cuda_event_id": sync.event.id,
+        }
+    args |= {"stream": sync.stream, "correlation": sync.correlation, "device": run.device, "context": 1}
+    place = run.device, run.layout.sync_tid if sync.stream < 0 else sync.stream
+    return _row(run, "cuda_sync", sync.kind, place, sync.start, sync.end, args)
+
+
+def _comms_args(run: "TraceBuilder", comms: Comms) -> Row:
+    """What the device trace says about a collective, on its record_param_comms row and on its kernel."""
+    if run.layout.flat or not (comms.input and comms.output):
+        return {}
+    args = {
+        "Collective name": comms.name,
+        "In msg nelems": comms.input.elements,
+        "Out msg nelems": comms.output.elements,
+        "Group size": len(comms.group.ranks),
+        "dtype": COMMS_DTYPE[comms.input.dtype],
+        "In split size": str(comms.in_split),
+        "Out split size": str(comms.out_split),
+    }
+    if not run.layout.comms_attributes:
+        return args | {"Process Group ID": int(comms.group.name)}
+    args |= {
+        "Process Group Name": comms.group.name,
+        "Process Group Description": comms.group.description,
+        "Process Group Ranks": str(list(comms.group.ranks)),
+    }
+    if comms.p2p:
+        sends = comms.name == "send"
+        args |= {"Dst Rank" if sends else "Src Rank": comms.rank, "Src Rank" if sends else "Dst Rank": run.rank or 0}
+    return args | ({"Seq": comms.seq} if run.layout.sequence_tuple else {})

@@ -1,0 +1,77 @@
+"""What tells the files of one PyTorch version from those of another, and what both traces say about an argument."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .records import Tensor
+
+COMMS_DTYPE = {
+    "float": "Float",
+    "double": "Double",
+    "c10::Half": "Half",
+    "c10::BFloat16": "BFloat16",
+    "long int": "Long",
+    "int": "Int",
+    "bool": "Bool",
+}
+
+
+class Layout(NamedTuple):
+    schema: str
+    flat: bool = False  # node keys at top level instead of in `attrs`
+    integer_us: bool = False  # device times in whole µs since the epoch, with no base
+    record_function_id: bool = True
+    comms_attributes: bool = True  # collective attributes on host nodes, `process_group:init` nodes
+    strides: bool = True
+    tensor_range: bool = True
+    sequence_tuple: bool = True  # (seq, is_p2p) and the trailing async flag of record_param_comms
+    unlinked_external_id: bool = False  # GPU rows without an op repeat the correlation
+    sync_tid: int = 1
+
+    @property
+    def origin_us(self) -> int:
+        """Where a run's time 0 lies on the device trace's clock."""
+        return 1_700_000_000_000_000 if self.integer_us else 4_000_000_000
+
+
+EPOCH: dict[str, Any] = {"integer_us": True, "record_function_id": False, "unlinked_external_id": True, "sync_tid": -1}
+BEFORE_2_13 = {"tensor_range": False, "sequence_tuple": False}
+LAYOUTS = {
+    "2.1": Layout("1.0.1", flat=True, comms_attributes=False, strides=False, **BEFORE_2_13, **EPOCH),
+    "2.3": Layout("1.0.2-chakra.0.0.4", comms_attributes=False, strides=False, **BEFORE_2_13, **EPOCH),
+    "2.4": Layout("1.1.0-chakra.0.0.4", strides=False, unlinked_external_id=True, sync_tid=-1, **BEFORE_2_13),
+    "2.5": Layout("1.1.1-chakra.0.0.4", **BEFORE_2_13),
+    "2.13": Layout("1.1.1-chakra.0.0.4"),
+}
+
+
+class Boxed(NamedTuple):
+    value: Any
+    shape: Any
+    type: str
+    strides: Any
+
+
+def boxed(argument: Any) -> Boxed:
+    """One argument as the host trace shows it: a tensor, a number, a string, None, a list or a tuple."""
+    if isinstance(argument, Tensor):
+        place = [argument.id, argument.storage, argument.offset]
+        value = [*place, argument.elements, argument.item_size, argument.device]
+        return Boxed(value, list(argument.shape), f"Tensor({argument.dtype})", _contiguous_strides(argument.shape))
+    if isinstance(argument, list | tuple):
+        parts = [boxed(element) for element in argument]
+        values, shapes, types, strides = ([part[column] for part in parts] for column in range(4))
+        kind = "Tuple" if isinstance(argument, tuple) else "GenericList"
+        return Boxed(values, shapes, f"{kind}[{','.join(types)}]", strides)
+    if argument is None:
+        return Boxed("<None>", [], "None", [])
+    return Boxed(argument, [], {bool: "Bool", int: "Int", float: "Double", str: "String"}[type(argument)], [])
+
+
+def _contiguous_strides(shape: Sequence[int]) -> list[int]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= size
+    return strides
