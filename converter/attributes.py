@@ -10,7 +10,7 @@ from ..schema.columns import ABSENT, Int64, Ragged, Strings
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
 from ..schema.host import TensorLists
 from .annex import CARRY_IN, UNRECORDED, Annex
-from .communication import Meaning, meaning
+from .communication import Meaning, meaning, peers
 from .run import Edges, Run
 from .timeline import HostKind, names_of
 
@@ -242,6 +242,10 @@ def _communication(columns: _Columns) -> tuple["np.ndarray[tuple[int], np.dtype[
         integers["comm_size"][place] = found.size
         if found.type is not None:
             integers["comm_type"][place] = found.type
+        else:
+            source, target = peers(recorded, found.node, linked.info.rank)
+            integers["comm_src"][place], integers["comm_dst"][place] = source, target
+            integers["comm_tag"][place] = 0
         if recorded.sequence >= 0:
             integers["comm_seq"][place] = recorded.sequence
         group[place] = recorded.group

@@ -59,6 +59,14 @@ def bytes_per_element(dtype: str) -> int:
     return BYTES_OF_DTYPE.get(plain, 1)
 
 
+def peers(recorded: Communication, node: NodeType, own_rank: int) -> tuple[int, int]:
+    """Global (source, destination) ranks of a send or receive, -1 where not recorded; peers are recorded by their place in the group."""
+    peer = recorded.target if node is NodeType.COMM_SEND else recorded.source
+    if 0 <= peer < len(recorded.ranks):
+        peer = recorded.ranks[peer]
+    return (own_rank, peer) if node is NodeType.COMM_SEND else (peer, own_rank)
+
+
 def meaning(recorded: Communication, kernel: str) -> Meaning | None:
     """What the communication is, by its recorded name, by the kernel's name as the last resort; None if neither tells."""
     name = re.sub(r"[^a-z0-9]", "", recorded.name.lower()).removeprefix("nccl")

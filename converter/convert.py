@@ -7,7 +7,7 @@ import numpy as np
 
 from ..schema.columns import Int64
 from ..schema.graph import DependencyKind, ExecutionGraph
-from ..schema.linked import Found, LinkedTrace
+from ..schema.linked import LinkedTrace
 from .annex import Annex
 from .attributes import graph_of
 from .calling import calling_slices
@@ -59,7 +59,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> tuple[Execut
     run = Run(linked, slice_host(linked, options.shortest_slice))
     edges = _trusted(Edges.joined([rule(run) for rule in RULES]), options.inferred)
     edges = deduplicated(edges, run.node_count)
-    if options.inferred and not any(text == Found.RECORD.value for text in linked.device_waits.found.table):
+    if options.inferred and not linked.info.sync_records:
         late = _late(run, edges, options.largest_gap)
         edges = deduplicated(Edges.joined([edges, inferred(run, late, options.largest_gap)]), run.node_count)
     delay = run.linked.activities.start - release(run, edges)

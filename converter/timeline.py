@@ -109,15 +109,33 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
 def launch_cuts(linked: LinkedTrace) -> Int64:
     """When each call has launched: at its end, or when its first activity starts if that is earlier. ABSENT for calls without activities.
 
-    Activities may start before their call returns; the program's later work does not.
+    Activities may start before their call returns; the program's later work does not. A blocking copy whose stream was still busy
+    was launched when its call began: the rest of the call is waiting.
     """
     calls, activities = linked.calls, linked.activities
     first = np.full(len(calls), np.iinfo(np.int64).max, np.int64)
     called = activities.call_row >= 0
     np.minimum.at(first, activities.call_row[called], activities.start[called])
+    held = _held_copies(linked)
+    first[held] = calls.start[held]
     launches = np.zeros(len(calls), np.bool_)
     launches[activities.call_row[called]] = True
     return np.where(launches, np.clip(np.minimum(first, calls.end), calls.start, None), ABSENT)
+
+
+def _held_copies(linked: LinkedTrace) -> Int64:
+    """Blocking copies whose activity had to wait for its turn: for its stream's earlier work or for another stream."""
+    activities, waits = linked.activities, linked.host_waits
+    own = waits.source_row[waits.source_row >= 0]
+    own = own[activities.call_row[own] == waits.call_row[waits.source_row >= 0]]
+    order = np.lexsort((activities.start, activities.stream, activities.device))
+    same = np.diff(activities.device[order]) == 0
+    same &= np.diff(activities.stream[order]) == 0
+    before = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
+    before[order[1:][same]] = activities.end[order[:-1][same]]
+    held = before > linked.calls.start[activities.call_row]
+    held[linked.device_waits.target_row] = True
+    return activities.call_row[own[held[own]]]
 
 
 def _owners(linked: LinkedTrace) -> _Owners:

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,11 +13,13 @@ import numpy as np
 from ..schema import host as host_schema
 from ..schema import kineto
 from ..schema.columns import Bool, Int64, Strings
-from ..schema.linked import Communication, Ops, ProcessGroup
+from ..schema.linked import Activities, Communication, Ops, ProcessGroup
+from .categories import Role
 from .device_trace import DeviceTrace, integer
 from .host_trace import GROUP_INIT, HostTrace
 
 RECORD = "record_param_comms"
+WAIT = "wait"
 KERNEL = re.compile(
     r"\b(nccl|rccl|msccl|hccl|xccl|oneccl|nvshmem|rocshmem|c10d)|ncclKernel|ncclDevKernel|ncclSym|rcclGenericKernel|mscclKernel"
     r"|cross_device_reduce|multimem_all_|oneRankReduce|deep_ep",
@@ -67,9 +70,12 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
     name = next((value for value, kind in scalars if kind == "String"), "")
     splits = [value for value, kind in scalars if kind.startswith("GenericList")]
     sequence = pair[0] if pair else numbers[0] if numbers else -1
+    after_group = (pair is None) + (group is None)
+    peer = numbers[after_group] if len(numbers) > after_group else -1
+    name = str(attributes.get("collective_name", name))
     dtype = TENSOR_TYPE.search(" ".join(types))
     return Communication(
-        name=str(attributes.get("collective_name", name)),
+        name=name,
         dtype=str(attributes.get("dtype", dtype.group(1) if dtype else "")),
         in_elements=integer(attributes.get("in_msg_nelems"), _elements(bytes(lists.values))),
         out_elements=integer(attributes.get("out_msg_nelems"), _elements(outputs)),
@@ -80,6 +86,8 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
         group_size=integer(attributes.get("pg_size"), -1),
         ranks=_regular_ranks(attributes),
         sequence=integer(sequence, -1),
+        source=peer if "recv" in name else -1,
+        target=peer if "send" in name else -1,
     )
 
 
@@ -93,39 +101,76 @@ def merge(first: Communication, second: Communication) -> Communication:
     return Communication(**chosen)
 
 
+@dataclass(slots=True)
+class CollectiveOps:
+    """The `record_param_comms` ops: each one's recorded arguments by row, and how to find the one around another op."""
+
+    recorded: dict[int, Communication]
+    parent: Int64
+
+    def around(self, op: int) -> int:
+        """The nearest of them around an op (or itself), -1 for none."""
+        while op >= 0 and op not in self.recorded:
+            op = int(self.parent[op])
+        return op
+
+    def is_wait(self, op: int) -> bool:
+        return op >= 0 and self.recorded[op].name == WAIT
+
+
+def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int64) -> CollectiveOps:
+    """Collects the arguments of all communication ops, from the host trace completed by the device trace.
+
+    `device_op` holds the row in `ops` of each op row of the device trace.
+    """
+    recorded: dict[int, Communication] = {}
+    device_row = np.full(len(ops), -1, np.int64)
+    device_row[device_op] = np.arange(len(device_op))
+    for op in np.flatnonzero(ops.name.codes == _code(ops.name, RECORD)).tolist():
+        known = ops.recorded_by_host[op]
+        found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
+        args = device.communication.get((Role.OP, int(device_row[op])))
+        recorded[op] = merge(found, from_device(args)) if args else found
+    return CollectiveOps(recorded, parent)
+
+
 def link_communications(
-    ops: Ops, op_parent: Int64, device: DeviceTrace, device_op: Int64, activity_op: Int64
+    collectives: CollectiveOps, device: DeviceTrace, activity_op: Int64
 ) -> tuple[list[Communication], Int64]:
     """The communications that ran on the device, and for each activity the position of its own (-1 for none).
 
-    `device_op` holds the row in `ops` of each op row of the device trace. Arguments come from the nearest `record_param_comms`
-    around the launch, completed by those on the kernel itself; a communication kernel without either keeps an empty record.
+    Arguments on the kernel itself come first, completed by those of the nearest `record_param_comms` around the launch; a
+    communication kernel without either keeps an empty record.
     """
-    from .categories import Role
-
-    is_record = ops.name.codes == _code(ops.name, RECORD)
-    around = activity_op.copy()
-    active = np.flatnonzero(around >= 0)
-    while len(active):
-        active = active[~is_record[around[active]]]
-        around[active] = op_parent[around[active]]
-        active = active[around[active] >= 0]
-    device_row = np.full(len(ops), -1, np.int64)
-    device_row[device_op] = np.arange(len(device_op))
     communications: list[Communication] = []
     position = np.full(len(activity_op), -1, np.int64)
     for row in np.flatnonzero(is_communication_kernel(device.activities.name)).tolist():
-        found = Communication()
-        if around[row] >= 0:
-            op = int(around[row])
-            found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if ops.inputs[op] else found
-            args = device.communication.get((Role.OP, int(device_row[op])))
-            found = merge(found, from_device(args)) if args else found
+        found = collectives.recorded.get(collectives.around(int(activity_op[row])), Communication())
         args = device.communication.get((Role.ACTIVITY, row))
-        found = merge(from_device(args), found) if args else found
         position[row] = len(communications)
-        communications.append(found)
+        communications.append(merge(from_device(args), found) if args else found)
     return communications, position
+
+
+def awaited_collectives(
+    collectives: CollectiveOps, ops: Ops, activities: Activities, communications: list[Communication]
+) -> dict[int, int]:
+    """For `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
+
+    A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that number is it.
+    """
+    launched: dict[int, list[int]] = {}
+    for row in np.flatnonzero(activities.communication_row >= 0).tolist():
+        sequence = communications[int(activities.communication_row[row])].sequence
+        if sequence >= 0 and activities.op_row[row] >= 0:
+            launched.setdefault(sequence, []).append(row)
+    found: dict[int, int] = {}
+    for op, recorded in collectives.recorded.items():
+        candidates = launched.get(recorded.sequence, []) if recorded.name == WAIT else []
+        before = [row for row in candidates if ops.start[activities.op_row[row]] < ops.start[op]]
+        if before:
+            found[op] = max(before, key=lambda row: int(ops.start[activities.op_row[row]]))
+    return found
 
 
 def process_groups(host: HostTrace | None, device: DeviceTrace) -> list[ProcessGroup]:

@@ -60,12 +60,15 @@ def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
     if len(numbers) < 2:
         return _columns([])
     threads = {number: _thread(ops, parent, calls, work, number) for number in numbers.tolist()}
-    main = int(numbers[np.argmax(sizes)])
+    callers = {number: _forward_thread(ops, work, number) for number in numbers.tolist()}
+    known = {number: caller for number, caller in callers.items() if caller not in (None, number)}
+    main = next(number for number in numbers[np.argsort(-sizes)].tolist() if number not in known)
     bursts: list[Burst] = []
     for number in numbers.tolist():
-        caller, found = _caller(ops, work, number, main)
-        if caller != number:
-            bursts += _bursts(number, caller, threads[number], threads[caller], found)
+        if number in known:
+            bursts += _bursts(number, known[number], threads[number], threads[known[number]], Found.RECORD)
+        elif number != main and number not in known.values():
+            bursts += _bursts(number, main, threads[number], threads[main], Found.TIMING)
     return _columns(_waits(bursts))
 
 
@@ -99,16 +102,15 @@ def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
     return np.cumsum(change)[:-1] > 0
 
 
-def _caller(ops: Ops, work: Int64, worker: int, main: int) -> tuple[int, Found]:
-    """The thread whose forward ops share the worker's sequence numbers; for other workers the busiest thread, from timing."""
+def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
+    """The thread whose forward ops share the sequence numbers of the worker's backward ops, None for threads without any."""
     mine = work[ops.thread[work] == worker]
-    backward = mine[(ops.fw_tid[mine] > 0) | _marks(ops.name, (AUTOGRAD,))[mine]]
-    wanted = ops.seq_id[backward[ops.seq_id[backward] >= 0]]
-    forward = work[(ops.seq_id[work] >= 0) & (ops.fw_tid[work] <= 0) & ~_marks(ops.name, (AUTOGRAD,))[work]]
-    forward = forward[np.isin(ops.seq_id[forward], wanted)]
-    if len(forward):
-        return Counter(ops.thread[forward].tolist()).most_common(1)[0][0], Found.RECORD
-    return main, Found.TIMING
+    is_backward = (ops.fw_tid > 0) | _marks(ops.name, (AUTOGRAD,))
+    backward = mine[is_backward[mine] & (ops.seq_id[mine] >= 0)]
+    forward = work[~is_backward[work] & (ops.seq_id[work] >= 0)]
+    forward = forward[np.isin(ops.seq_id[forward], ops.seq_id[backward])]
+    counts = Counter(ops.thread[forward].tolist()).most_common(1)
+    return counts[0][0] if counts else None
 
 
 def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread, found: Found) -> Iterable[Burst]:

@@ -9,7 +9,7 @@ from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.intervals import Nesting, nest
 from ..schema.linked import Activities, Calls, LinkedTrace, LinkReport, Ops, TraceInfo
-from .communication import link_communications, process_groups
+from .communication import awaited_collectives, collective_ops, link_communications, process_groups
 from .device_trace import DeviceTrace, OpRows
 from .hand_over import hand_overs
 from .host_trace import HostTrace
@@ -46,13 +46,13 @@ def link(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
         _through(device_op, call_op),
     )  # fmt: skip
-    communications, communication_row = link_communications(
-        ops, op_parent, device, device_op, _through(device_op, activity_op)
-    )
+    collectives = collective_ops(ops, op_parent, device, device_op)
+    communications, communication_row = link_communications(collectives, device, _through(device_op, activity_op))
     activities = _activities(
         device, call_row, _through(device_op, activity_op), communication_row, int(ops.id.max(initial=0))
     )
-    sync = synchronise(device, calls, activities)
+    awaited = awaited_collectives(collectives, ops, activities, communications)
+    sync = synchronise(device, calls, activities, collectives, awaited)
     info = _info(host, device, rank)
     return LinkedTrace(
         info=info,
@@ -173,6 +173,7 @@ def _info(host: HostTrace | None, device: DeviceTrace, rank: int | None) -> Trac
         rank=-1 if recorded is None else recorded,
         world_size=device.world_size or -1,
         base_time_ns=device.base_time_ns,
+        sync_records=len(device.syncs.start),
         source_host=Path(host.path).name if host is not None else "",
         source_device=Path(device.path).name,
         time=host.time if host is not None else "",

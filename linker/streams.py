@@ -89,20 +89,21 @@ class ThreadLaunches:
             self._times[number] = time[mine].tolist()
             self._rows[number] = rows[mine].tolist()
 
-    def _key(self, row: int) -> StreamKey:
+    def stream_of(self, row: int) -> StreamKey:
+        """The stream of an activity."""
         return StreamKey(int(self._keys[0][row]), int(self._keys[1][row]))
 
-    def next_stream(self, thread: int, time: int) -> StreamKey | None:
-        """The stream of the thread's first launch after `time`."""
+    def next_launch(self, thread: int, time: int) -> int:
+        """The row of the first activity that the thread launched after `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, []), time)
-        return self._key(self._rows[thread][place]) if place < len(self._times.get(thread, [])) else None
+        return self._rows[thread][place] if place < len(self._times.get(thread, [])) else -1
 
     def last_stream(self, thread: int, time: int, other_than: StreamKey | None = None) -> StreamKey | None:
         """The stream of the thread's last launch before `time`, of the last one to another stream than `other_than`."""
         place = bisect_left(self._times.get(thread, []), time) - 1
         lowest = max(-1, place - LOOK_BACK)
         while place > lowest:
-            key = self._key(self._rows[thread][place])
+            key = self.stream_of(self._rows[thread][place])
             if key != other_than:
                 return key
             place -= 1

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..schema.columns import Int64, Strings
 from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
+from .communication import CollectiveOps
 from .device_trace import DeviceTrace
 from .streams import StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
@@ -56,20 +57,30 @@ class Recording(NamedTuple):
     found: Found
 
 
-def synchronise(device: DeviceTrace, calls: Calls, activities: Activities) -> Synchronisation:
-    """All waits of one process. Linear in the calls, but for the sort by time."""
-    return _Synchroniser(device, calls, activities).run()
+def synchronise(
+    device: DeviceTrace, calls: Calls, activities: Activities, collectives: CollectiveOps, awaited: dict[int, int]
+) -> Synchronisation:
+    """All waits of one process; `awaited` is the activity that each wait op of a collective names. O(n log n) in the calls."""
+    return _Synchroniser(device, calls, activities, collectives, awaited).run()
 
 
 class _Synchroniser:
-    def __init__(self, device: DeviceTrace, calls: Calls, activities: Activities) -> None:
+    def __init__(
+        self,
+        device: DeviceTrace,
+        calls: Calls,
+        activities: Activities,
+        collectives: CollectiveOps,
+        awaited: dict[int, int],
+    ) -> None:
         self.calls, self.activities = calls, activities
+        self.collectives, self.awaited = collectives, awaited
         self.kinds = sync_calls(calls.name)
         self.queues = StreamQueues(activities, calls)
         self.launches = ThreadLaunches(activities, calls)
         self.records = _records(device)
         self.has_wait_records = any(record.kind is SyncCall.STREAM_WAIT for record in self.records.values())
-        self.events = _Events(device, calls, self.kinds, self.records, self.queues, self.launches)
+        self.events = _Events(device, calls, self.kinds, self.records, self.queues, self.launches, activities.end)
         self.result = Synchronisation(_no_device_waits(), _no_host_waits())
         self.device_edges: list[tuple[int, int, Found]] = []
         self.host_edges: list[tuple[int, int, Found]] = []
@@ -100,29 +111,55 @@ class _Synchroniser:
         return self.result
 
     def _stream_wait(self, row: int, record: SyncRecord | None) -> None:
-        time, thread = int(self.calls.start[row]), int(self.calls.thread[row])
+        time = int(self.calls.start[row])
         waiting = self.queues.find(record.device, record.stream) if record is not None else None
         if record is None:
-            waiting = self.launches.next_stream(thread, time)
-            if waiting is not None and self.has_wait_records and self.queues.position(waiting, time):
-                # with records on, only waits of streams that nothing ran on yet go unrecorded
-                waiting = None
+            waiting = self._next_stream(row)
         if waiting is None:
             self.result.dropped["stream waits for which no work followed"] += 1
             return
-        position = self.queues.position(waiting, time)
-        rows = self.queues.rows[waiting]
-        deadline = int(self.activities.start[rows[position]]) if position < len(rows) else None
-        event = self.events.awaited(row, record, waiting, deadline)
-        if event is None:
+        sources, found = self._awaited_by_stream(row, record, waiting)
+        if found is None:
             self.result.dropped["stream waits whose event was not found"] += 1
             return
-        sources = self.queues.sources(event.stream, event.time)
         target = self.queues.add_wait(waiting, time, sources)
         for source in sources if target >= 0 else ():
             same = (int(self.activities.device[source]), int(self.activities.stream[source])) == waiting
             if not same:
-                self._device_edge(source, target, event.found)
+                self._device_edge(source, target, found)
+
+    def _next_stream(self, row: int) -> StreamKey | None:
+        """The stream that an unrecorded wait holds back: that of the thread's next launch, where this can be told."""
+        time, thread = int(self.calls.start[row]), int(self.calls.thread[row])
+        launch = self.launches.next_launch(thread, time)
+        if launch < 0:
+            return None
+        waiting = self.launches.stream_of(launch)
+        if self.has_wait_records and self.queues.position(waiting, time):
+            # with records on, only waits of streams that nothing ran on yet go unrecorded
+            return None
+        around = self.collectives.around(int(self.calls.op_row[row]))
+        inside = around >= 0 and not self.collectives.is_wait(around)
+        if inside and self.collectives.around(int(self.activities.op_row[launch])) != around:
+            # after its kernel a communication library synchronises streams of its own
+            return None
+        return waiting
+
+    def _awaited_by_stream(
+        self, row: int, record: SyncRecord | None, waiting: StreamKey
+    ) -> tuple[tuple[int, ...], Found | None]:
+        """What a stream wait is for: the event, or without a record of it what the collective around the call tells."""
+        around = self.collectives.around(int(self.calls.op_row[row]))
+        if record is None and around in self.awaited:
+            return (self.awaited[around],), Found.RECORD
+        position, rows = self.queues.position(waiting, int(self.calls.start[row])), self.queues.rows[waiting]
+        deadline = int(self.activities.start[rows[position]]) if position < len(rows) else None
+        event = self.events.awaited(row, record, waiting, deadline)
+        if event is None and record is None and around >= 0 and not self.events.recordings:
+            event = self.events.before_collective(row, waiting, deadline)
+        if event is None:
+            return (), None
+        return self.queues.sources(event.stream, event.time), event.found
 
     def _event_sync(self, row: int, record: SyncRecord | None) -> None:
         event = self.events.awaited(row, record, None, int(self.calls.end[row]))
@@ -218,9 +255,10 @@ class _Events:
         records: dict[int, SyncRecord],
         queues: StreamQueues,
         launches: ThreadLaunches,
+        activity_end: Int64,
     ) -> None:
         self.calls, self.queues, self.launches = calls, queues, launches
-        self.activity_end: Int64 | None = None
+        self.activity_end = activity_end
         self.guessed: Counter[str] = Counter()
         self.row_of = dict(zip(calls.correlation.tolist(), range(len(calls)), strict=True))
         rows = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
@@ -240,6 +278,7 @@ class _Events:
                 )
         for recorded in self.ids.values():
             recorded.sort()
+        self.used_marks: set[tuple[StreamKey, int]] = set()
         self.used: set[int] = {self.row_of[c] for c in self.stream_of if c in self.row_of} & self.is_recording
 
     def awaited(
@@ -268,24 +307,37 @@ class _Events:
         """The recording right before on the same thread, else the oldest one that no wait used and the clock allows."""
         before = self.previous.get(row, -1)
         if before in self.is_recording and before not in self.used:
-            return self._guess(before, record, waiting, "event waits resolved to the recording right before")
+            recording = self._recording(before, record, waiting, Found.CALL_ORDER)
+            if recording is not None and self._ended(recording, deadline):
+                self.used.add(before)
+                self.guessed["event waits resolved to the recording right before"] += 1
+                return recording
         place = bisect_left(self.times, int(self.calls.start[row]))
         for candidate in self.recordings[max(0, place - CANDIDATES) : place]:
-            if candidate in self.used:
+            recording = self._recording(candidate, record, None, Found.CALL_ORDER)
+            if candidate in self.used or recording is None or recording.stream == waiting:
                 continue
-            recording = self._recording(candidate, record, waiting, Found.CALL_ORDER)
-            if recording is not None and recording.stream != waiting and self._ended(recording, deadline):
-                return self._guess(candidate, record, waiting, "event waits resolved to the oldest unused recording")
+            mark = (recording.stream, self.queues.position(recording.stream, recording.time))
+            if mark not in self.used_marks and self._ended(recording, deadline):
+                # several events recorded at one place of a stream mark the same work
+                self.used.add(candidate)
+                self.used_marks.add(mark)
+                self.guessed["event waits resolved to the oldest unused recording"] += 1
+                return recording
         return None
 
-    def _guess(self, row: int, record: SyncRecord | None, waiting: StreamKey | None, how: str) -> Recording | None:
-        self.used.add(row)
-        recording = self._recording(row, record, waiting, Found.CALL_ORDER)
-        self.guessed[how] += recording is not None
+    def before_collective(self, row: int, waiting: StreamKey, deadline: int | None) -> Recording | None:
+        """Where event recordings were not traced: a communication stream waits for the stream that its thread was using."""
+        time = int(self.calls.start[row])
+        stream = self.launches.last_stream(int(self.calls.thread[row]), time, other_than=waiting)
+        recording = Recording(row, time, stream, Found.CALL_ORDER) if stream is not None else None
+        if recording is None or not self._ended(recording, deadline):
+            return None
+        self.guessed["waits before a collective resolved to the stream in use"] += 1
         return recording
 
     def _ended(self, recording: Recording, deadline: int | None) -> bool:
-        if deadline is None or self.activity_end is None:
+        if deadline is None:
             return True
         sources = self.queues.sources(recording.stream, recording.time)
         return all(self.activity_end[source] <= deadline + CLOCK_TOLERANCE for source in sources)

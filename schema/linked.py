@@ -173,6 +173,7 @@ class TraceInfo(msgspec.Struct):
     rank: int = -1
     world_size: int = -1
     base_time_ns: int = 0
+    sync_records: int = 0
     source_host: str = ""
     source_device: str = ""
     time: str = ""
