@@ -1,0 +1,220 @@
+"""What trace-replay says about a replay: what-if factors, figures, the timeline and the command itself."""
+
+import gzip
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.tools.critical_path import critical_path, time_by_kind
+from execgraph.tools.replay import Replay, replay
+from execgraph.tools.replay_summary import busy_ns, start_error
+from execgraph.tools.scaling import parse_scale
+from execgraph.tools.timeline import write_timeline
+from execgraph.tools.trace_replay import main
+from graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
+
+
+def path_ns(replayed: Replay) -> dict[str, int]:
+    return time_by_kind(replayed, critical_path(replayed))
+
+
+def scaled(graph: ExecutionGraph, *specs: str) -> Replay:
+    return replay(graph, [parse_scale(spec) for spec in specs])
+
+
+# What-if factors
+
+
+@pytest.mark.parametrize(
+    ("specs", "makespan"),
+    [
+        (["class:host=2"], 10 + 3 + 20 + 10 + 2 + 6 + 2 + 6),
+        (["class:computation=0.5"], 5 + 3 + 10 + 5 + 2 + 6 + 1 + 3),
+        (["class:memory=10"], 50 + 54),
+        (["gemm=2"], 50 + 20),
+        (["^vector_=2", "add$=2"], 50 + 30),
+        (["host idle=0"], 50 - 3),
+    ],
+)
+def test_scaling_changes_the_durations_of_what_it_names(specs: list[str], makespan: int) -> None:
+    assert scaled(training_step(), *specs).makespan_ns == makespan
+
+
+def test_time_of_unrecorded_work_is_not_host_time() -> None:
+    g = GraphBuilder()
+    carried = g.host("carry-in", 0, 100, thread=-1)
+    g.activity("kernel", 100, 5, after=[(carried, LAUNCH)])
+    assert scaled(g.build(), "class:host=0.1").makespan_ns == 105
+    assert scaled(g.build(), "carry-in=0.1").makespan_ns == 15
+
+
+def test_scaled_durations_are_rounded_to_ns() -> None:
+    g = GraphBuilder()
+    g.host("op", 0, 3)
+    assert scaled(g.build(), "op=0.5").makespan_ns == 2
+
+
+def test_an_expression_is_split_at_its_last_equals_sign() -> None:
+    g = GraphBuilder()
+    g.host("tile=64", 0, 10)
+    assert scaled(g.build(), "tile=64=3").makespan_ns == 30
+
+
+@pytest.mark.parametrize(
+    "spec", ["gemm", "=2", "gemm=", "gemm=fast", "gemm=-1", "gemm=nan", "gemm=inf", "class:gpu=2", "(=2"]
+)
+def test_a_malformed_factor_is_refused(spec: str) -> None:
+    with pytest.raises(ValueError, match=r"no class|expression|FACTOR|0 or more"):
+        parse_scale(spec)
+
+
+def test_a_factor_that_matches_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    scaled(training_step(), "flash_attention=0.5", "gemm=1")
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "warning: scale 'flash_attention=0.5' matches no node"
+    ]
+
+
+# Figures
+
+
+def test_the_critical_path_is_told_by_kind() -> None:
+    assert path_ns(replay(training_step())) == {
+        "computation": 30,
+        "host": 5 + 1 + 3,
+        "memory": 6,
+        "launch": 3,
+        "event wait": 2,
+    }
+
+
+def test_the_time_before_a_late_first_node_is_on_the_critical_path() -> None:
+    g = GraphBuilder()
+    g.host("op", 0, 5)
+    g.activity("kernel", 100, 10)
+    assert path_ns(replay(g.build())) == {"measured start": 100, "computation": 10}
+
+
+def test_overlapping_activities_of_a_stream_are_busy_once() -> None:
+    g = GraphBuilder()
+    root = g.host("op", 0, 5)
+    g.activity("long", 5, 30, after=[(root, LAUNCH)])
+    short = g.activity("short", 5, 10, after=[(root, LAUNCH)])
+    g.activity("short", 15, 10, after=[(short, LAUNCH)])
+    assert busy_ns(replay(g.build())) == {"0/7": 30}
+
+
+def test_the_start_error_is_that_of_activities_only() -> None:
+    g = GraphBuilder()
+    g.host("op", 0, 5)
+    g.host("lost its edge", 80, 5)
+    g.activity("kernel", 3, 5)
+    for start in (23, 43):
+        g.activity("lost its edge", start, 5)
+    error = start_error(replay(g.build()))
+    assert (error.median, error.max) == (0.023, 0.043)
+    assert error.median < error.p95 < error.max
+
+
+# The timeline
+
+
+def timeline_events(path: Path) -> list[dict[str, Any]]:
+    raw = path.read_bytes()
+    return list(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)["traceEvents"])
+
+
+def test_the_timeline_shows_the_measured_run_and_the_replay_side_by_side(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json.gz"
+    write_timeline(scaled(training_step(), "gemm=1.5"), str(path))
+    events = timeline_events(path)
+    named = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert list(named.values()) == ["rank 0 measured", "rank 0 replay"]
+    tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert tracks == {"thread 1", "device 0 stream 7", "device 0 stream 8"}
+    adds = {named[event["pid"]]: event for event in events if event["name"] == "vector_add"}
+    assert adds["rank 0 measured"]["ts"] == 0.028
+    assert adds["rank 0 replay"]["ts"] == 0.038
+    assert adds["rank 0 replay"]["cat"] == "computation"
+
+
+def test_names_with_quotes_and_control_characters_survive_the_timeline(tmp_path: Path) -> None:
+    g = GraphBuilder()
+    g.host('a "b"\n\\ é', 0, 1)
+    path = tmp_path / "timeline.json"
+    write_timeline(replay(g.build()), str(path))
+    assert [event["name"] for event in timeline_events(path) if event["ph"] == "X"] == ['a "b"\n\\ é'] * 2
+
+
+# The command
+
+
+@pytest.fixture
+def graph_file(tmp_path: Path) -> str:
+    path = str(tmp_path / "graph.0.et")
+    training_step().write(path)
+    return path
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    return int(end.value.code or 0)
+
+
+def test_json_prints_the_figures_in_us_and_nothing_else(graph_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--input", graph_file, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "makespan_us": 0.05,
+        "measured_us": 0.05,
+        "error_pct": 0.0,
+        "start_error_us": {"median": 0.0, "p95": 0.0, "max": 0.0},
+        "busy_us": {"0/7": 0.03, "0/8": 0.006},
+        "critical_path_us": {"computation": 0.03, "host": 0.009, "memory": 0.006, "launch": 0.003, "event wait": 0.002},
+    }
+
+
+def test_the_summary_for_people_goes_to_stderr(graph_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--input_filename", graph_file) == 0
+    output = capsys.readouterr()
+    assert output.out == ""
+    for part in ("host 4, computation 2, memory 1", "program order 3, launch 2", "critical path", "+0.00 %"):
+        assert part in output.err
+
+
+def test_graphs_of_several_ranks_are_replayed_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(tmp_path / f"graph.{rank}.et") for rank in (0, 1)]
+    for rank, (path, work, collective) in enumerate(zip(paths, (10, 40), (50, 20), strict=True)):
+        rank_with_collective(rank, work=work, collective=collective, clock=1000).write(path)
+    assert run("--input", paths[0], "--input", paths[1], "--json") == 0
+    assert json.loads(capsys.readouterr().out)["busy_us"] == {"0/0/7": 0.065, "1/0/7": 0.065}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--input", "g.et", "--scale", "gemm"], ["--input", "g.et", "--json", "--timeline", "-"], ["--inp", "g.et"]],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    assert run(*arguments) == 2
+
+
+def test_a_graph_that_cannot_be_replayed_is_one_line_that_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    g = GraphBuilder()
+    g.host("itself", 0, 1, after=[(1, DependencyKind.PROGRAM_ORDER)])
+    path = str(tmp_path / "cycle.et")
+    g.build().write(path)
+    assert run("--input", path) == 1
+    assert capsys.readouterr().err.startswith(
+        f"trace-replay: error: {path}: 1 of 1 nodes never become ready: node 1 (itself)"
+    )
+
+
+def test_a_missing_file_ends_with_1_and_leaves_no_timeline(tmp_path: Path) -> None:
+    timeline = tmp_path / "timeline.json"
+    assert run("--input", str(tmp_path / "absent.et"), "--timeline", str(timeline)) == 1
+    assert not timeline.exists()

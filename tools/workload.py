@@ -1,0 +1,182 @@
+"""The graphs of one or several ranks in, the columns that a replay works on out: one row per node, rank after rank.
+
+Measured times count from the first recorded start of the node's own rank, as clocks of different ranks do not agree.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, Ragged
+from ..schema.graph import ExecutionGraph
+from .node_class import Classes, NodeClass, node_classes
+from .scaling import Factors, Scale, class_factor, node_factors
+
+HOST_THREAD = ABSENT + 1
+"""Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
+
+
+class Lane(NamedTuple):
+    """A host thread (`place` is its tid) or a device stream (`place` is its device) of the `rank`-th graph."""
+
+    rank: int
+    place: int
+    stream: int
+
+    @property
+    def is_stream(self) -> bool:
+        return self.stream != HOST_THREAD
+
+
+def number_text(number: int) -> str:
+    """A device, stream or thread number, `?` where none was recorded."""
+    return "?" if number == ABSENT else str(number)
+
+
+class RankColumns(NamedTuple):
+    """The columns of one rank; rows, lanes and dependencies are numbered within the rank."""
+
+    node_class: Classes
+    lane: Int64
+    measured_start_ns: Int64
+    measured_end_ns: Int64
+    wait_ns: Int64
+    host_delay_ns: Int64
+    duration_ns: Int64
+    source: Int64
+    target: Int64
+    kind: Int64
+
+
+@dataclass(slots=True)
+class Workload:
+    """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
+
+    `wait_ns` lies between the end of a node's last dependency and its start: the gap before an activity and the host
+    delay in front of it (`host_delay_ns`, included). Without dependencies it counts from 0: the measured start for the
+    first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT where none were
+    recorded.
+    """
+
+    graphs: Sequence[ExecutionGraph]
+    lanes: list[Lane]
+    first_row: Int64
+    node_class: Classes
+    lane: Int64
+    measured_start_ns: Int64
+    measured_end_ns: Int64
+    wait_ns: Int64
+    host_delay_ns: Int64
+    duration_ns: Int64
+    source: Int64
+    target: Int64
+    kind: Int64
+    missing_dependencies: int
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+    @property
+    def is_timed(self) -> Bool:
+        return np.asarray(self.measured_start_ns != ABSENT)
+
+    @property
+    def is_activity(self) -> Bool:
+        """Activities of device streams; not metadata."""
+        on_stream = np.array([lane.is_stream for lane in self.lanes], bool)[self.lane]
+        return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
+
+    def rank_of(self, row: int) -> int:
+        return int(np.searchsorted(self.first_row, row, side="right")) - 1
+
+    def rank_labels(self) -> list[str]:
+        """The recorded ranks, or the order of the graphs where these do not tell them apart."""
+        recorded = [str(graph.metadata.get("rank", "")) for graph in self.graphs]
+        if "" not in recorded and len(set(recorded)) == len(recorded):
+            return recorded
+        return [str(place) for place in range(len(self.graphs))]
+
+
+def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Workload:
+    """The nodes of all graphs with their durations scaled; time and memory linear in nodes and dependencies."""
+    classes = [node_classes(graph) for graph in graphs]
+    factors = node_factors(graphs, classes, scale)
+    host_factor = class_factor(scale, NodeClass.HOST)
+    lanes: list[Lane] = []
+    ranks: list[RankColumns] = []
+    missing = 0
+    first_row = np.cumsum([0] + [len(graph) for graph in graphs])
+    for rank, graph in enumerate(graphs):
+        lane, places = _lanes(graph)
+        columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor)
+        missing += len(graph.data_deps.values) - len(columns.source)
+        ranks.append(
+            columns._replace(
+                lane=lane + len(lanes),
+                source=columns.source + first_row[rank],
+                target=columns.target + first_row[rank],
+            )
+        )
+        lanes += [Lane(rank, place, stream) for place, stream in places]
+    joined = RankColumns(*(np.concatenate(parts) for parts in zip(*ranks, strict=True)))
+    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), missing_dependencies=missing)
+
+
+def _rank_columns(
+    graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float
+) -> RankColumns:
+    source, target, kind = _dependencies(graph)
+    start, end = _measured(graph, node_class)
+    rooted = np.bincount(target, minlength=len(graph)) == 0
+    host_delay = np.where(rooted, 0, np.rint(graph.integers("host_delay_ns", 0) * host_factor).astype(np.int64))
+    wait = graph.integers("gap_ns", 0) + host_delay
+    wait[rooted] = 0
+    heads = _first_of_lane(lane, start)
+    wait[heads] = np.where(rooted[heads], start[heads], wait[heads])
+    duration = np.rint(graph.duration_ns * factor).astype(np.int64)
+    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind)
+
+
+def _measured(graph: ExecutionGraph, node_class: Classes) -> tuple[Int64, Int64]:
+    """Recorded start and end from the graph's first start on, ABSENT for nodes without a recorded time."""
+    recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
+    recorded &= node_class != NodeClass.METADATA
+    start = graph.start_ns
+    first = int(start[recorded].min()) if recorded.any() else 0
+    # a trimmed duration and its overlap make the recorded one
+    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
+    return np.where(recorded, start - first, ABSENT), np.where(recorded, end - first, ABSENT)
+
+
+def _dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64, Int64]:
+    """Source row, target row and kinds of every dependency on a node that the graph has, sorted by target."""
+    source = graph.rows_of(graph.data_deps.values)
+    kinds = graph.attributes.get("data_dep_kinds")
+    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts)
+    kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(source), np.int64)
+    present = source >= 0
+    return source[present], graph.data_deps.rows()[present], kind[present]
+
+
+def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
+    """For each node the number of its lane, and for each lane its place and stream."""
+    activity = graph.is_activity
+    place = np.where(activity, graph.integers("device"), graph.integers("tid", 0))
+    stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
+    places, place_code = np.unique(place, return_inverse=True)
+    streams, stream_code = np.unique(stream, return_inverse=True)
+    pairs, lane = np.unique(place_code * len(streams) + stream_code, return_inverse=True)
+    named = [(int(places[pair // len(streams)]), int(streams[pair % len(streams)])) for pair in pairs.tolist()]
+    return lane.astype(np.int64), named
+
+
+def _first_of_lane(lane: Int64, start: Int64) -> Int64:
+    """The row of the earliest recorded start of each lane, the first of equals."""
+    timed = np.flatnonzero(start != ABSENT)
+    earliest = np.full(int(lane.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(earliest, lane[timed], start[timed])
+    heads = timed[start[timed] == earliest[lane[timed]]]
+    _, first = np.unique(lane[heads], return_index=True)
+    return np.asarray(heads[first])
