@@ -1,0 +1,133 @@
+"""From a played run to its linked trace and its graph, and what tests ask of a graph: who follows whom, and when."""
+
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from builder import TraceBuilder
+from execgraph.converter.convert import ConvertReport, Options, convert
+from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.host_trace import HostTrace, read_host_trace
+from execgraph.linker.link import link
+from execgraph.schema.columns import Ragged
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.schema.linked import LinkedTrace
+
+
+def read_pair(t: TraceBuilder) -> tuple[HostTrace, DeviceTrace]:
+    with tempfile.TemporaryDirectory() as folder:
+        host, device = t.write(Path(folder))
+        return read_host_trace(str(host)), read_device_trace(str(device))
+
+
+def link_run(t: TraceBuilder, **options: Any) -> LinkedTrace:
+    return link(*read_pair(t), **options)
+
+
+def convert_run(t: TraceBuilder, **options: Any) -> "Nodes":
+    """The graph of a played run, its times from the run's start."""
+    return convert_linked(link_run(t), t.origin_ns, **options)
+
+
+def convert_linked(linked: LinkedTrace, origin_ns: int = 0, **options: Any) -> "Nodes":
+    graph, report = convert(linked, Options(**options))
+    return Nodes(graph, report, origin_ns)
+
+
+class Nodes:
+    """A graph whose nodes are asked for by label: the name, or `name#k` for the k-th of several with one name, from 0."""
+
+    def __init__(self, graph: ExecutionGraph, report: ConvertReport, origin_ns: int = 0) -> None:
+        self.graph, self.report, self.origin_ns = graph, report, origin_ns
+        names = [graph.name[row] for row in range(len(graph))]
+        often, seen = Counter(names), Counter[str]()
+        self.labels: list[str] = []
+        for name in names:
+            self.labels.append(f"{name}#{seen[name]}" if often[name] > 1 else name)
+            seen[name] += 1
+        self._row = {label: row for row, label in enumerate(self.labels)}
+
+    def row(self, label: str) -> int:
+        return self._row[label]
+
+    def follows(self, label: str) -> dict[str, DependencyKind]:
+        """What a node depends on, and why."""
+        row, kinds = self.row(label), self.graph.attributes["data_dep_kinds"]
+        assert isinstance(kinds, Ragged)
+        sources = self.graph.rows_of(self.graph.data_deps[row]).tolist()
+        pairs = zip(sources, kinds[row].tolist(), strict=True)
+        return {self.labels[source]: DependencyKind(kind) for source, kind in pairs}
+
+    def edges(self, kind: DependencyKind) -> set[tuple[str, str]]:
+        """(source, target) of every edge that has this reason."""
+        pairs = ((source, target, why) for target in self.labels for source, why in self.follows(target).items())
+        return {(source, target) for source, target, why in pairs if why & kind}
+
+    def caller(self, label: str) -> str | None:
+        """The node's control dependency."""
+        sources = self.graph.rows_of(self.graph.ctrl_deps[self.row(label)]).tolist()
+        return self.labels[sources[0]] if sources else None
+
+    def time(self, label: str) -> tuple[float, float]:
+        """Start and end in µs since the start of the run."""
+        row = self.row(label)
+        start = int(self.graph.start_ns[row]) - self.origin_ns
+        return start / 1000, (start + int(self.graph.duration_ns[row])) / 1000
+
+    def times(self, thread: int) -> list[tuple[str, float, float]]:
+        """(name, start, end) of every node of an OS thread, in order."""
+        mine = np.flatnonzero(self.graph.integers("tid") == thread).tolist()
+        return [(self.graph.name[row], *self.time(self.labels[row])) for row in mine]
+
+    def lanes(self) -> list[tuple[int, int, int]]:
+        """Where each node ran: a host thread, or a stream of a device."""
+        host, columns = self.graph.integers("is_cpu_op", 0), ("tid", "device", "stream")
+        tid, device, stream = (self.graph.integers(column, 0).tolist() for column in columns)
+        rows = zip(host.tolist(), tid, device, stream, strict=True)
+        return [(1, t, 0) if is_host else (0, d, s) for is_host, t, d, s in rows]
+
+    def makespan_ns(self) -> int:
+        """From the first node's start to the last node's end, as measured."""
+        start, end = self.graph.start_ns, self.graph.start_ns + self.graph.duration_ns
+        return int(end.max() - start.min())
+
+    def earliest_start_makespan_ns(self) -> int:
+        """The same by the dependencies alone; only a lane's first node is held to its measured start."""
+        graph, start = self.graph, self.graph.start_ns - self.graph.start_ns.min()
+        end: dict[int, int] = {}
+        begun: set[tuple[int, int, int]] = set()
+        gap, duration = graph.integers("gap_ns", 0).tolist(), graph.duration_ns.tolist()
+        for row, (node, lane) in enumerate(zip(graph.id.tolist(), self.lanes(), strict=True)):
+            released = [end[source] for source in graph.data_deps[row].tolist()]
+            alone = 0 if lane in begun else int(start[row])
+            begun.add(lane)
+            end[node] = (max(released) + gap[row] if released else alone) + duration[row]
+        return max(end.values())
+
+    def replay_error(self) -> float:
+        """How far the earliest-start makespan is from the measured one, as a fraction."""
+        measured = self.makespan_ns()
+        return abs(self.earliest_start_makespan_ns() - measured) / measured
+
+
+def broken_rules(nodes: Nodes) -> list[str]:
+    """What any graph must not have: double, missing, forward or self dependencies, or a gap in a stream's chain."""
+    graph, ids, broken = nodes.graph, nodes.graph.id.tolist(), []
+    streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    if ids != list(range(1, len(ids) + 1)):
+        broken.append("ids are not 1 to n")
+    for row, lane in enumerate(nodes.lanes()):
+        sources, caller = graph.data_deps[row].tolist(), graph.ctrl_deps[row].tolist()
+        if len(set(sources)) < len(sources):
+            broken.append(f"{nodes.labels[row]} has a dependency twice")
+        if any(not 1 <= source < ids[row] for source in sources + caller):
+            broken.append(f"{nodes.labels[row]} depends on a missing, later or the same node")
+        if len(caller) > 1:
+            broken.append(f"{nodes.labels[row]} has several control dependencies")
+        if lane[0] == 0:
+            if streams[lane] and streams[lane][-1] not in sources:
+                broken.append(f"{nodes.labels[row]} is not chained to its stream")
+            streams[lane].append(ids[row])
+    return broken

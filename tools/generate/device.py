@@ -1,0 +1,126 @@
+"""The devices: activities that are submitted to streams in, their starts and ends out, as soon as those are certain.
+
+A stream runs one activity after another in the order of submission. An activity starts when its launch has reached
+the device and, a gap later, all it follows has ended; members of a rendezvous end together. Times are ns.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from .instructions import Rendezvous
+from .record import NONE, Activities
+
+
+class Running:
+    """An activity from its launch on; `end` is NONE until all that it depends on is known."""
+
+    __slots__ = (
+        "available",
+        "end",
+        "followers",
+        "gap",
+        "ns",
+        "open",
+        "rendezvous",
+        "row",
+        "sources",
+        "start",
+        "stream",
+        "table",
+        "waiters",
+    )
+
+    def __init__(self, table: Activities, row: int, stream: int, sources: "Sequence[Running]") -> None:
+        self.table, self.row, self.stream, self.sources = table, row, stream, sources
+        self.available = self.gap = self.ns = self.open = 0
+        self.start = self.end = NONE
+        self.rendezvous: Rendezvous | None = None
+        self.followers: list[Running] = []
+        self.waiters: list[Callable[[], None]] = []
+
+
+class Event(NamedTuple):
+    """A recorded event: what it stands for, on which stream and by which call."""
+
+    sources: tuple[Running, ...]
+    stream: int
+    call: int
+
+
+class Stream:
+    """`tail` was enqueued last; the next activity also has to wait for `waits` (of events, one for each stream) and
+    for the `branches` of a graph that was launched on this stream.
+    """
+
+    __slots__ = ("branches", "tail", "waits")
+
+    def __init__(self) -> None:
+        self.tail: Running | None = None
+        self.waits: dict[int, Running] = {}
+        self.branches: list[Running] = []
+
+    def wait_for(self, sources: Iterable[Running]) -> None:
+        """Of several sources on one stream the last one says all."""
+        for source in sources:
+            known = self.waits.get(source.stream)
+            if known is None or known.row < source.row:
+                self.waits[source.stream] = source
+
+    def pending(self) -> tuple[Running, ...]:
+        """What has to end before all that was enqueued so far has happened."""
+        tail = (self.tail,) if self.tail else ()
+        return (*tail, *self.waits.values(), *self.branches)
+
+    def append(self, activity: Running) -> None:
+        self.tail, self.waits, self.branches = activity, {}, []
+
+
+class Devices:
+    """The devices of all ranks, whose kernels meet in collectives."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[object, ...], list[Running]] = {}
+
+    @property
+    def unmet(self) -> int:
+        """Collectives that some rank has reached and some member never will."""
+        return len(self._met)
+
+    def submit(self, activity: Running) -> None:
+        """Enqueues an activity; it is placed in time at once, or when the last activity that it follows is."""
+        for source in activity.sources:
+            if source.end == NONE:
+                source.followers.append(activity)
+                activity.open += 1
+        if not activity.open:
+            self._place([activity])
+
+    def _place(self, ready: list[Running]) -> None:
+        while ready:
+            activity = ready.pop()
+            free = max((source.end for source in activity.sources), default=NONE)
+            activity.start = max(activity.available, free + activity.gap if free != NONE else 0)
+            activity.table.start[activity.row] = activity.start
+            activity.sources = ()
+            for ended in self._ended_by(activity):
+                for follower in ended.followers:
+                    follower.open -= 1
+                    if not follower.open:
+                        ready.append(follower)
+                for wake in ended.waiters:
+                    wake()
+                ended.followers, ended.waiters = [], []
+
+    def _ended_by(self, activity: Running) -> Sequence[Running]:
+        """The activities whose end is certain now that this one has its start."""
+        together = [activity]
+        if activity.rendezvous is not None:
+            together = self._met.setdefault(activity.rendezvous.key, [])
+            together.append(activity)
+            if len(together) < activity.rendezvous.members:
+                return ()
+            del self._met[activity.rendezvous.key]
+        end = max(member.start for member in together) + max(member.ns for member in together)
+        for member in together:
+            member.end = member.table.end[member.row] = end
+        return together

@@ -1,0 +1,245 @@
+"""What a host thread of a simulated process can do: open and close ops, work, call the CUDA runtime, hand over to
+threads.
+
+Times are integer ns at factor 1. Ops, activities and tensors are shared between the steps of a job, so a step costs
+only its instructions.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+COMPUTATION, COMMUNICATION, MEMORY, HOST = "computation", "communication", "memory", "host"
+
+
+class Tensor(NamedTuple):
+    """A tensor by its identity numbers; views have the storage of what they view. `offset` counts elements."""
+
+    id: int
+    storage: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+    device: str
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+class Opaque(NamedTuple):
+    """An argument of which the traces hold only the type."""
+
+    type: str
+
+
+Value = Tensor | tuple[Tensor, ...] | tuple[int, ...] | bool | int | float | str | Opaque | None
+
+
+class Group(NamedTuple):
+    """A process group as one of its members sees it; `name` is what PyTorch calls it in that process."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collective:
+    """The arguments of one collective or send/recv, as `record_param_comms` records them.
+
+    `rank` is the caller's place in the group, or the peer's for send and recv.
+    """
+
+    name: str
+    group: Group
+    rank: int
+    tensors: tuple[Tensor, ...]
+    in_elements: int
+    out_elements: int
+    in_splits: tuple[int, ...] = ()
+    out_splits: tuple[int, ...] = ()
+    asynchronous: bool = True
+
+    @property
+    def is_p2p(self) -> bool:
+        return self.name in ("send", "recv")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """A host op or, where `annotation`, a user annotation."""
+
+    name: str
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    schema: str = ""
+    scope: int = 0
+    annotation: bool = False
+    collective: Collective | None = None
+
+    @property
+    def is_step(self) -> bool:
+        """Marks a training step: it owns no time."""
+        return self.name.startswith("ProfilerStep#")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """Something a device does: `kind` is its class for scaling, `bytes` the size of a copy or set."""
+
+    name: str
+    category: str = "kernel"
+    kind: str = COMPUTATION
+    bytes: int = 0
+    collective: Collective | None = None
+
+
+class Begin(NamedTuple):
+    """Opens an op. `sequence` is the autograd sequence number, `forward_thread` the number of the thread whose op is
+    differentiated.
+    """
+
+    op: Op
+    sequence: int = -1
+    forward_thread: int = 0
+    comm_sequence: int = 0
+
+
+class End(NamedTuple):
+    """Closes the innermost open op."""
+
+
+class HostWork(NamedTuple):
+    """Host work of the innermost open op."""
+
+    ns: int
+
+
+class Call(NamedTuple):
+    """A runtime call without effect on any queue."""
+
+    name: str
+    ns: int
+
+
+class Rendezvous(NamedTuple):
+    """Kernels with an equal `key` run together on `members` ranks: all end when the last has started and lasted."""
+
+    key: tuple[object, ...]
+    members: int
+
+
+class Launch(NamedTuple):
+    """A call that enqueues an activity: the device has it `submit_ns` into the call plus `latency_ns`; after its
+    predecessor the activity starts with a gap of `gap_ns`. A blocking call returns `return_ns` after the activity's
+    end.
+    """
+
+    call: str
+    activity: Activity
+    stream: int
+    device_ns: int
+    host_ns: int
+    submit_ns: int
+    latency_ns: int
+    gap_ns: int
+    rendezvous: Rendezvous | None = None
+    comm_sequence: int = 0
+    blocking: bool = False
+    return_ns: int = 0
+
+
+class GraphNode(NamedTuple):
+    """An activity of a CUDA graph; it follows the nodes at the positions `after`, or the launch if there are none."""
+
+    activity: Activity
+    stream: int
+    device_ns: int
+    gap_ns: int
+    after: tuple[int, ...]
+
+
+class GraphLaunch(NamedTuple):
+    """Enqueues a whole graph in the order of `stream`: its first nodes follow the stream's tail, what comes later
+    follows all.
+    """
+
+    stream: int
+    nodes: tuple[GraphNode, ...]
+    host_ns: int
+    submit_ns: int
+    latency_ns: int
+
+
+class RecordEvent(NamedTuple):
+    """The event stands for everything enqueued on the stream so far."""
+
+    event: int
+    stream: int
+    ns: int
+
+
+class WaitEvent(NamedTuple):
+    """What is enqueued on the stream later waits for the event as recorded now."""
+
+    stream: int
+    event: int
+    ns: int
+
+
+class SynchronizeEvent(NamedTuple):
+    event: int
+    ns: int
+
+
+class QueryEvent(NamedTuple):
+    """Asks for the event until it has happened, `pause_ns` of work between the calls."""
+
+    event: int
+    ns: int
+    pause_ns: int
+
+
+class SynchronizeStream(NamedTuple):
+    stream: int
+    ns: int
+
+
+class SynchronizeDevice(NamedTuple):
+    ns: int
+
+
+class Put(NamedTuple):
+    """Gives an item to another host thread; blocks while the queue holds `capacity` items (0: unbounded)."""
+
+    queue: str
+    capacity: int = 0
+
+
+class Get(NamedTuple):
+    """Takes an item from a queue; a thread that had to wait runs `wake_ns` after the item came."""
+
+    queue: str
+    wake_ns: int
+
+
+Instruction = (
+    Begin
+    | End
+    | HostWork
+    | Call
+    | Launch
+    | GraphLaunch
+    | RecordEvent
+    | WaitEvent
+    | SynchronizeEvent
+    | QueryEvent
+    | SynchronizeStream
+    | SynchronizeDevice
+    | Put
+    | Get
+)

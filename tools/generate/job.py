@@ -1,0 +1,41 @@
+"""A job: the program of every host thread of every rank, as an endless supply of instructions that starts anew on
+each call.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from .instructions import Group, Instruction
+
+Step = Sequence[Sequence[Instruction]]
+"""One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`program(rank)` gives the steps of a rank and the same ones whenever it is asked."""
+
+    name: str
+    seed: int
+    ranks: int
+    threads: tuple[str, ...]
+    groups: tuple[Group, ...]
+    program: Callable[[int], Iterator[Step]]
+
+    def instructions(self, rank: int) -> list[Iterator[Instruction]]:
+        """The instructions of each thread of a rank; a step is made when the first of them needs it."""
+        steps = self.program(rank)
+        waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
+
+        def of_thread(own: deque[Sequence[Instruction]]) -> Iterator[Instruction]:
+            while True:
+                if not own:
+                    step = next(steps, None)
+                    if step is None:
+                        return
+                    for parts, part in zip(waiting, step, strict=True):
+                        parts.append(part)
+                yield from own.popleft()
+
+        return [of_thread(own) for own in waiting]
