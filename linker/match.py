@@ -68,7 +68,7 @@ def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, host_na
     named = host_name[host_row] == device_name[device_row]
     smaller = max(1, min(len(host_rows), len(device_rows)))
     return Match(
-        host_row[named], device_row[named], "record function id", named.sum() / smaller, int((~named).sum()), 1
+        host_row[named], device_row[named], "record function id", float(named.sum()) / smaller, int((~named).sum()), 1
     )
 
 

@@ -58,6 +58,11 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
         # the reader of our output left; keep Python from complaining about it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:
+        if arguments.verbose:
+            raise
+        print(f"{name}: internal error: {error!r}; run again with -v and report what it prints", file=sys.stderr)
+        sys.exit(1)
 
 
 def _stop(*_: object) -> NoReturn:
