@@ -4,6 +4,7 @@ Times are int64 ns on the trace's own clock. Rows are in file order.
 """
 
 import re
+import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,6 +58,7 @@ class ActivityRows:
 
     name: Strings
     category: Strings
+    process: Int64
     device: Int64
     stream: Int64
     start: Int64
@@ -71,6 +73,7 @@ class SyncRows:
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
     kind: Strings
+    process: Int64
     start: Int64
     end: Int64
     device: Int64
@@ -103,6 +106,8 @@ class DeviceTrace:
     syncs: SyncRows
     event_records: EventRecordRows
     communication: dict[tuple[Role, int], kineto.Args]
+    labels: list[tuple[int, str]] = field(default_factory=list)
+    merge_marks: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -138,6 +143,9 @@ class _Rows:
         starts = [start for start, _ in self.times]
         return (np.concatenate(starts), np.concatenate([end for _, end in self.times])) if starts else (NONE, NONE)
 
+    def processes(self) -> Int64:
+        return np.fromiter((identity(pid) for pid in self.columns["pid"]), np.int64, self.count)
+
     def integers(self, name: str, missing: int) -> Int64:
         values = self.columns[name]
         try:
@@ -156,6 +164,15 @@ ARGUMENTS = (
     "graph_node", "sync_kind", "wait_stream", "wait_record", "wait_event", "event",
 )  # fmt: skip
 ALL_STREAMS = (1 << 32) - 1
+DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
+RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
+
+
+def identity(value: kineto.Number) -> int:
+    """A process id; one that is text, as merging tools write it, becomes a negative number of its own."""
+    if isinstance(value, str) and not re.fullmatch(r"\s*-?\d+\s*", value):
+        return -2 - zlib.crc32(value.encode())
+    return integer(value, -1)
 
 
 def integer(value: kineto.Number, missing: int) -> int:
@@ -177,9 +194,11 @@ def read_device_trace(path: str) -> DeviceTrace:
     rows: dict[Role, _Rows] = {role: _Rows() for role in Role}
     skipped: Counter[str] = Counter()
     labels: list[kineto.Event] = []
+    renamed = False
     with open_input(path) as stream, progress_bytes("read device trace", None) as bar:
         reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, bar.update)
         for piece, events in reader:
+            renamed = renamed or RENAMED.search(piece) is not None
             _add(rows, events, partial(decode, piece, list[kineto.ExactEvent], path), skipped, labels)
     document = reader.document
     if document.lstrip()[:1] == b"[":
@@ -190,7 +209,15 @@ def read_device_trace(path: str) -> DeviceTrace:
     _add(rows, top.events, lambda: decode(document, kineto.ExactDeviceFile, path).events, skipped, labels)
     if not rows[Role.OP].count and not rows[Role.ACTIVITY].count:
         raise DataError(f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents")
-    return _trace(path, top, rows, skipped)
+    trace = _trace(path, top, rows, skipped)
+    trace.labels = [
+        (identity(label.pid), str(label.args.name or label.args.labels or "")) for label in labels if label.args
+    ]
+    if len(DISTRIBUTED.findall(document)) > 1:
+        trace.merge_marks.append("several distributedInfo")
+    if renamed or RENAMED.search(document) is not None:
+        trace.merge_marks.append("arguments renamed by a merging tool")
+    return trace
 
 
 def _add(
@@ -204,7 +231,7 @@ def _add(
     for event in events:
         if event.ph == "X" and event.ts is not None:
             by_role[role_of(event.cat)].append(event)
-        elif event.ph == "M" and event.name == "process_labels":
+        elif event.ph == "M" and event.name in ("process_labels", "process_name"):
             labels.append(event)
     try:
         for role in (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD):
@@ -246,7 +273,7 @@ def _ops(rows: _Rows) -> OpRows:
     start, end = rows.start_end()
     return OpRows(
         name=Strings.of(rows.columns["name"]),
-        process=rows.integers("pid", -1),
+        process=rows.processes(),
         thread=rows.integers("tid", -1),
         start=start,
         end=end,
@@ -263,7 +290,7 @@ def _calls(rows: _Rows) -> CallRows:
     start, end = rows.start_end()
     return CallRows(
         name=Strings.of(rows.columns["name"]),
-        process=rows.integers("pid", -1),
+        process=rows.processes(),
         thread=rows.integers("tid", -1),
         start=start,
         end=end,
@@ -274,11 +301,13 @@ def _calls(rows: _Rows) -> CallRows:
 
 def _activities(rows: _Rows) -> ActivityRows:
     start, end = rows.start_end()
+    process = rows.processes()
     device, stream = rows.integers("device", -1), rows.integers("stream", -1)
     return ActivityRows(
         name=Strings.of(rows.columns["name"]),
         category=Strings.of(cat.lower() for cat in rows.columns["cat"]),
-        device=np.where(device < 0, rows.integers("pid", -1), device),
+        process=process,
+        device=np.where(device < 0, process, device),
         stream=np.where(stream < 0, rows.integers("tid", -1), stream),
         start=start,
         end=end,
@@ -299,6 +328,7 @@ def _syncs(rows: _Rows) -> SyncRows:
         kind=Strings.of(
             kind or name for kind, name in zip(rows.columns["sync_kind"], rows.columns["name"], strict=True)
         ),
+        process=rows.processes(),
         start=start,
         end=end,
         device=rows.integers("device", -1),

@@ -15,6 +15,7 @@ from .hand_over import hand_overs
 from .host_trace import HostTrace
 from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .match import STEP_MARK, Match, is_op, match_ops
+from .merged import one_rank
 from .synchronisation import Synchronisation, synchronise
 
 NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
@@ -23,10 +24,11 @@ NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 def link(
     host: HostTrace | None, device: DeviceTrace, rank: int | None = None, allow_mismatch: bool = False
 ) -> LinkedTrace:
-    """Links two traces of one process. `rank` labels a trace that records none.
+    """Links two traces of one process. `rank` labels a trace that records none, and selects from a merged one.
 
     Raises DataError when the two are not of one run, or `rank` contradicts the recorded one, unless `allow_mismatch`.
     """
+    device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
         raise DataError(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
