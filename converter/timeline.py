@@ -15,6 +15,8 @@ from ..schema.linked import LinkedTrace
 
 STEP_MARK = "ProfilerStep#"
 IDLE = "host idle"
+PROMPT = 10_000
+"""ns within which a copy follows the work it was queued behind; a later one was issued by the host after a wait of its own."""
 
 
 class HostKind(IntEnum):
@@ -133,7 +135,7 @@ def _held_copies(linked: LinkedTrace) -> Int64:
     same &= np.diff(activities.stream[order]) == 0
     before = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
     before[order[1:][same]] = activities.end[order[:-1][same]]
-    held = before > linked.calls.start[activities.call_row]
+    held = (before > linked.calls.start[activities.call_row]) & (activities.start - before <= PROMPT)
     held[linked.device_waits.target_row] = True
     return activities.call_row[own[held[own]]]
 

@@ -9,6 +9,7 @@ class Role(Enum):
     ACTIVITY = "activity"
     SYNC = "sync"
     EVENT_RECORD = "event record"
+    DEVICE_WAIT = "device wait"
     IGNORED = "ignored"
     UNKNOWN = "unknown"
 
@@ -38,8 +39,13 @@ ANNOTATIONS = ("user_annotation", "user")
 MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 
-def role_of(category: str | None) -> Role:
-    """The role of a category, whatever its case; rows without one are bookkeeping of the viewer."""
+DEVICE_SIDE_WAITS = ("event_wait", "event_record")
+"""Rows of MTIA's device queues that record waiting, not work."""
+
+
+def role_of(category: str | None, name: str = "") -> Role:
+    """The role of a row by its category, whatever its case; rows without one are bookkeeping of the viewer."""
     if not category:
         return Role.IGNORED
-    return ROLE_OF_CATEGORY.get(category.lower(), Role.UNKNOWN)
+    role = ROLE_OF_CATEGORY.get(category.lower(), Role.UNKNOWN)
+    return Role.DEVICE_WAIT if role is Role.ACTIVITY and name in DEVICE_SIDE_WAITS else role

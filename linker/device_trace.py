@@ -148,12 +148,8 @@ class _Rows:
 
     def integers(self, name: str, missing: int) -> Int64:
         values = self.columns[name]
-        try:
-            column = np.array(values, np.int64)
-            if all(type(value) is int for value in values[:1]):
-                return column
-        except (TypeError, ValueError, OverflowError):
-            pass
+        if all(type(value) is int and -LARGEST < value < LARGEST for value in values):
+            return np.array(values, np.int64)
         return np.fromiter((integer(value, missing) for value in values), np.int64, len(values))
 
 
@@ -163,6 +159,7 @@ ARGUMENTS = (
     "correlation", "device", "stream", "external_id", "record_function_id", "ev_idx", "sequence", "forward_thread",
     "graph_node", "sync_kind", "wait_stream", "wait_record", "wait_event", "event",
 )  # fmt: skip
+LARGEST = 1 << 63
 ALL_STREAMS = (1 << 32) - 1
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
@@ -184,7 +181,7 @@ def integer(value: kineto.Number, missing: int) -> int:
     if isinstance(value, str):
         found = re.search(r"0x[0-9a-f]+|-?\d+", value, re.IGNORECASE)
         value = int(found.group(), 0 if found.group().lower().startswith("0x") else 10) if found else None
-    if value is None or value != value or abs(value) >= 1 << 63:
+    if value is None or value != value or abs(value) >= LARGEST:
         return missing
     return int(value)
 
@@ -230,7 +227,7 @@ def _add(
     by_role: dict[Role, list[kineto.Event]] = {role: [] for role in Role}
     for event in events:
         if event.ph == "X" and event.ts is not None:
-            by_role[role_of(event.cat)].append(event)
+            by_role[role_of(event.cat, event.name)].append(event)
         elif event.ph == "M" and event.name in ("process_labels", "process_name"):
             labels.append(event)
     try:
@@ -243,6 +240,7 @@ def _add(
         return
     for event in by_role[Role.UNKNOWN]:
         skipped[f"unknown category {event.cat}"] += 1
+    skipped["device rows that record waiting"] += len(by_role[Role.DEVICE_WAIT])
     for role in (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD):
         rows[role].add(by_role[role])
 

@@ -59,8 +59,9 @@ def merging_signs(device: DeviceTrace) -> list[str]:
     if len(ranks) > 1:
         signs.append(f"{len(ranks)} rank labels")
     calls = device.calls
+    on_device = np.isin(calls.process, device.activities.process) & ~np.isin(calls.process, device.ops.process)
     order = np.lexsort((calls.start, calls.process, calls.correlation))
-    order = order[calls.correlation[order] != 0]
+    order = order[(calls.correlation[order] != 0) & ~on_device[order]]
     same = calls.correlation[order[1:]] == calls.correlation[order[:-1]]
     shared = int((same & (calls.process[order[1:]] != calls.process[order[:-1]])).sum())
     if shared:
