@@ -9,6 +9,7 @@ import numpy as np
 from ..schema.columns import ABSENT, Int64, Ragged, Strings
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
 from ..schema.host import TensorLists
+from ..schema.linked import Communication
 from .annex import CARRY_IN, UNRECORDED, Annex
 from .communication import Meaning, meaning, peers
 from .run import Edges, Run
@@ -192,6 +193,8 @@ class _Columns:
         """(position, activity row) of the nodes that communicate."""
         rows = self.run.linked.activities.communication_row[self._activity_row]
         talking = np.flatnonzero(rows >= 0)
+        # in id order, as the ranks of each are laid down one after the other
+        talking = talking[np.argsort(self._activity_place[talking], kind="stable")]
         return list(zip(self._activity_place[talking].tolist(), self._activity_row[talking].tolist(), strict=True))
 
     def group_nodes(self) -> Int64:
@@ -222,47 +225,46 @@ class _Columns:
         )
 
 
+COMMUNICATION_INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
+
+
 def _communication(columns: _Columns) -> tuple["np.ndarray[tuple[int], np.dtype[np.uint8]]", dict[str, Column], int]:
-    """Node types, and the attributes of communication nodes."""
+    """Node types, the attributes of communication nodes, and how many are of unknown type."""
     linked, count = columns.run.linked, len(columns.order)
     types = np.full(count, NodeType.COMP, np.uint8)
     types[columns.group_nodes()] = NodeType.METADATA
-    names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
-    integers = {name: np.full(count, ABSENT, np.int64) for name in names}
-    group, ranks, unknown = [""] * count, {}, 0
-    known: set[int] = set()
+    integers = {name: np.full(count, ABSENT, np.int64) for name in COMMUNICATION_INTEGERS}
+    group, members = np.full(count, -1, np.int32), np.zeros(count, np.int64)
+    names: dict[str, int] = {}
+    ranks: list[int] = []
+    unknown = 0
     for place, row in columns.communications():
         recorded = linked.communications[int(linked.activities.communication_row[row])]
-        found: Meaning | None = meaning(recorded, linked.activities.name[row])
+        found = meaning(recorded, linked.activities.name[row])
         if found is None:
             unknown += 1
             continue
-        known.add(place)
         types[place] = found.node
-        integers["comm_size"][place] = found.size
-        if found.type is not None:
-            integers["comm_type"][place] = found.type
-        else:
-            source, target = peers(recorded, found.node, linked.info.rank)
-            integers["comm_src"][place], integers["comm_dst"][place] = source, target
-            integers["comm_tag"][place] = 0
-        if recorded.sequence >= 0:
-            integers["comm_seq"][place] = recorded.sequence
-        group[place] = recorded.group
-        ranks[place] = recorded.ranks
-    texts = Strings.of(group)
-    texts.codes[[i not in known for i in range(count)] if count < 1 else _outside(known, count)] = -1
-    rows = Ragged.of([ranks.get(place, []) for place in range(count)]) if any(ranks.values()) else None
-    columns_of: dict[str, Column] = {**integers, "pg_name": texts}
-    if rows is not None:
-        columns_of["pg_ranks"] = rows
-    return types, columns_of, unknown
+        for name, value in _integers_of(recorded, found, linked.info.rank).items():
+            integers[name][place] = value
+        group[place] = names.setdefault(recorded.group, len(names))
+        members[place] = len(recorded.ranks)
+        ranks += recorded.ranks
+    starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
+    attributes: dict[str, Column] = {**integers, "pg_name": Strings(group, list(names))}
+    if ranks:
+        attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))
+    return types, attributes, unknown
 
 
-def _outside(known: set[int], count: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    mask = np.ones(count, np.bool_)
-    mask[list(known)] = False
-    return mask
+def _integers_of(recorded: Communication, found: Meaning, rank: int) -> dict[str, int]:
+    values = {"comm_size": found.size}
+    if recorded.sequence >= 0:
+        values["comm_seq"] = recorded.sequence
+    if found.type is not None:
+        return {**values, "comm_type": found.type}
+    source, target = peers(recorded, found.node, rank)
+    return {**values, "comm_src": source, "comm_dst": target, "comm_tag": 0}
 
 
 def _metadata(run: Run, options: "Options") -> dict[str, str | int]:

@@ -250,6 +250,7 @@ def _activity_nodes(linked: LinkedTrace) -> Iterator[Node]:
         activities.end, activities.correlation, activities.graph_node, activities.call_row, activities.op_row, activities.communication_row,
     )  # fmt: skip
     op_id = ops.id.tolist()
+    row_of = {identity: row for row, identity in enumerate(op_id)}
     for row, (
         identity,
         name,
@@ -269,7 +270,7 @@ def _activity_nodes(linked: LinkedTrace) -> Iterator[Node]:
             id=identity,
             name=activities.name.table[name],
             ctrl_deps=op_id[op] if op >= 0 else None,
-            inputs=Raw(_recorded_tensors(linked, op)) if with_tensors else Raw(NO_TENSORS),
+            inputs=Raw(_recorded_tensors(ops, row_of, op)) if with_tensors else Raw(NO_TENSORS),
             outputs=Raw(NO_TENSORS),
             attrs=DEVICE_ATTRIBUTES,
             cat=activities.category.table[category],
@@ -288,14 +289,13 @@ def _activity_nodes(linked: LinkedTrace) -> Iterator[Node]:
         )
 
 
-def _recorded_tensors(linked: LinkedTrace, op: int) -> bytes:
+def _recorded_tensors(ops: Ops, row_of: dict[int, int], op: int) -> bytes:
     """The tensors of the communication op around a launch; Chakra's converter takes the size of a collective from them."""
-    ops = linked.ops
     while ops.inputs[op] == NO_TENSORS:
-        above = np.flatnonzero(ops.id == ops.parent_id[op])
-        if not len(above) or above[0] == op:
+        above = row_of.get(int(ops.parent_id[op]), op)
+        if above == op:
             break
-        op = int(above[0])
+        op = above
     return ops.inputs[op]
 
 
@@ -329,18 +329,16 @@ def _called_from(linked: LinkedTrace) -> dict[int, int]:
     """For ops that another thread released, the id of that thread's last op before."""
     ops, over = linked.ops, linked.hand_overs
     timed = np.flatnonzero(ops.start != ABSENT)
+    by_start = timed[np.lexsort((ops.start[timed], ops.thread[timed]))]
+    of_thread = {number: by_start[ops.thread[by_start] == number] for number in np.unique(ops.thread[timed]).tolist()}
     found: dict[int, int] = {}
-    for source, source_ns, target, target_ns in zip(
-        over.source_thread.tolist(),
-        over.source_time.tolist(),
-        over.target_thread.tolist(),
-        over.target_time.tolist(),
-        strict=True,
-    ):
-        released = timed[(ops.thread[timed] == target) & (ops.start[timed] >= target_ns)]
-        before = timed[(ops.thread[timed] == source) & (ops.start[timed] < source_ns)]
-        if len(released) and len(before):
-            found[int(released[np.argmin(ops.start[released])])] = int(ops.id[before[np.argmax(ops.start[before])]])
+    columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
+    for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
+        before, released = of_thread[source], of_thread[target]
+        last = int(np.searchsorted(ops.start[before], source_ns)) - 1
+        first = int(np.searchsorted(ops.start[released], target_ns))
+        if last >= 0 and first < len(released):
+            found[int(released[first])] = int(ops.id[before[last]])
     return found
 
 
