@@ -189,13 +189,22 @@ class _Columns:
             "cat": Strings(category, activities.category.table),
         }
 
-    def communications(self) -> list[tuple[int, int]]:
-        """(position, activity row) of the nodes that communicate."""
-        rows = self.run.linked.activities.communication_row[self._activity_row]
-        talking = np.flatnonzero(rows >= 0)
-        # in id order, as the ranks of each are laid down one after the other
-        talking = talking[np.argsort(self._activity_place[talking], kind="stable")]
-        return list(zip(self._activity_place[talking].tolist(), self._activity_row[talking].tolist(), strict=True))
+    def communications(self) -> list[tuple[int, int, str]]:
+        """(position, communication, kernel) of the nodes that communicate, in id order: activities, and of an op that does so on the host
+        the longest slice."""
+        linked, rows = self.run.linked, self._op_rows()
+        own = linked.activities.communication_row[self._activity_row]
+        talking = np.flatnonzero(own >= 0)
+        names = linked.activities.name
+        found = [
+            (int(self._activity_place[i]), int(own[i]), names[int(self._activity_row[i])]) for i in talking.tolist()
+        ]
+        slices = np.flatnonzero(rows >= 0)
+        slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
+        length = (self.annex.end(self.run) - self.annex.start(self.run))[self.order[slices]]
+        longest = {int(rows[place]): place for place in slices[np.argsort(length, kind="stable")].tolist()}
+        found += [(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
+        return sorted(found)
 
     def group_nodes(self) -> Int64:
         """Positions of the process-group metadata."""
@@ -238,9 +247,9 @@ def _communication(columns: _Columns) -> tuple["np.ndarray[tuple[int], np.dtype[
     names: dict[str, int] = {}
     ranks: list[int] = []
     unknown = 0
-    for place, row in columns.communications():
-        recorded = linked.communications[int(linked.activities.communication_row[row])]
-        found = meaning(recorded, linked.activities.name[row])
+    for place, row, kernel in columns.communications():
+        recorded = linked.communications[row]
+        found = meaning(recorded, kernel)
         if found is None:
             unknown += 1
             continue

@@ -12,6 +12,7 @@ from ..schema.linked import Activities, Calls, LinkedTrace, LinkReport, Ops, Tra
 from .communication import awaited_collectives, collective_ops, link_communications, process_groups
 from .device_trace import DeviceTrace, OpRows
 from .hand_over import hand_overs
+from .host_communication import host_communications
 from .host_trace import HostTrace
 from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .match import STEP_MARK, Match, is_op, match_ops
@@ -56,6 +57,9 @@ def link(
     awaited = awaited_collectives(collectives, ops, activities, communications)
     sync = synchronise(device, calls, activities, collectives, awaited)
     info = _info(host, device, rank)
+    groups = process_groups(host, device)
+    on_host, host_row = host_communications(ops, groups)
+    ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
     return LinkedTrace(
         info=info,
         ops=ops,
@@ -64,8 +68,8 @@ def link(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         hand_overs=hand_overs(ops, op_parent, calls),
-        communications=communications,
-        groups=process_groups(host, device),
+        communications=[*communications, *on_host],
+        groups=groups,
         report=_report(host, device, match, nesting, activities, sync),
     )
 
@@ -131,6 +135,7 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
         inputs=[*(host.inputs if host is not None else []), *missing],
         outputs=[*(host.outputs if host is not None else []), *missing],
         extra=dict(host.extra) if host is not None else {},
+        communication_row=np.full(count, -1, np.int64),
     )
     # only the device trace tells sequence and forward thread of evaluate_function nodes
     ops.seq_id[device_op] = np.where(ops.seq_id[device_op] < 0, device.sequence, ops.seq_id[device_op])

@@ -23,7 +23,10 @@ class Found(Enum):
 
 @dataclass(slots=True)
 class Ops:
-    """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's."""
+    """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
+
+    An op that communicates itself, without the device, has a `communication_row`.
+    """
 
     id: Int64
     parent_id: Int64
@@ -43,6 +46,7 @@ class Ops:
     inputs: list[bytes]
     outputs: list[bytes]
     extra: dict[int, dict[str, Any]]
+    communication_row: Int64
 
     def __len__(self) -> int:
         return len(self.id)

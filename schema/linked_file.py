@@ -208,10 +208,11 @@ def _op_nodes(linked: LinkedTrace) -> Iterator[Node]:
         ops.exclusive,
         ops.recorded_by_host,
         ops.op_schema.codes,
+        ops.communication_row,
     )
     integers = [getattr(ops, name).tolist() for name in INTEGER_ATTRIBUTES]
     lists = [column.tolist() for column in columns]
-    for row, (identity, name, parent, thread, start, end, exclusive, by_host, schema) in enumerate(
+    for row, (identity, name, parent, thread, start, end, exclusive, by_host, schema, talk) in enumerate(
         zip(*lists, strict=True)
     ):
         node = Node(
@@ -226,6 +227,7 @@ def _op_nodes(linked: LinkedTrace) -> Iterator[Node]:
             recorded_by=None if by_host else "device",
             sync_dep=awaited.get(row),
             inter_thread_dep=called.get(row),
+            communication=talk,
         )
         if start != ABSENT:
             node.thread, node.ts = thread, _number(start)
@@ -496,6 +498,7 @@ def _ops(columns: _NodeColumns) -> Ops:
         inputs=[bytes(node.inputs) for node in nodes],
         outputs=[bytes(node.outputs) for node in nodes],
         extra={row: values for row, values in enumerate(attributes) if values},
+        communication_row=np.array([node.communication for node in nodes], np.int64),
         **known,
     )
 
