@@ -133,11 +133,12 @@ def _held_copies(linked: LinkedTrace) -> Int64:
     order = np.lexsort((activities.start, activities.stream, activities.device))
     same = np.diff(activities.device[order]) == 0
     same &= np.diff(activities.stream[order]) == 0
-    before = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
-    before[order[1:][same]] = activities.end[order[:-1][same]]
-    held = (before > linked.calls.start[activities.call_row]) & (activities.start - before <= PROMPT)
-    held[linked.device_waits.target_row] = True
-    return activities.call_row[own[held[own]]]
+    before = np.full(len(activities), -1, np.int64)
+    before[order[1:][same]] = order[:-1][same]
+    call, earlier = activities.call_row[own], before[own]
+    freed = np.where(earlier >= 0, activities.end[earlier], np.iinfo(np.int64).max)
+    behind = (freed > linked.calls.start[call]) & (freed >= activities.start[own] - PROMPT) & (earlier >= 0)
+    return call[behind | np.isin(own, linked.device_waits.target_row)]
 
 
 def _owners(linked: LinkedTrace) -> _Owners:

@@ -1,0 +1,21 @@
+"""Graphs made fit for one simulator, and what the ranks of a job have to agree on for it."""
+
+from .agreement import agreed_order, agreed_sizes, unmatched
+from .astra_sim import TargetReport, for_astra_sim
+from .issues import Issue, issues
+from .rework import compute_instead, order_collectives, resize_communication
+from .subset import restrict_to_ranks
+
+__all__ = [
+    "Issue",
+    "TargetReport",
+    "agreed_order",
+    "agreed_sizes",
+    "compute_instead",
+    "for_astra_sim",
+    "issues",
+    "order_collectives",
+    "resize_communication",
+    "restrict_to_ranks",
+    "unmatched",
+]
