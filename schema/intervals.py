@@ -103,7 +103,7 @@ def innermost(
     strict = _climb(found, end - rounding, of_end, parent)
     if not tolerance:
         return strict
-    loose = _climb(np.where(strict < 0, found, -1), np.maximum(end - tolerance, start), of_end, parent)
+    loose = _climb(np.where(strict < 0, found, -1), np.maximum(end - tolerance, start + 1), of_end, parent)
     return np.where(strict >= 0, strict, loose)
 
 
