@@ -195,6 +195,27 @@ def process_groups(host: HostTrace | None, device: DeviceTrace) -> list[ProcessG
     return list(groups.values())
 
 
+def with_members(
+    communications: list[Communication], groups: list[ProcessGroup], world_size: int
+) -> list[Communication]:
+    """The communications with the global ranks of their groups, where these can be told.
+
+    From the arguments, else from the group's description; a group of the world's size is the world, by its recorded size or the
+    length of its split lists, and so is the only group of a trace that describes none.
+    """
+    world = list(range(world_size)) if world_size > 0 else []
+    described = {group.name: group.ranks or (world if group.size in (-1, world_size) else []) for group in groups}
+    only = len({found.group for found in communications if found.name != WAIT}) == 1 and not groups
+
+    def members(found: Communication) -> list[int]:
+        if found.ranks or found.group in described:
+            return found.ranks or described[found.group]
+        sizes = {found.group_size, len(found.in_split), len(found.out_split)}
+        return world if world_size in sizes or only else []
+
+    return [msgspec.structs.replace(found, ranks=members(found)) for found in communications]
+
+
 def _described(inputs: bytes) -> Iterable[dict[str, Any]]:
     """The dicts in the text argument of a `process_group:init` node: JSON, or Python's own notation in 2.1."""
     values = msgspec.json.decode(msgspec.json.decode(inputs, type=host_schema.TensorLists).values)

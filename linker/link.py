@@ -9,7 +9,7 @@ from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.intervals import Nesting, nest
 from ..schema.linked import Activities, Calls, LinkedTrace, LinkReport, Ops, TraceInfo
-from .communication import awaited_collectives, collective_ops, link_communications, process_groups
+from .communication import awaited_collectives, collective_ops, link_communications, process_groups, with_members
 from .device_trace import DeviceTrace, OpRows
 from .hand_over import hand_overs
 from .host_communication import host_communications
@@ -68,7 +68,7 @@ def link(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         hand_overs=hand_overs(ops, op_parent, calls),
-        communications=[*communications, *on_host],
+        communications=with_members([*communications, *on_host], groups, device.world_size or -1),
         groups=groups,
         report=_report(host, device, match, nesting, activities, sync),
     )
