@@ -1,0 +1,259 @@
+"""Building all ranks of a job: every graph, what failed and why, what need not be built again, and the same bytes always."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.converter import Options
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.build import Built, Outcomes, build
+from execgraph.tools.build_rank import RankResult, RankTask
+from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.trace_build import main
+from execgraph.tools.workers import WorkerDied, in_processes
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of a job of two ranks."""
+    folder = tmp_path_factory.mktemp("traces")
+    write_traces(simulate(build_job("ddp", ranks=2, steps=1, layers=2, seed=3)), folder)
+    return folder
+
+
+@pytest.fixture
+def job(traces: Path, tmp_path: Path) -> Path:
+    """A copy of them that a test may change."""
+    return Path(shutil.copytree(traces, tmp_path / "job"))
+
+
+def here(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask]) -> Outcomes:
+    for task in tasks:
+        yield task, function(task)
+
+
+def built(folder: Path, out: Path, options: Options | None = None, anew: bool = False) -> Built:
+    return build(folder, out, options or Options(), here, anew)
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+# What is built
+
+
+def test_every_rank_gets_a_graph_and_the_report_says_from_what(traces: Path, tmp_path: Path) -> None:
+    report, _ = built(traces, tmp_path / "out")
+    assert sorted(files(tmp_path / "out")) == ["graph.0.et", "graph.1.et", "report.json"]
+    for rank, summary in enumerate(report.ranks):
+        graph = ExecutionGraph.read(str(tmp_path / "out" / f"graph.{rank}.et"))
+        assert graph.metadata["rank"] == summary.rank == rank
+        assert (len(graph), len(graph.data_deps.values)) == (summary.convert and summary.convert.nodes, summary.edges)
+        assert (summary.device.file, summary.host and summary.host.file) == (
+            f"device_rank{rank}.json",
+            f"host_rank{rank}.json",
+        )
+        assert summary.link and summary.link.matched > 0
+    assert report.skipped == {"files that are no traces": 1}
+    assert not report.all_failures and not report.all_notes
+
+
+def test_swapped_names_do_not_swap_ranks(job: Path, tmp_path: Path) -> None:
+    built(job, tmp_path / "right")
+    (job / "host_rank0.json").rename(job / "aside")
+    (job / "host_rank1.json").rename(job / "host_rank0.json")
+    (job / "aside").rename(job / "host_rank1.json")
+    report, _ = built(job, tmp_path / "swapped")
+    assert [summary.host and summary.host.file for summary in report.ranks] == ["host_rank1.json", "host_rank0.json"]
+    assert [summary.link and summary.link.agreement_pct for summary in report.ranks] == [100.0, 100.0]
+
+
+def test_a_device_trace_without_host_trace_is_built_alone(job: Path, tmp_path: Path) -> None:
+    (job / "host_rank1.json").unlink()
+    report, _ = built(job, tmp_path / "out")
+    assert [summary.status for summary in report.ranks] == ["built", "built"]
+    [note] = report.all_notes
+    assert note.startswith("rank 1: device_rank1.json: has no host trace")
+
+
+def test_a_broken_rank_fails_alone_and_names_its_file(job: Path, tmp_path: Path) -> None:
+    broken = job / "device_rank0.json"
+    broken.write_bytes(broken.read_bytes()[:-2000])
+    report, _ = built(job, tmp_path / "out")
+    assert [summary.status for summary in report.ranks] == ["failed", "built"]
+    [failure] = report.all_failures
+    assert failure.startswith("rank 0: device_rank0.json: ")
+    assert sorted(files(tmp_path / "out")) == ["graph.1.et", "report.json"]
+
+
+def test_options_reach_the_graphs(traces: Path, tmp_path: Path) -> None:
+    full, bare = (built(traces, tmp_path / io, Options(io=io)).report.ranks[0].graph for io in ("full", "none"))
+    assert full and bare and bare.bytes < full.bytes
+
+
+# What is not built again
+
+
+def test_ranks_that_are_up_to_date_are_left_alone(job: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    built(job, out)
+    before, written = files(out), (out / "graph.0.et").stat().st_mtime_ns
+    assert built(job, out).unchanged == {0, 1}
+    assert (out / "graph.0.et").stat().st_mtime_ns == written
+    assert built(job, out, anew=True).unchanged == set()
+    assert (out / "graph.0.et").stat().st_mtime_ns > written
+    assert files(out) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job, _: (job / "host_rank0.json").open("a").write("\n"),
+        lambda _, out: (out / "graph.0.et").unlink(),
+        lambda _, out: (out / "graph.0.et").write_bytes(b"other"),
+    ],
+    ids=["another input", "no graph", "another graph"],
+)
+def test_a_rank_that_changed_is_built_again(job: Path, tmp_path: Path, change: Callable[[Path, Path], Any]) -> None:
+    out = tmp_path / "out"
+    built(job, out)
+    graph = (out / "graph.0.et").read_bytes()
+    change(job, out)
+    assert built(job, out).unchanged == {1}
+    assert (out / "graph.0.et").read_bytes() == graph
+
+
+def test_other_options_build_everything_again(traces: Path, tmp_path: Path) -> None:
+    built(traces, tmp_path / "out")
+    assert built(traces, tmp_path / "out", Options(promote="all")).unchanged == set()
+
+
+def test_a_damaged_report_builds_everything_again(traces: Path, tmp_path: Path) -> None:
+    built(traces, tmp_path / "out")
+    before = files(tmp_path / "out")
+    (tmp_path / "out" / "report.json").write_text("{")
+    assert built(traces, tmp_path / "out").unchanged == set()
+    assert files(tmp_path / "out") == before
+
+
+def test_an_interrupted_build_goes_on_where_it_was(traces: Path, tmp_path: Path) -> None:
+    def interrupted(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask]) -> Outcomes:
+        yield tasks[0], function(tasks[0])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(traces, tmp_path / "out", Options(), interrupted)
+    assert built(traces, tmp_path / "out").unchanged == {0}
+
+
+# The same bytes, wherever
+
+
+def test_the_number_of_jobs_changes_nothing(traces: Path, tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        assert command("--input-dir", traces, "--output-dir", tmp_path / str(jobs), "--jobs", jobs, "-q") == 0
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+@pytest.mark.parametrize("below", ["", "graphs"])
+def test_outputs_inside_the_input_folder_are_no_inputs(job: Path, below: str) -> None:
+    out = job / below
+    built(job, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert built(job, out).unchanged == {0, 1}
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+
+
+@pytest.fixture
+def scheduler() -> Iterator[str]:
+    """The address of a Dask cluster of two processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_dask_cluster_builds_the_same_files(traces: Path, tmp_path: Path, scheduler: str) -> None:
+    built(traces, tmp_path / "here")
+    assert command("--input-dir", traces, "--output-dir", tmp_path / "there", "--scheduler", scheduler, "-q") == 0
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+def test_without_dask_the_missing_package_is_named(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 1
+    assert capsys.readouterr().err == "trace-build: error: --scheduler: needs Dask; pip install 'execgraph[dask]'\n"
+
+
+# Workers
+
+
+def killed_by_3(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def test_a_killed_worker_fails_its_own_task_only() -> None:
+    outcomes = dict(in_processes(killed_by_3, range(6), 2))
+    assert isinstance(outcomes.pop(3), WorkerDied)
+    assert outcomes == {number: number * number for number in (0, 1, 2, 4, 5)}
+
+
+def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) -> None:
+    def losing(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask]) -> Outcomes:
+        yield tasks[0], WorkerDied("its process was killed")
+        yield tasks[1], function(tasks[1])
+
+    report, _ = build(traces, tmp_path, Options(), losing)
+    assert report.all_failures == ["rank 0: device_rank0.json: WorkerDied: its process was killed"]
+    assert [summary.status for summary in report.ranks] == ["failed", "built"]
+
+
+# The command
+
+
+def test_the_table_and_the_json_say_what_was_built(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = job / "device_rank1.json"
+    broken.write_bytes(broken.read_bytes()[:-2000])
+    assert command("--input-dir", job, "--output-dir", tmp_path / "out", "--json") == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out) == json.loads((tmp_path / "out" / "report.json").read_text())
+    lines = said.err.splitlines()
+    assert lines[0].split("  ")[0] == "rank"
+    assert [line.split()[-1] for line in lines[1:3]] == ["built", "failed"]
+    assert any(line.startswith("trace-build: error: rank 1: device_rank1.json: ") for line in lines)
+
+
+def test_notes_fail_only_a_strict_build(job: Path, tmp_path: Path) -> None:
+    (job / "host_rank1.json").unlink()
+    assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q") == 0
+    assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q", "--strict") == 1
+
+
+def test_an_empty_folder_is_one_line_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--input-dir", tmp_path, "--output-dir", tmp_path / "out") == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"trace-build: error: {tmp_path}: holds no device trace")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--jobs", "0"], ["--jobs", "2", "--scheduler", "tcp://a:1"], ["--promote", "none"]])
+def test_wrong_usage_is_exit_2(tmp_path: Path, wrong: list[str]) -> None:
+    assert command("--input-dir", tmp_path, "--output-dir", tmp_path / "out", *wrong) == 2

@@ -1,0 +1,86 @@
+"""A folder of traces in, the execution graph of every rank and report.json out.
+
+The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what would come out
+are left alone, also after a build that was stopped.
+"""
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from ..converter import Options
+from ..schema.command import progress
+from ..schema.errors import DataError
+from .build_rank import RankResult, RankTask, build_rank, failed
+from .build_report import BuildReport, RankSummary, read_report, this_tool, write_report
+from .pairs import Pairs, find_pairs
+
+REPORT = "report.json"
+OUTPUT = re.compile(r"graph\.\d+\.et|report\.json|comm_groups\.json")
+
+Outcomes = Generator[tuple[RankTask, RankResult | Exception], None, None]
+Runner = Callable[[Callable[[RankTask], RankResult], Sequence[RankTask]], Outcomes]
+"""Runs a function on tasks and yields each with what became of it, in any order."""
+
+
+class Built(NamedTuple):
+    """The report, and the ranks whose graph was up to date."""
+
+    report: BuildReport
+    unchanged: set[int]
+
+
+def build(input_dir: Path, output_dir: Path, options: Options, run: Runner, anew: bool = False) -> Built:
+    """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json.
+
+    With `anew`, ranks that are up to date are built too. Raises DataError when there is nothing to build or `output_dir` cannot be
+    made; what is wrong with single ranks is in the report.
+    """
+    source, target = input_dir.resolve(), output_dir.resolve()
+    pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)))
+    _make_folder(target)
+    earlier = {} if anew else _earlier(target / REPORT, options)
+    tasks = [
+        RankTask(source, pair, target / f"graph.{pair.rank}.et", options, earlier.get(pair.rank))
+        for pair in pairs.ranks
+    ]
+    results: dict[int, RankResult] = {}
+    try:
+        with closing(run(build_rank, tasks)) as outcomes:
+            for task, outcome in progress(outcomes, "building ranks", len(tasks), "rank"):
+                result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
+                results[task.pair.rank] = result
+    except KeyboardInterrupt:
+        # the next build goes on from here, with what an earlier one said of the ranks that were not reached
+        unreached = {task.pair.rank: task.earlier for task in tasks if task.earlier}
+        write_report(_report(pairs, options, unreached | _summaries(results)), target / REPORT)
+        raise
+    report = _report(pairs, options, _summaries(results))
+    write_report(report, target / REPORT)
+    return Built(report, {rank for rank, result in results.items() if result.unchanged})
+
+
+def _make_folder(target: Path) -> None:
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
+
+
+def _earlier(path: Path, options: Options) -> dict[int, RankSummary]:
+    """What an earlier build by this tool with these options said of each rank."""
+    report = read_report(path)
+    if report is None or (report.tool, report.options) != (this_tool(), options):
+        return {}
+    return {rank.rank: rank for rank in report.ranks}
+
+
+def _summaries(results: dict[int, RankResult]) -> dict[int, RankSummary]:
+    return {rank: result.summary for rank, result in results.items()}
+
+
+def _report(pairs: Pairs, options: Options, summaries: dict[int, RankSummary]) -> BuildReport:
+    ranks = [summaries[rank] for rank in sorted(summaries)]
+    return BuildReport(this_tool(), options, ranks, pairs.failures, pairs.notes, pairs.skipped)

@@ -1,0 +1,115 @@
+"""What a build says of itself: report.json, the same on every run of the same inputs, and the table for people."""
+
+import hashlib
+import importlib.metadata
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ..converter import ConvertReport, Options
+from ..schema.errors import DataError
+from ..schema.files import open_input, open_output
+from ..schema.linked import LinkReport
+
+BUILT = "built"
+FAILED = "failed"
+UP_TO_DATE = "up to date"
+PIECE = 1 << 20
+HEADINGS = ("rank", "host ops", "matched", "activities", "linked", "nodes", "edges", "status")
+
+
+class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file and what it holds; without a hash when it was not read."""
+
+    file: str
+    bytes: int = -1
+    blake2b: str = ""
+
+
+class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rank: what it was built from, what came out, and what became of everything in between."""
+
+    rank: int
+    status: str
+    device: FileContent
+    host: FileContent | None = None
+    graph: FileContent | None = None
+    edges: int = 0
+    error: str = ""
+    notes: list[str] = []
+    link: LinkReport | None = None
+    convert: ConvertReport | None = None
+
+
+class BuildReport(msgspec.Struct):
+    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind."""
+
+    tool: str
+    options: Options
+    ranks: list[RankSummary] = []
+    failures: list[str] = []
+    notes: list[str] = []
+    skipped: dict[str, int] = {}
+
+    @property
+    def all_failures(self) -> list[str]:
+        return self.failures + [f"rank {rank.rank}: {rank.error}" for rank in self.ranks if rank.status == FAILED]
+
+    @property
+    def all_notes(self) -> list[str]:
+        of_ranks = [
+            f"rank {rank.rank}: {note}"
+            for rank in self.ranks
+            for note in (*rank.notes, *(rank.link.remarks if rank.link else ()))
+        ]
+        return self.notes + of_ranks
+
+
+def this_tool() -> str:
+    return f"execgraph {importlib.metadata.version('execgraph')}"
+
+
+def content_of(path: Path, name: str) -> FileContent:
+    """Size and hash of a file. Raises DataError when it cannot be read."""
+    digest, size = hashlib.blake2b(digest_size=16), 0
+    try:
+        with path.open("rb") as stream:
+            while piece := stream.read(PIECE):
+                digest.update(piece)
+                size += len(piece)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    return FileContent(name, size, digest.hexdigest())
+
+
+def write_report(report: BuildReport, path: Path) -> None:
+    with open_output(str(path)) as out:
+        out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def read_report(path: Path) -> BuildReport | None:
+    """An earlier report, None where there is none that can be read."""
+    try:
+        with open_input(str(path)) as stream:
+            return msgspec.json.decode(stream.read(), type=BuildReport)
+    except (DataError, OSError, EOFError, msgspec.DecodeError):
+        return None
+
+
+def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
+    """A line per rank; those of `unchanged` were up to date."""
+    rows = [HEADINGS, *(_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}"
+        for row in rows
+    )
+
+
+def _row(rank: RankSummary, status: str) -> tuple[str, ...]:
+    link, convert = rank.link, rank.convert
+    if link is None or convert is None:
+        return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
+    counts = (rank.rank, link.host_ops, link.matched, link.activities, link.linked, convert.nodes, rank.edges)
+    return (*map(str, counts), status)

@@ -1,0 +1,90 @@
+"""The command trace-build: a folder with the traces of all ranks in, an execution graph per rank and a report out."""
+
+import argparse
+import logging
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ..converter import Options
+from ..schema.command import command_parser, print_json, run_command
+from .build import REPORT, Runner, build
+from .build_report import BUILT, table
+from .workers import in_processes, on_cluster
+
+NAME = "trace-build"
+log = logging.getLogger("execgraph")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    run_command(_run, _parser().parse_args(arguments), NAME)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        NAME,
+        "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
+        "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
+        f"{NAME} --input-dir traces --output-dir graphs --jobs 8",
+    )
+    parser.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
+    parser.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
+    parser.add_argument("--target", choices=("generic",), default="generic", help="who runs the graphs")
+    parser.add_argument(
+        "--promote",
+        choices=("sync", "all"),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
+    )
+    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graphs")
+    parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--jobs", type=_count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
+    )
+    where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
+    parser.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
+    parser.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of processes, 1 or more")
+    return int(text)
+
+
+def _run(options: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    conversion = Options(
+        target=options.target, promote=options.promote, io=options.io, inferred=not options.no_inferred
+    )
+    run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
+    if options.scheduler:
+        run = partial(on_cluster, address=options.scheduler)
+    report, unchanged = build(options.input_dir, options.output_dir, conversion, run, options.force)
+    if options.json:
+        print_json(msgspec.to_builtins(report))
+    if report.ranks:
+        log.info(table(report.ranks, unchanged))
+    for kind, count in report.skipped.items():
+        log.info(f"skipped     {count} {kind}")
+    for note in report.all_notes:
+        log.warning(f"{NAME}: note: {note}")
+    for failure in report.all_failures:
+        log.error(f"{NAME}: error: {failure}")
+    built = sum(rank.status == BUILT for rank in report.ranks)
+    log.info(
+        f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
+    )
+    return int(bool(report.all_failures or (options.strict and report.all_notes)))
+
+
+if __name__ == "__main__":
+    main()
