@@ -209,6 +209,7 @@ def _report(
         "ops of the same record function id with another name": match.misnamed if match is not None else 0,
     }
     report = LinkReport(
+        world_size=device.world_size or -1,
         matched_by=match.by if match is not None else "",
         host_ops=host_ops,
         device_ops=len(device.ops.start),

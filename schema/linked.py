@@ -154,6 +154,7 @@ class ProcessGroup(msgspec.Struct, omit_defaults=True):
 class LinkReport(msgspec.Struct):
     """What became of every row of both inputs. Each dict counts by reason."""
 
+    world_size: int = -1
     matched_by: str = ""
     host_ops: int = 0
     device_ops: int = 0

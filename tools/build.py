@@ -7,17 +7,22 @@ are left alone, also after a build that was stopped.
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ..converter import Options
 from ..schema.command import progress
 from ..schema.errors import DataError
-from .build_rank import RankResult, RankTask, build_rank, failed
+from ..schema.linked import Communication
+from .build_rank import RankResult, RankTask, build_rank, failed, linked_rank
 from .build_report import BuildReport, RankSummary, read_report, this_tool, write_report
+from .cross_rank import first_difference, in_order, verify
 from .pairs import Pairs, find_pairs
 
 REPORT = "report.json"
+EXPLAINED = 8
+"""Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
 OUTPUT = re.compile(r"graph\.\d+\.et|report\.json|comm_groups\.json")
 
 Outcomes = Generator[tuple[RankTask, RankResult | Exception], None, None]
@@ -58,8 +63,26 @@ def build(input_dir: Path, output_dir: Path, options: Options, run: Runner, anew
         write_report(_report(pairs, options, unreached | _summaries(results)), target / REPORT)
         raise
     report = _report(pairs, options, _summaries(results))
+    _compare_ranks(report, {task.pair.rank: task for task in tasks})
     write_report(report, target / REPORT)
     return Built(report, {rank for rank, result in results.items() if result.unchanged})
+
+
+def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
+    """Adds to the report what the ranks that were built disagree on; the first ones are looked up in the ranks' traces again."""
+    comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
+    world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
+    findings = verify(comms, world)
+    report.absences = findings.notes
+
+    @lru_cache(maxsize=2)
+    def communications(rank: int) -> list[Communication]:
+        return in_order(linked_rank(tasks[rank]))
+
+    for number, found in enumerate(findings.disagreements):
+        detail = found.what if number >= EXPLAINED or not found.group else first_difference(found, communications)
+        group = f"group {', '.join(map(str, found.group))}: " if found.group else ""
+        report.disagreements.append(group + detail)
 
 
 def _make_folder(target: Path) -> None:

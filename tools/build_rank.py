@@ -7,7 +7,9 @@ from typing import NamedTuple
 from ..converter import Options, convert
 from ..linker import link, read_device_trace, read_host_trace
 from ..schema.errors import DataError
+from ..schema.linked import LinkedTrace
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
+from .cross_rank import summarise_rank
 from .pairs import Pair
 
 
@@ -47,10 +49,7 @@ def _holds(earlier: RankSummary, task: RankTask, device: FileContent, host: File
 
 
 def _built(task: RankTask, device: FileContent, host: FileContent | None) -> RankSummary:
-    pair = task.pair
-    host_trace = read_host_trace(str(task.folder / pair.host)) if pair.host else None
-    device_trace = read_device_trace(str(task.folder / pair.device))
-    linked = link(host_trace, device_trace, None if pair.records_rank else pair.rank)
+    pair, linked = task.pair, linked_rank(task)
     graph, report = convert(linked, task.options)
     graph.write(str(task.graph))
     return RankSummary(
@@ -63,7 +62,16 @@ def _built(task: RankTask, device: FileContent, host: FileContent | None) -> Ran
         notes=pair.notes,
         link=linked.report,
         convert=report,
+        comms=summarise_rank(linked),
     )
+
+
+def linked_rank(task: RankTask) -> LinkedTrace:
+    """The rank's pair, linked."""
+    pair = task.pair
+    host_trace = read_host_trace(str(task.folder / pair.host)) if pair.host else None
+    device_trace = read_device_trace(str(task.folder / pair.device))
+    return link(host_trace, device_trace, None if pair.records_rank else pair.rank)
 
 
 def failed(task: RankTask, error: Exception) -> RankSummary:

@@ -11,12 +11,16 @@ from ..converter import ConvertReport, Options
 from ..schema.errors import DataError
 from ..schema.files import open_input, open_output
 from ..schema.linked import LinkReport
+from .cross_rank import RankComms, mark_of
 
 BUILT = "built"
 FAILED = "failed"
 UP_TO_DATE = "up to date"
 PIECE = 1 << 20
-HEADINGS = ("rank", "host ops", "matched", "activities", "linked", "nodes", "edges", "status")
+HEADINGS = (
+    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked", "dropped", "nodes",
+    "edges", "status",
+)  # fmt: skip
 
 
 class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,10 +44,14 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: list[str] = []
     link: LinkReport | None = None
     convert: ConvertReport | None = None
+    comms: RankComms | None = None
 
 
 class BuildReport(msgspec.Struct):
-    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind."""
+    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind.
+
+    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have.
+    """
 
     tool: str
     options: Options
@@ -51,6 +59,8 @@ class BuildReport(msgspec.Struct):
     failures: list[str] = []
     notes: list[str] = []
     skipped: dict[str, int] = {}
+    disagreements: list[str] = []
+    absences: list[str] = []
 
     @property
     def all_failures(self) -> list[str]:
@@ -63,7 +73,7 @@ class BuildReport(msgspec.Struct):
             for rank in self.ranks
             for note in (*rank.notes, *(rank.link.remarks if rank.link else ()))
         ]
-        return self.notes + of_ranks
+        return self.notes + of_ranks + self.absences
 
 
 def this_tool() -> str:
@@ -99,7 +109,9 @@ def read_report(path: Path) -> BuildReport | None:
 
 def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     """A line per rank; those of `unchanged` were up to date."""
-    rows = [HEADINGS, *(_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status) for rank in ranks)]
+    ranks = list(ranks)
+    most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
+    rows = [HEADINGS, *(_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}"
@@ -107,9 +119,13 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     )
 
 
-def _row(rank: RankSummary, status: str) -> tuple[str, ...]:
-    link, convert = rank.link, rank.convert
-    if link is None or convert is None:
+def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
+    link, convert, comms = rank.link, rank.convert, rank.comms
+    if link is None or convert is None or comms is None:
         return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
-    counts = (rank.rank, link.host_ops, link.matched, link.activities, link.linked, convert.nodes, rank.edges)
+    mark, collectives = mark_of(comms.kernels, most_kernels), sum(group.collectives for group in comms.groups)
+    counts = (
+        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives, link.activities,
+        link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
+    )  # fmt: skip
     return (*map(str, counts), status)

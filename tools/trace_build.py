@@ -77,13 +77,15 @@ def _run(options: argparse.Namespace) -> int:
         log.info(f"skipped     {count} {kind}")
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
+    for disagreement in report.disagreements:
+        log.warning(f"{NAME}: ranks disagree: {disagreement}")
     for failure in report.all_failures:
         log.error(f"{NAME}: error: {failure}")
     built = sum(rank.status == BUILT for rank in report.ranks)
     log.info(
         f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
     )
-    return int(bool(report.all_failures or (options.strict and report.all_notes)))
+    return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 
 if __name__ == "__main__":
