@@ -59,7 +59,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> tuple[Execut
     run = Run(linked, slice_host(linked, options.shortest_slice))
     edges = _trusted(Edges.joined([rule(run) for rule in RULES]), options.inferred)
     edges = deduplicated(edges, run.node_count)
-    if options.inferred and not linked.info.sync_records:
+    if options.inferred and (not linked.info.sync_records or linked.info.unresolved_waits):
         late = _late(run, edges, options.largest_gap)
         edges = deduplicated(Edges.joined([edges, inferred(run, late, options.largest_gap)]), run.node_count)
     delay = run.linked.activities.start - release(run, edges)

@@ -172,8 +172,10 @@ def _blocking(linked: LinkedTrace, cuts: Int64) -> _Blocking:
     awaited = np.full(len(call), np.iinfo(np.int64).min, np.int64)
     real = waits.source_row >= 0
     np.maximum.at(awaited, group[real], linked.activities.end[waits.source_row[real]])
-    start, end = calls.start[call], calls.end[call]
-    since = np.where(cuts[call] == ABSENT, start, cuts[call])
+    end = calls.end[call]
+    since = np.where(cuts[call] == ABSENT, calls.start[call], cuts[call])
+    earlier = np.flatnonzero(waits.since != ABSENT)
+    np.minimum.at(since, group[earlier], waits.since[earlier])
     return _Blocking(call, since, np.clip(awaited, since, np.maximum(end, since)), np.maximum(end, since))
 
 
@@ -202,21 +204,23 @@ def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Bloc
     kept = np.flatnonzero(inside & ~waited[:-1])
     start, end = time[kept], time[kept + 1]
     owner = innermost(thread[kept], start, end, owners.thread, owners.start, owners.end, owners.parent)
-    first, last = _extent(thread[kept], owners, over.source_thread, over.source_time)
+    first, last = _extent(thread[kept], owners, linked)
     alive = (owner >= 0) | ((start >= first) & (end <= last))
     kind = np.where(owner >= 0, HostKind.SLICE, HostKind.IDLE)
     nodes = _Nodes(thread[kept], start, end, start, kind, owner, np.full(len(kept), -1, np.int64))
     return nodes.take(alive)
 
 
-def _extent(thread: Int64, owners: _Owners, source_thread: Int64, source_time: Int64) -> tuple[Int64, Int64]:
-    """For each row when its thread's first op begins and its last work or hand-over ends: there is no idle time outside."""
-    numbers = np.unique(np.concatenate((owners.thread, source_thread)))
+def _extent(thread: Int64, owners: _Owners, linked: LinkedTrace) -> tuple[Int64, Int64]:
+    """For each row when its thread's first op or call to it begins and its last work or hand-over ends: there is no idle time outside."""
+    over = linked.hand_overs
+    numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
     first = np.full(len(numbers), np.iinfo(np.int64).max, np.int64)
     last = np.full(len(numbers), np.iinfo(np.int64).min, np.int64)
     np.minimum.at(first, np.searchsorted(numbers, owners.thread), owners.start)
+    np.minimum.at(first, np.searchsorted(numbers, over.target_thread), over.target_time)
     np.maximum.at(last, np.searchsorted(numbers, owners.thread), owners.end)
-    np.maximum.at(last, np.searchsorted(numbers, source_thread), source_time)
+    np.maximum.at(last, np.searchsorted(numbers, over.source_thread), over.source_time)
     place = np.minimum(np.searchsorted(numbers, thread), max(len(numbers) - 1, 0))
     return first[place], last[place]
 

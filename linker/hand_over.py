@@ -14,10 +14,15 @@ from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.intervals import TOLERANCE, innermost
 from ..schema.linked import Calls, Found, HandOvers, Ops
 
+EVER = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 AUTOGRAD = "autograd::engine::evaluate_function"
 STEP_MARK = "ProfilerStep#"
 PROMPT = 200_000
-"""ns between the caller's last step and the worker's first, and back, within which timing alone speaks for a call."""
+"""ns between the caller's last step and the worker's first, or the worker's last and the caller's next, within which timing alone
+speaks for a call or a return."""
+
+NOTICEABLE = 20_000
+"""ns that a thread must have done nothing for before timing alone makes it a wait."""
 
 
 class Burst(NamedTuple):
@@ -30,7 +35,6 @@ class Burst(NamedTuple):
     first: int
     last: int
     since: int
-    found: Found
 
 
 class Wait(NamedTuple):
@@ -45,10 +49,12 @@ class Wait(NamedTuple):
 
 
 class _Thread(NamedTuple):
-    """What a host thread did: its boundaries in time, the stretches between two of them in which it may be blocked, its outermost ops."""
+    """What a host thread did: its boundaries in time; of the stretches between two of them those in which it may be blocked and those
+    in which it certainly did nothing; its outermost ops."""
 
     boundaries: Int64
     may_wait: Bool
+    idle: Bool
     top_start: Int64
     top_end: Int64
 
@@ -66,10 +72,11 @@ def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
     bursts: list[Burst] = []
     for number in numbers.tolist():
         if number in known:
-            bursts += _bursts(number, known[number], threads[number], threads[known[number]], Found.RECORD)
-        elif number != main and number not in known.values():
-            bursts += _bursts(number, main, threads[number], threads[main], Found.TIMING)
-    return _columns(_waits(bursts))
+            bursts += _bursts(number, known[number], threads[number], threads[known[number]])
+    others = [number for number in threads if number != main and number not in known and number not in known.values()]
+    timed = [wait for number in others for wait in _calls_by_timing(number, main, threads[number], threads[main])]
+    timed += _returns_by_timing({number: threads[number] for number in others}, main, threads[main])
+    return _columns([*_waits(bursts), *timed])
 
 
 def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> _Thread:
@@ -88,10 +95,10 @@ def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> 
         ops.name, ("aten::",)
     )
     may_wait = np.where(owner >= 0, ~computes[mine[owner]], True) if len(mine) else np.ones(len(middle), np.bool_)
-    may_wait &= ~_covered(boundaries, calls.start[called], calls.end[called])
+    in_call = _covered(boundaries, calls.start[called], calls.end[called])
     top = mine[outer < 0]
     top = top[np.argsort(ops.start[top], kind="stable")]
-    return _Thread(boundaries, may_wait, ops.start[top], ops.end[top])
+    return _Thread(boundaries, may_wait & ~in_call, (owner < 0) & ~in_call, ops.start[top], ops.end[top])
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
@@ -113,9 +120,9 @@ def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
     return counts[0][0] if counts else None
 
 
-def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread, found: Found) -> Iterable[Burst]:
+def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iterable[Burst]:
     """The worker's ops, grouped by the quiet stretch of the caller that holds them."""
-    edges = np.concatenate(([np.iinfo(np.int64).min], calling.boundaries, [np.iinfo(np.int64).max]))
+    edges = np.concatenate(([EVER[0]], calling.boundaries, [EVER[1]]))
     open_stretch = np.concatenate(([False], calling.may_wait, [True]))
     stretch = np.searchsorted(edges, worker.top_start, side="right") - 1
     inside = open_stretch[stretch] & (worker.top_end <= edges[stretch + 1] + TOLERANCE)
@@ -126,27 +133,55 @@ def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread, found: 
             continue
         start, last = int(worker.top_start[begin]), int(worker.top_end[begin:end].max())
         quiet_from, quiet_until = int(edges[stretch[begin]]), int(edges[stretch[begin] + 1])
-        prompt = start - quiet_from <= PROMPT and quiet_until - last <= PROMPT
-        if found is Found.TIMING and not prompt:
-            continue
-        before = int(np.searchsorted(worker.boundaries, start)) - 1
-        since = int(worker.boundaries[before]) if before >= 0 else ABSENT
-        yield Burst(number, caller, quiet_from, quiet_until, start, min(last, quiet_until), since, found)
+        yield Burst(number, caller, quiet_from, quiet_until, start, min(last, quiet_until), _idle_since(worker, start))
+
+
+def _idle_since(thread: _Thread, time: int) -> int:
+    """When a thread that starts something at `time` had last done something: then, if it was busy up to it; ABSENT for never."""
+    place = int(np.searchsorted(thread.boundaries, time)) - 1
+    if place < 0:
+        return ABSENT
+    return int(thread.boundaries[place]) if thread.idle[place] else time
 
 
 def _waits(bursts: list[Burst]) -> Iterable[Wait]:
-    """A call and its return per burst. Of several workers in one quiet stretch the later ones are started by the first."""
+    """A call and its return per burst. One call starts all workers of a quiet stretch; how much later each began is its own idle time."""
     together: dict[tuple[int, int], list[Burst]] = defaultdict(list)
     for burst in bursts:
         together[burst.caller, burst.quiet_from].append(burst)
+    found = Found.RECORD.value
     for group in together.values():
-        group.sort(key=lambda burst: burst.first)
-        start, end = group[0], max(burst.last for burst in group)
+        called, returned = min(burst.first for burst in group), max(burst.last for burst in group)
         for burst in group:
-            source, found = (burst.caller, burst.found) if burst is start else (start.worker, Found.TIMING)
-            yield Wait(source, burst.first, burst.worker, burst.first, burst.since, found.value)
-            if burst.quiet_until != np.iinfo(np.int64).max:
-                yield Wait(burst.worker, burst.last, burst.caller, end, start.first, burst.found.value)
+            started = called if burst.since == ABSENT or burst.since <= called else burst.first
+            yield Wait(burst.caller, called, burst.worker, started, burst.since, found)
+            if burst.quiet_until != EVER[1]:
+                yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
+
+
+def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread) -> Iterable[Wait]:
+    """A worker that had been idle and starts right after the main thread fell quiet was called by it."""
+    for burst in _bursts(number, main, worker, calling):
+        idle = burst.since == ABSENT or burst.first - burst.since >= NOTICEABLE
+        if idle and burst.first - burst.quiet_from <= PROMPT:
+            yield Wait(main, burst.quiet_from, number, burst.quiet_from, burst.since, Found.TIMING.value)
+
+
+def _returns_by_timing(workers: dict[int, _Thread], main: int, calling: _Thread) -> Iterable[Wait]:
+    """The main thread, quiet for a while, goes on right after a worker's op has ended: it waited for that."""
+    lengths = np.diff(calling.boundaries)
+    for stretch in np.flatnonzero(calling.may_wait & (lengths >= NOTICEABLE)).tolist():
+        begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
+        ends = {number: _last_end(worker, end) for number, worker in workers.items()}
+        number = max(ends, key=lambda n: ends[n], default=-1)
+        if number != -1 and max(begin, end - PROMPT) < ends[number]:
+            yield Wait(number, ends[number], main, ends[number], begin, Found.TIMING.value)
+
+
+def _last_end(thread: _Thread, time: int) -> int:
+    """When the thread's last outermost op before `time` ended."""
+    place = int(np.searchsorted(thread.top_end, time, side="right")) - 1
+    return int(thread.top_end[place]) if place >= 0 else EVER[0]
 
 
 def _marks(names: Strings, prefixes: tuple[str, ...]) -> Bool:

@@ -57,6 +57,7 @@ def link(
     awaited = awaited_collectives(collectives, ops, activities, communications)
     sync = synchronise(device, calls, activities, collectives, awaited)
     info = _info(host, device, rank)
+    info.unresolved_waits = sum(sync.guessed.values()) + sync.dropped["stream waits whose event was not found"]
     groups = process_groups(host, device)
     on_host, host_row = host_communications(ops, groups)
     ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)

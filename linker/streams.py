@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Int64
 from ..schema.linked import Activities, Calls
 
 
@@ -83,7 +82,8 @@ class ThreadLaunches:
         order = np.lexsort((activities.start[rows], time, thread))
         self._times: dict[int, list[int]] = {}
         self._rows: dict[int, list[int]] = {}
-        self._keys = (activities.device, activities.stream)
+        self._device, self._stream = activities.device, activities.stream
+        self._communicates = activities.communication_row >= 0
         for number in np.unique(thread).tolist():
             mine = order[thread[order] == number]
             self._times[number] = time[mine].tolist()
@@ -91,29 +91,26 @@ class ThreadLaunches:
 
     def stream_of(self, row: int) -> StreamKey:
         """The stream of an activity."""
-        return StreamKey(int(self._keys[0][row]), int(self._keys[1][row]))
+        return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def next_launch(self, thread: int, time: int) -> int:
         """The row of the first activity that the thread launched after `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, []), time)
         return self._rows[thread][place] if place < len(self._times.get(thread, [])) else -1
 
-    def last_stream(self, thread: int, time: int, other_than: StreamKey | None = None) -> StreamKey | None:
-        """The stream of the thread's last launch before `time`, of the last one to another stream than `other_than`."""
+    def last_launch(self, thread: int, time: int) -> int:
+        """The row of the last activity that the thread launched before `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, []), time) - 1
-        lowest = max(-1, place - LOOK_BACK)
-        while place > lowest:
-            key = self.stream_of(self._rows[thread][place])
-            if key != other_than:
-                return key
-            place -= 1
+        return self._rows[thread][place] if place >= 0 else -1
+
+    def last_stream(self, thread: int, time: int, other_than: StreamKey | None = None) -> StreamKey | None:
+        """The stream of the thread's last launch before `time` that was no communication, and not to `other_than`."""
+        place = bisect_left(self._times.get(thread, []), time) - 1
+        for row in self._rows.get(thread, [])[max(0, place - LOOK_BACK) : place + 1][::-1]:
+            if not self._communicates[row] and self.stream_of(row) != other_than:
+                return self.stream_of(row)
         return None
 
 
 LOOK_BACK = 256
 """Launches searched for another stream, so that the search stays constant per wait."""
-
-
-def by_time(calls: Calls, rows: Int64) -> Int64:
-    """Call rows in the order of their start."""
-    return rows[np.argsort(calls.start[rows], kind="stable")]

@@ -102,10 +102,14 @@ class DeviceWaits:
 
 @dataclass(slots=True)
 class HostWaits:
-    """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending."""
+    """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending.
+
+    The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
+    """
 
     call_row: Int64
     source_row: Int64
+    since: Int64
     found: Strings
 
 
@@ -179,6 +183,7 @@ class TraceInfo(msgspec.Struct):
     world_size: int = -1
     base_time_ns: int = 0
     sync_records: int = 0
+    unresolved_waits: int = 0
     source_host: str = ""
     source_device: str = ""
     time: str = ""

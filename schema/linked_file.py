@@ -110,6 +110,7 @@ class WaitTable(msgspec.Struct):
     of: list[int]
     source: list[int]
     found: list[Found]
+    since_ns: list[int | None] = []
 
 
 class HandOverTable(msgspec.Struct):
@@ -359,20 +360,27 @@ def _device_wait_table(linked: LinkedTrace) -> WaitTable:
 def _host_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.host_waits, linked.activities.id
     source = np.where(waits.source_row >= 0, ids[waits.source_row], -1) if len(ids) else waits.source_row
-    return WaitTable(waits.call_row.tolist(), source.tolist(), _found(waits.found))
+    return WaitTable(waits.call_row.tolist(), source.tolist(), _found(waits.found), _times(waits.since))
 
 
 def _hand_over_table(linked: LinkedTrace) -> HandOverTable:
     over = linked.hand_overs
-    since = [None if time == ABSENT else time for time in over.waiting_since.tolist()]
     return HandOverTable(
         over.source_thread.tolist(),
         over.source_time.tolist(),
         over.target_thread.tolist(),
         over.target_time.tolist(),
-        since,
+        _times(over.waiting_since),
         _found(over.found),
     )
+
+
+def _times(column: Int64) -> list[int | None]:
+    return [None if time == ABSENT else time for time in column.tolist()]
+
+
+def _columns_of_times(times: list[int | None]) -> Int64:
+    return np.array([ABSENT if time is None else time for time in times], np.int64)
 
 
 def _found(texts: Strings) -> list[Found]:
@@ -447,6 +455,7 @@ def _linked(path: str, top: LinkedFile, columns: _NodeColumns) -> LinkedTrace:
     host_waits = HostWaits(
         np.array(host.of, np.int64),
         np.array([activity_row[source] if source >= 0 else -1 for source in host.source], np.int64),
+        _columns_of_times(host.since_ns),
         Strings.of(found.value for found in host.found),
     )
     report = top.link_report or LinkReport(host_ops=len(ops), activities=len(activities), linked=len(activities))
@@ -578,6 +587,6 @@ def _hand_overs(table: HandOverTable | None) -> HandOvers:
         np.array(table.source_ns, np.int64),
         np.array(table.target_thread, np.int64),
         np.array(table.target_ns, np.int64),
-        np.array([ABSENT if time is None else time for time in table.waiting_since_ns], np.int64),
+        _columns_of_times(table.waiting_since_ns),
         Strings.of(found.value for found in table.found),
     )
