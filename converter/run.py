@@ -77,6 +77,15 @@ class Run:
         return following
 
     @cached_property
+    def stream_previous(self) -> Int64:
+        """For each activity the one before it on its stream, -1 for the first."""
+        following = self.stream_next
+        previous = np.full(len(following), -1, np.int64)
+        rows = np.flatnonzero(following >= 0)
+        previous[following[rows]] = rows
+        return previous
+
+    @cached_property
     def activity_end(self) -> Int64:
         """Ends of activities, cut to the start of the next one on the stream where two really overlapped."""
         activities, following = self.linked.activities, self.stream_next

@@ -40,6 +40,8 @@ class StreamQueues:
             self.rows[key] = order[begin:end].tolist()
             self.submitted[key] = np.maximum.accumulate(submitted[order[begin:end]]).tolist()
             self.waits[key] = []
+        self._branch_tails = _branch_tails(activities)
+        self._call_row = activities.call_row
 
     def position(self, key: StreamKey, time: int) -> int:
         """How many activities had been submitted to the stream before `time`."""
@@ -48,7 +50,8 @@ class StreamQueues:
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
         """The activities that whatever is submitted at `time` comes after: the stream's last one and those of its pending waits."""
         position = self.position(key, time)
-        found = {self.rows[key][position - 1]} if position else set()
+        last = self.rows[key][position - 1] if position else -1
+        found = set(self._branch_tails.get(int(self._call_row[last]), (last,))) if position else set()
         for wait in reversed(self.waits[key]):
             if wait.position < position:
                 break
@@ -71,6 +74,21 @@ class StreamQueues:
         if StreamKey(device, stream) in self.rows:
             return StreamKey(device, stream)
         return next((key for key in self.rows if key.stream == stream), None) if stream >= 0 else None
+
+
+def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
+    """For each call that launched to several streams (a graph) the last activity on each: the graph ends when all have."""
+    order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
+    order = order[activities.call_row[order] >= 0]
+    keys = (activities.call_row[order], activities.device[order], activities.stream[order])
+    is_tail = np.ones(len(order), np.bool_)
+    is_tail[:-1] = np.any([key[1:] != key[:-1] for key in keys], axis=0) if len(order) else is_tail[:-1]
+    tails, call = order[is_tail], keys[0][is_tail]
+    several = np.isin(call, call[1:][call[1:] == call[:-1]])
+    found: dict[int, list[int]] = {}
+    for row, tail in zip(call[several].tolist(), tails[several].tolist(), strict=True):
+        found.setdefault(row, []).append(tail)
+    return {row: tuple(rows) for row, rows in found.items()}
 
 
 class ThreadLaunches:

@@ -1,0 +1,81 @@
+"""A launched graph (CUDA or HIP) is one piece of work of its stream, whose branches run on several.
+
+Its first activities follow what the stream did before, and what the stream does next follows the end of every branch. The order between
+the branches is in no trace: an activity that starts right after another branch's has ended is taken to follow it, marked inferred.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...schema.graph import DependencyKind
+from ..run import Edges, Run
+
+PROMPT = 10_000
+"""ns after the end of an activity of another branch within which a start speaks for a dependency."""
+
+SEAMLESS = 3_000
+"""ns between two activities of one branch that need no other reason than each other."""
+
+Edge = tuple[int, int, int]
+
+
+def graph_launch(run: Run) -> Edges:
+    """The order around and inside launches whose activities run on several streams."""
+    edges = [edge for members in _launches(run) for edge in (*_inside(run, members), *_around(run, members))]
+    columns = np.array(edges, np.int64).reshape(-1, 3)
+    return Edges(run.activity_node(columns[:, 0]), run.activity_node(columns[:, 1]), columns[:, 2])
+
+
+def _launches(run: Run) -> Iterator[list[int]]:
+    """The activities of each launch over several streams, by start."""
+    activities = run.linked.activities
+    order = np.lexsort((activities.start, activities.call_row))
+    order = order[activities.call_row[order] >= 0]
+    call = activities.call_row[order]
+    first = np.flatnonzero(np.append(True, call[1:] != call[:-1])[: len(call)])
+    last = np.append(first[1:], len(order))
+    for begin, end in zip(first[last - first > 1].tolist(), last[last - first > 1].tolist(), strict=True):
+        members = order[begin:end]
+        if len(np.unique(activities.stream[members])) > 1:
+            yield members.tolist()
+
+
+def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
+    """Forks and joins between branches, by timing."""
+    start, end, stream = run.linked.activities.start, run.activity_end, run.linked.activities.stream
+    kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
+    by_end = sorted(members, key=lambda row: int(end[row]))
+    latest: dict[int, int] = {}
+    place, previous = 0, dict[int, int]()
+    for row in members:
+        while place < len(by_end) and end[by_end[place]] <= start[row]:
+            latest[int(stream[by_end[place]])] = by_end[place]
+            place += 1
+        branch = int(stream[row])
+        before = previous.get(branch)
+        previous[branch] = row
+        others = [other for key, other in latest.items() if key != branch and start[row] - end[other] <= PROMPT]
+        if others and (before is None or start[row] - end[before] > SEAMLESS):
+            yield max(others, key=lambda other: int(end[other])), row, kind
+
+
+def _around(run: Run, members: list[int]) -> Iterator[Edge]:
+    """From the stream's work before the graph to the branches that nothing inside starts, and from all branches to its work after."""
+    activities, end = run.linked.activities, run.activity_end
+    inside = set(members)
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for row in members:
+        first.setdefault(int(activities.stream[row]), row)
+        last[int(activities.stream[row])] = row
+    before = run.stream_previous[members[0]]
+    kind = int(DependencyKind.EVENT_WAIT)
+    for row in first.values():
+        if before >= 0 and before not in inside and row != members[0] and end[before] <= activities.start[row]:
+            yield int(before), row, kind
+    for tail in last.values():
+        after = int(run.stream_next[tail])
+        for other in last.values() if after >= 0 else ():
+            if other != tail and end[other] <= activities.start[after]:
+                yield other, after, kind
