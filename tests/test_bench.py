@@ -1,0 +1,91 @@
+"""The benchmark on one small input, its tables, and what it says of a work that fails."""
+
+import json
+
+import pytest
+from execgraph.tools import bench
+from execgraph.tools.bench_results import Benchmark, Result, Size, changes_table, size_table
+
+
+@pytest.fixture
+def two_sizes():
+    def size(megabytes, seconds):
+        results = [Result("link", seconds, 200_000_000), Result("link floor", [0.5], 80_000_000)]
+        return Size(megabytes, megabytes * 1_000_000, {"graph nodes": 12_000}, results)
+
+    return Benchmark("a machine", "3.11", "abc", [size(10, [1.0, 9.0, 2.0]), size(40, [8.0])])
+
+
+def cells(table, work):
+    return next(row for row in table.rows if row[0] == work)
+
+
+def test_a_row_holds_the_median_rates_memory_and_ratio_to_the_floor(two_sizes):
+    small, _ = two_sizes.sizes
+    assert cells(size_table(small, small), "link") == ["link", "2.00", "5", "6,000", "200", "20.0", "4.0"]
+
+
+def test_the_larger_size_shows_the_growth_of_time_and_memory(two_sizes):
+    small, large = two_sizes.sizes
+    assert cells(size_table(large, small), "link")[-2:] == ["× 4.0", "× 1.0"]
+
+
+def test_changes_are_given_in_percent_for_works_that_both_runs_have(two_sizes):
+    small = two_sizes.sizes[0]
+    faster = Size(10, small.input_bytes, small.counts, [Result("link", [1.0], 100_000_000), Result("new", [1.0], 1)])
+    table = changes_table(two_sizes, Benchmark("a machine", "3.11", "def", [faster]))
+    assert table.title == "abc -> def"
+    assert table.rows == [["10 MB link", "2.00", "1.00", "-50 %", "200", "100", "-50 %"]]
+
+
+def test_columns_of_text_are_aligned_and_markdown_has_a_rule(two_sizes):
+    table = size_table(two_sizes.sizes[0], two_sizes.sizes[0])
+    assert len({len(line) for line in table.text().splitlines()[1:]}) == 1
+    assert table.markdown().splitlines()[3].startswith("| --- | --: |")
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        bench.main(["--sizes", "1", "--runs", "1", *arguments])
+    captured = capsys.readouterr()
+    return end.value.code, captured.out, captured.err
+
+
+def test_works_run_alone_on_generated_traces_and_the_next_run_compares(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "WORKS", {name: bench.WORKS[name] for name in ("link", "link floor")})
+    keep, saved = ("--keep", str(tmp_path / "kept")), str(tmp_path / "old.json")
+    assert run(capsys, *keep, "--json", saved)[0] == 0
+    (size,) = json.loads((tmp_path / "old.json").read_bytes())["sizes"]
+    assert 0.5e6 < size["input_bytes"] < 2e6
+    assert size["counts"]["device events"] > size["counts"]["host nodes"] > 0
+    assert all(result["peak_bytes"] > 10e6 for result in size["results"])
+    code, out, _ = run(capsys, *keep, "--compare", saved)
+    assert code == 0
+    assert "1 MB link floor" in out
+
+
+def test_a_work_that_fails_is_named_with_what_it_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "WORKS", {"link": bench.WORKS["link"]})
+    traces = tmp_path / "1MB" / "traces"
+    traces.mkdir(parents=True)
+    for name in ("host_rank0.json", "device_rank0.json"):
+        (traces / name).write_text("no trace")
+    code, _, err = run(capsys, "--keep", str(tmp_path))
+    assert code == 1
+    assert "bench_work link" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("content", ["[]", '{"machine": "", "python": "", "commit": "", "sizes": []}'])
+def test_results_that_cannot_be_compared_with_are_refused_before_any_work(tmp_path, capsys, content):
+    (tmp_path / "old.json").write_text(content)
+    code, _, err = run(capsys, "--compare", str(tmp_path / "old.json"))
+    assert code == 1
+    assert "old.json" in err
+
+
+def test_sizes_are_whole_megabytes(capsys):
+    with pytest.raises(SystemExit) as end:
+        bench.main(["--sizes", "5,0"])
+    assert end.value.code == 2
+    assert "whole number" in capsys.readouterr().err

@@ -1,0 +1,133 @@
+"""A simulated job in, how far its execution graphs' answers to what-if questions are from the job's own changed runs out.
+
+The graphs come from the traces of the base run alone, linked and converted as any traces are.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..converter import convert
+from ..linker import link, read_device_trace, read_host_trace
+from ..schema.columns import Int64
+from ..schema.graph import ExecutionGraph
+from .generate import Job, Run, scale_of, simulate, write_traces
+from .generate.record import as_numpy
+from .node_class import node_classes
+from .replay import Replay, replay_ranks
+from .scaling import parse_scale
+
+
+class Variant(NamedTuple):
+    """What the traces know of synchronisation, and by how many % an answer may be wrong then."""
+
+    name: str
+    sync_records: bool
+    resolved_events: bool
+    bound_pct: float
+
+
+VARIANTS = (
+    Variant("sync records", True, True, 1.0),
+    Variant("sync records, events unresolved", True, False, 1.0),
+    Variant("no sync records", False, False, 3.0),
+)
+
+
+class Change(NamedTuple):
+    """What-if factors, and the kind of question that they are."""
+
+    kind: str
+    specs: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.specs)
+
+
+BASE = "base"
+CHANGES = (
+    Change(BASE),
+    *(Change("computation", (f"class:computation={factor}",)) for factor in (0.2, 0.5, 2, 4)),
+    *(Change("communication", (f"class:communication={factor}",)) for factor in (0.2, 0.5, 2, 4)),
+    *(Change("host", (f"class:host={factor}",)) for factor in (0.5, 2)),
+    *(Change("memory", (f"class:memory={factor}",)) for factor in (0.5, 4)),
+    Change("pair", ("class:computation=0.3", "class:host=2")),
+    Change("pair", ("class:computation=0.5", "class:communication=3")),
+    Change("pair", ("class:memory=4", "class:computation=0.5")),
+    Change("name", ("gemm=0.4",)),
+    Change("name", ("reduce_kernel=8",)),
+    Change("name", ("^aten::|autograd=3",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job turned out: its makespan, and when the activities of each rank, stream by stream, started after it did."""
+
+    makespan_ns: int
+    start_ns: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How the changed job turns out, and how the graphs say it does."""
+
+    change: Change
+    true: Outcome
+    replayed: Outcome
+
+    @property
+    def error_pct(self) -> float:
+        """How much too long the replay takes."""
+        return 100 * (self.replayed.makespan_ns - self.true.makespan_ns) / self.true.makespan_ns
+
+    @property
+    def start_error_pct(self) -> float:
+        """How far from its time any activity starts, in % of the makespan; shows what the makespan hides."""
+        return float(100 * np.abs(self.replayed.start_ns - self.true.start_ns).max(initial=0) / self.true.makespan_ns)
+
+
+def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
+    """The graph of each rank, by way of trace files. Raises DataError as reading, linking and converting do."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_traces(run, folder, sync_records=variant.sync_records, resolved_events=variant.resolved_events)
+        pairs = [(read_host_trace(str(pair.host)), read_device_trace(str(pair.device))) for pair in files]
+    return [convert(link(host, device))[0] for host, device in pairs]
+
+
+def true_outcomes(job: Job) -> dict[Change, Outcome]:
+    """How the job turns out under each change."""
+    return {change: _of_run(simulate(job, scale_of(list(change.specs)))) for change in CHANGES}
+
+
+def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) -> Iterator[Answer]:
+    """One answer per change that names anything in the graphs, which hold all activities of the job."""
+    for change, true in outcomes.items():
+        scale = [parse_scale(spec) for spec in change.specs]
+        if all(any(one.matches(graph, node_classes(graph)).any() for graph in graphs) for one in scale):
+            yield Answer(change, true, _of_replay(replay_ranks(graphs, scale)))
+
+
+def _of_run(run: Run) -> Outcome:
+    starts = [
+        _by_stream(as_numpy(rank.activities.stream), as_numpy(rank.activities.start)) - rank.span().start
+        for rank in run.ranks
+    ]
+    return Outcome(run.makespan_ns, np.concatenate(starts))
+
+
+def _of_replay(replay: Replay) -> Outcome:
+    starts = []
+    for first, graph in zip(replay.work.first_row.tolist(), replay.work.graphs, strict=True):
+        rows = np.flatnonzero(graph.is_activity)
+        starts.append(_by_stream(graph.integers("stream")[rows], replay.start_ns[first + rows]))
+    return Outcome(replay.makespan_ns, np.concatenate(starts))
+
+
+def _by_stream(stream: Int64, start: Int64) -> Int64:
+    """The starts in the order of streams and time, which a change keeps."""
+    return start[np.lexsort((start, stream))]
