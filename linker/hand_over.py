@@ -123,7 +123,7 @@ def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
 def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iterable[Burst]:
     """The worker's ops, grouped by the quiet stretch of the caller that holds them."""
     edges = np.concatenate(([EVER[0]], calling.boundaries, [EVER[1]]))
-    open_stretch = np.concatenate(([False], calling.may_wait, [True]))
+    open_stretch = np.concatenate(([True], calling.may_wait, [True]))
     stretch = np.searchsorted(edges, worker.top_start, side="right") - 1
     inside = open_stretch[stretch] & (worker.top_end <= edges[stretch + 1] + TOLERANCE)
     stretch = np.where(inside, stretch, -1)

@@ -16,8 +16,8 @@ from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
 from .communication import CollectiveOps
 from .device_trace import DeviceTrace
-from .events import Events, SyncRecord, Wait, previous_on_thread
-from .streams import StreamKey, StreamQueues, ThreadLaunches
+from .events import Events, SyncRecord, Wait
+from .streams import Neighbours, StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 CLOCK_TOLERANCE = 1_000
@@ -78,14 +78,11 @@ class _Synchroniser:
         self.events = Events(
             calls, self.kinds, self.records, device.event_records, activities, collectives, self.queues
         )
-        self.previous_call = previous_on_thread(calls, np.arange(len(calls), dtype=np.int64)) if self._polls() else {}
+        self.neighbours = Neighbours(calls)
         self.polling_since: dict[int, int] = {}
         self.device_edges: list[tuple[int, int, Found]] = []
         self.host_edges: list[HostEdge] = []
         self.found, self.dropped = Counter[str](), Counter[str]()
-
-    def _polls(self) -> bool:
-        return bool((self.kinds == SyncCall.EVENT_QUERY).any()) and bool(self.records)
 
     def run(self) -> Synchronisation:
         recorded = np.isin(self.calls.correlation, np.fromiter(self.records, np.int64, len(self.records)))
@@ -168,19 +165,32 @@ class _Synchroniser:
 
     def _event_query(self, row: int, record: SyncRecord | None) -> None:
         """A query is a wait only if its source had ended, and then the queries right before it that found it running are part of it."""
-        wait = Wait(row, record, None, None)
-        event = self.events.recorded(wait) if record is not None else None
+        since = self.polling_since.get(self.neighbours.before(row), int(self.calls.start[row]))
+        event = self.events.recorded(Wait(row, record, None, None))
         if event is None:
-            self.dropped["event queries whose event was not found"] += 1
+            self._unnamed_query(row, record, since)
             return
-        start, before = int(self.calls.start[row]), self.previous_call.get(row, -1)
-        since = self.polling_since.get(before, start)
         sources = self.queues.sources(event.stream, event.time)
         if all(self.activities.end[source] <= self.calls.end[row] for source in sources):
             self._host_edges(row, Resolved(sources, event.found), since)
         else:
             self.polling_since[row] = since
             self.found["event queries that found the event pending"] += 1
+
+    def _unnamed_query(self, row: int, record: SyncRecord | None, since: int) -> None:
+        """Several queries in a row whose event is not recorded are a loop; its last one found the event, if one ended meanwhile."""
+        following = self.neighbours.after(row)
+        if following >= 0 and self.kinds[following] == SyncCall.EVENT_QUERY:
+            self.polling_since[row] = since
+            self.found["event queries followed by another one"] += 1
+            return
+        resolved = (
+            self._resolved(Wait(row, record, None, int(self.calls.end[row]))) if since < self.calls.start[row] else None
+        )
+        if resolved is not None and self._last_end(resolved.sources) > since:
+            self._host_edges(row, resolved, since)
+        else:
+            self.dropped["event queries whose event was not found"] += 1
 
     def _stream_sync(self, row: int, record: SyncRecord | None) -> None:
         key, found = (
