@@ -7,7 +7,7 @@ import numpy as np
 
 from ..schema.columns import Int64
 from ..schema.graph import DependencyKind, ExecutionGraph
-from ..schema.linked import LinkedTrace
+from ..schema.linked import LinkedTrace, without_guesses
 from .annex import Annex
 from .attributes import graph_of
 from .calling import calling_slices
@@ -56,6 +56,7 @@ class ConvertReport:
 def convert(linked: LinkedTrace, options: Options | None = None) -> tuple[ExecutionGraph, ConvertReport]:
     """The execution graph of one rank, and what became of everything. O(n log n) in ops, calls and activities."""
     options = options or Options()
+    linked = linked if options.inferred else without_guesses(linked)
     run = Run(linked, slice_host(linked, options.shortest_slice))
     edges = _trusted(Edges.joined([rule(run) for rule in RULES]), options.inferred)
     edges = deduplicated(edges, run.node_count)

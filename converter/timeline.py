@@ -101,7 +101,9 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     cuts = launch_cuts(linked)
     blocking = _blocking(linked, cuts)
     segments = _segments(linked, owners, cuts, blocking)
-    nodes = _Nodes.joined([segments, _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, blocking)])
+    bare, waits = _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, blocking)
+    nodes = _Nodes.joined([segments, bare, waits])
+    nodes = _Nodes.joined([nodes, _beginnings(nodes, linked, blocking)])
     nodes = nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
     before = len(nodes.start)
     nodes = _fold(nodes, *_fixed_ends(linked, nodes), shortest_ns)
@@ -145,6 +147,8 @@ def _owners(linked: LinkedTrace) -> _Owners:
     ops, calls = linked.ops, linked.calls
     marks = np.array([name.startswith(STEP_MARK) for name in ops.name.table] + [False], np.bool_)
     op = np.flatnonzero((ops.start != ABSENT) & ~marks[ops.name.codes])
+    # of ops of one length that begin together the caller has the smaller id
+    op = op[np.argsort(ops.id[op], kind="stable")]
     call = np.flatnonzero(calls.op_row < 0)
     thread = np.concatenate((ops.thread[op], calls.thread[call]))
     start = np.concatenate((ops.start[op], calls.start[call]))
@@ -271,6 +275,16 @@ def _waits(linked: LinkedTrace, owners: _Owners, blocking: _Blocking) -> _Nodes:
     # of a call that launches and waits, the wait is the later node
     moment = np.maximum(linked.calls.start[call] + 1, blocking.since)
     return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, kind, owners.of_call[call], call)
+
+
+def _beginnings(nodes: _Nodes, linked: LinkedTrace, blocking: _Blocking) -> _Nodes:
+    """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
+    order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
+    first = order[np.append(True, nodes.thread[order][1:] != nodes.thread[order][:-1])[: len(order)]]
+    first = first[nodes.kind[first] == HostKind.WAIT]
+    since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
+    none = np.full(len(first), -1, np.int64)
+    return _Nodes(nodes.thread[first], since, since, since, np.full(len(first), HostKind.IDLE, np.int64), none, none)
 
 
 def _fixed_ends(linked: LinkedTrace, nodes: _Nodes) -> tuple[Bool, Bool]:

@@ -74,9 +74,8 @@ def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
         if number in known:
             bursts += _bursts(number, known[number], threads[number], threads[known[number]])
     others = [number for number in threads if number != main and number not in known and number not in known.values()]
-    timed = [wait for number in others for wait in _calls_by_timing(number, main, threads[number], threads[main])]
-    timed += _returns_by_timing({number: threads[number] for number in others}, main, threads[main])
-    return _columns([*_waits(bursts), *timed])
+    by_timing = _by_timing({number: threads[number] for number in others}, main, threads[main])
+    return _columns([*_waits(bursts), *by_timing])
 
 
 def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> _Thread:
@@ -159,23 +158,29 @@ def _waits(bursts: list[Burst]) -> Iterable[Wait]:
                 yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
 
 
-def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread) -> Iterable[Wait]:
-    """A worker that had been idle and starts right after the main thread fell quiet was called by it."""
+def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread) -> Iterable[Burst]:
+    """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
     for burst in _bursts(number, main, worker, calling):
         idle = burst.since == ABSENT or burst.first - burst.since >= NOTICEABLE
         if idle and burst.first - burst.quiet_from <= PROMPT:
-            yield Wait(main, burst.quiet_from, number, burst.quiet_from, burst.since, Found.TIMING.value)
+            yield burst
 
 
-def _returns_by_timing(workers: dict[int, _Thread], main: int, calling: _Thread) -> Iterable[Wait]:
-    """The main thread, quiet for a while, goes on right after a worker's op has ended: it waited for that."""
+def _by_timing(workers: dict[int, _Thread], main: int, calling: _Thread) -> Iterable[Wait]:
+    """Calls, and returns: the main thread, quiet for a while, goes on right after a worker's op has ended."""
+    found = Found.TIMING.value
+    called: dict[int, int] = {}
+    for number, worker in workers.items():
+        for burst in _calls_by_timing(number, main, worker, calling):
+            called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
+            yield Wait(main, burst.first, number, burst.first, burst.since, found)
     lengths = np.diff(calling.boundaries)
     for stretch in np.flatnonzero(calling.may_wait & (lengths >= NOTICEABLE)).tolist():
         begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
         ends = {number: _last_end(worker, end) for number, worker in workers.items()}
         number = max(ends, key=lambda n: ends[n], default=-1)
         if number != -1 and max(begin, end - PROMPT) < ends[number]:
-            yield Wait(number, ends[number], main, ends[number], begin, Found.TIMING.value)
+            yield Wait(number, ends[number], main, ends[number], called.get(begin, begin), found)
 
 
 def _last_end(thread: _Thread, time: int) -> int:

@@ -94,7 +94,7 @@ def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, host_name: I
             inside = inside[(ops.start[inside] >= window[0]) & (ops.start[inside] <= window[1])]
         found = align(host_name[rows], device_name[inside])
         pairs.append((rows[found.left], inside[found.right]))
-        if window is None and len(found.right) and len(inside) > 2 * len(rows):
+        if window is None and len(found.right) and (found.places > 1 or len(inside) > 2 * len(rows)):
             places = found.places
             window = (int(ops.start[inside[found.right[0]]]), int(ops.end[inside[found.right]].max()))
     host_row = np.concatenate([host_rows for host_rows, _ in pairs]) if pairs else np.empty(0, np.int64)

@@ -70,10 +70,18 @@ class StreamQueues:
         return [key for key in self.rows if device in (-1, key.device)]
 
     def find(self, device: int, stream: int) -> StreamKey | None:
-        """The stream by number, on another device of the process where the named one has no such stream."""
+        """The stream by number, on another device of the process where the named one has no such stream; None for no number."""
         if StreamKey(device, stream) in self.rows:
             return StreamKey(device, stream)
-        return next((key for key in self.rows if key.stream == stream), None) if stream >= 0 else None
+        if stream < 0:
+            return None
+        known = next((key for key in self.rows if key.stream == stream), None)
+        return known if known is not None else self._without_work(StreamKey(device, stream))
+
+    def _without_work(self, key: StreamKey) -> StreamKey:
+        """A stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
+        self.rows[key], self.submitted[key], self.waits[key] = [], [], []
+        return key
 
 
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:

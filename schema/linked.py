@@ -4,9 +4,9 @@ Tables of columns; a `..._row` column points into another table, -1 where there 
 clock, ABSENT for host ops that the device trace does not hold.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -128,6 +128,9 @@ class HandOvers:
     found: Strings
 
 
+Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, HandOvers)
+
+
 class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded."""
 
@@ -205,3 +208,17 @@ class LinkedTrace:
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
+
+
+def without_guesses(linked: LinkedTrace) -> LinkedTrace:
+    """The trace without waits and hand-overs that are known from timing alone; what they took for waiting is a thread's own time again."""
+    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "hand_overs")}
+    return replace(linked, **tables)
+
+
+def _certain(table: Guessable) -> Guessable:
+    timing = table.found.table.index(Found.TIMING.value) if Found.TIMING.value in table.found.table else -2
+    known = table.found.codes != timing
+    columns = {column.name: getattr(table, column.name) for column in fields(table)}
+    kept = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
+    return replace(table, **kept)
