@@ -26,6 +26,16 @@ def link_run(t: TraceBuilder, **options: Any) -> LinkedTrace:
     return link(*read_pair(t), **options)
 
 
+def launchers(linked: LinkedTrace) -> dict[str, tuple[str, str]]:
+    """For each activity, by name, the call that launched it and the op around the call; "" where there is none."""
+    activities, calls, ops = linked.activities, linked.calls, linked.ops
+    rows = zip(activities.call_row.tolist(), activities.op_row.tolist(), strict=True)
+    return {
+        activities.name[row]: (calls.name[call] if call >= 0 else "", ops.name[op] if op >= 0 else "")
+        for row, (call, op) in enumerate(rows)
+    }
+
+
 def convert_run(t: TraceBuilder, **options: Any) -> "Nodes":
     """The graph of a played run, its times from the run's start."""
     return convert_linked(link_run(t), t.origin_ns, **options)

@@ -2,6 +2,7 @@
 
 from .agreement import agreed_order, agreed_sizes, unmatched
 from .astra_sim import TargetReport, for_astra_sim
+from .groups import recorded_groups
 from .issues import Issue, issues
 from .rework import compute_instead, order_collectives, resize_communication
 from .subset import restrict_to_ranks
@@ -15,6 +16,7 @@ __all__ = [
     "for_astra_sim",
     "issues",
     "order_collectives",
+    "recorded_groups",
     "resize_communication",
     "restrict_to_ranks",
     "unmatched",

@@ -1,0 +1,118 @@
+"""What the ranks of a job agree on, from the summaries of all of them: one order of communication, one size, who has no partner.
+
+There is one communication at a time per rank in the simulator, so members that come in different orders wait for each other for ever.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ...schema.errors import DataError
+from ...schema.graph import CollectiveType, NodeType
+from .issues import Issue, Meeting
+
+Summaries = Sequence[Sequence[Issue]]
+"""The issues of every rank."""
+
+NAMED = 4
+SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
+
+
+def agreed_order(summaries: Summaries) -> list[list[int]]:
+    """For each rank the ids of its communication nodes in an order that all ranks share and that keeps what they depend on.
+
+    By start time, that of the last member to come, as far as dependencies allow. O(i log i) in all issues. Raises DataError where
+    the dependencies of different ranks contradict each other.
+    """
+    # a message has two events, as its send does not wait for the receive; a collective has one
+    events: dict[tuple[Meeting, bool], int] = {}
+    of_issue = [
+        [events.setdefault((issue.meeting, issue.type is NodeType.COMM_RECV), len(events)) for issue in issued]
+        for issued in summaries
+    ]
+    ready_ns, dependents = [0] * len(events), [list[int]() for _ in events]
+    for issued, own in zip(summaries, of_issue, strict=True):
+        for issue, event in zip(issued, own, strict=True):
+            ready_ns[event] = max(ready_ns[event], issue.start_ns)
+            for before in issue.follows:
+                dependents[own[before]].append(event)
+    for (meeting, is_receive), event in events.items():
+        if is_receive and (meeting, False) in events:
+            dependents[events[meeting, False]].append(event)
+    place = _places(ready_ns, dependents, [meeting for meeting, _ in events])
+    in_order = [
+        sorted((place[event], issue.node) for event, issue in zip(*pair, strict=True))
+        for pair in zip(of_issue, summaries, strict=True)
+    ]
+    return [[node for _, node in issued] for issued in in_order]
+
+
+def _places(ready_ns: list[int], dependents: list[list[int]], meetings: list[Meeting]) -> list[int]:
+    """The place of each event in a topological order, the earliest of those possible first."""
+    unmet = [0] * len(ready_ns)
+    for events in dependents:
+        for event in events:
+            unmet[event] += 1
+    ready = [(ready_ns[event], event) for event, count in enumerate(unmet) if not count]
+    heapq.heapify(ready)
+    place, placed = [-1] * len(ready_ns), 0
+    while ready:
+        _, event = heapq.heappop(ready)
+        place[event] = placed
+        placed += 1
+        for dependent in dependents[event]:
+            unmet[dependent] -= 1
+            if not unmet[dependent]:
+                heapq.heappush(ready, (ready_ns[dependent], dependent))
+    if placed < len(place):
+        raise DataError(_contradiction(place, dependents, meetings))
+    return place
+
+
+def _contradiction(place: list[int], dependents: list[list[int]], meetings: list[Meeting]) -> str:
+    """The circle that keeps events from a place: each has a dependency among them, so walking back ends in one."""
+    before = {after: event for event, found in enumerate(dependents) if place[event] < 0 for after in found}
+    event, walked = next(iter(before.values())), list[int]()
+    while event not in walked:
+        walked.append(event)
+        event = before[event]
+    circle = [str(meetings[event]) for event in reversed(walked[walked.index(event) :])]
+    more = f" -> {len(circle) - NAMED} more" if len(circle) > NAMED else ""
+    return (
+        f"the ranks' communication depends on itself in a circle of {len(circle)}: {' -> '.join(circle[:NAMED])}{more}; "
+        "check that all traces are of one run"
+    )
+
+
+def agreed_sizes(summaries: Summaries) -> list[dict[int, int]]:
+    """For each rank, by node id, the bytes that all members of a meeting should have, where the recorded ones differ.
+
+    Shards that are gathered keep their sum, the largest decides else: the busiest member is how long the others wait.
+    """
+    sizes: defaultdict[Meeting, list[int]] = defaultdict(list)
+    for issue in (issue for issued in summaries for issue in issued):
+        sizes[issue.meeting].append(issue.size)
+    return [
+        {
+            issue.node: common
+            for issue in issued
+            if (common := _common(sizes[issue.meeting], issue.collective in SHARDED)) != issue.size
+        }
+        for issued in summaries
+    ]
+
+
+def _common(sizes: list[int], sharded: bool) -> int:
+    return -(-sum(sizes) // len(sizes)) if sharded else max(sizes)
+
+
+def unmatched(summaries: Summaries) -> list[list[int]]:
+    """For each rank the ids of communication nodes that some counterpart lacks: they would wait for ever."""
+    sides: defaultdict[Meeting, set[tuple[int, NodeType]]] = defaultdict(set)
+    for rank, issued in enumerate(summaries):
+        for issue in issued:
+            sides[issue.meeting].add((rank, issue.type))
+    return [
+        [issue.node for issue in issued if len(sides[issue.meeting]) < (issue.members or len(summaries))]
+        for issued in summaries
+    ]

@@ -1,0 +1,132 @@
+"""A graph that both generations of ASTRA-sim run to the end, and what had to be changed for it.
+
+In: an execution graph of one rank, the communicator groups of the job. Out: a graph with the types, attributes and durations that
+the simulator reads; nothing that it would stop, hang or lose time at.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...schema.columns import Ragged
+from ...schema.comm_groups import RankList
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph, NodeType
+from ..device_only import COMMUNICATION, SILENT
+from ..lanes import lanes_of
+from ..rewire import control_edges, data_edges, rewired, spliced, used
+from .collectives import lower_collectives, pad_all_gathers
+from .control import implied
+from .groups import name_groups, recorded_groups
+from .host_delays import delays_before_communication
+from .ready_set import WIDE, widest_ready_set
+from .serial_time import SerialTime, serialise
+from .unplayable import complete_messages, compute_unplayable
+
+LARGEST_NUMBER = 2_147
+"""Stream numbers there begin at a million times the group's number, in 32 bits."""
+
+NUMBERED_ALONE = (
+    "groups are numbered as this rank knows them; build all ranks together, or give each one file of groups"
+)
+
+
+@dataclass(slots=True)
+class TargetReport:
+    """What the target made different: nodes by reason, µs where the name says so, the groups by number, remarks in words."""
+
+    removed: int = 0
+    lowered: dict[str, int] = field(default_factory=dict)
+    as_computation: dict[str, int] = field(default_factory=dict)
+    padded: int = 0
+    control_left_out: int = 0
+    idle_dropped_us: float = 0.0
+    host_delay_dropped_us: float = 0.0
+    delay_nodes: int = 0
+    widest_ready_set: int = 0
+    groups: dict[RankList, int] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+def for_astra_sim(
+    graph: ExecutionGraph, groups: Mapping[RankList, int] | None = None, world: RankList | None = None
+) -> tuple[ExecutionGraph, TargetReport]:
+    """The graph for ASTRA-sim; the one given stays as it is. O((n + e) log n).
+
+    `groups` are the numbers of all rank lists of the job, `world` the ranks that are simulated (by default as many as the metadata
+    says). Raises DataError for a graph without nodes, a dependency on a missing node, a cycle, or a group that `groups` lacks.
+    """
+    world = world or tuple(range(int(graph.metadata.get("world_size", -1)))) or None
+    silent = np.isin(graph.type, SILENT)
+    if silent.all():
+        raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
+    data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
+    played = rewired(graph, np.flatnonzero(~silent), data, control)
+    played.metadata["target"] = "astra-sim"
+    report = TargetReport(removed=int(silent.sum()))
+    known = recorded_groups(played)
+    complete_messages(played)
+    report.lowered = dict(lower_collectives(played))
+    report.as_computation = dict(compute_unplayable(played, known, world))
+    report.padded = pad_all_gathers(played)
+    report.groups = name_groups(played, known, groups, world)
+    unknown_groups = int(((played.type == NodeType.COMM_COLL) & (known.of_node < 0)).sum())
+    played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
+    played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
+    played, report.delay_nodes = delays_before_communication(played)
+    serial = serialise(played)
+    report.idle_dropped_us, report.host_delay_dropped_us = serial.idle_cut / 1000, serial.delay_cut / 1000
+    report.control_left_out = _leave_out_control(played)
+    report.widest_ready_set = widest_ready_set(played, data_edges(played))
+    report.remarks = _remarks(played, report, serial, unknown_groups)
+    if groups is None and report.groups:
+        report.remarks.append(NUMBERED_ALONE)
+    return played, report
+
+
+def _leave_out_control(graph: ExecutionGraph) -> int:
+    """Leaves control dependencies that data dependencies do not imply out, in place; how many."""
+    control = control_edges(graph)
+    kept = implied(control, data_edges(graph), lanes_of(graph))
+    graph.ctrl_deps = Ragged.grouped(control.target[kept], control.source[kept] + 1, len(graph))
+    return int((~kept).sum())
+
+
+def _remarks(graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int) -> list[str]:
+    """What the user should know, where it applies."""
+    us = {name: f"{value / 1000:.1f} us" for name, value in serial._asdict().items()}
+    return [
+        remark
+        for applies, remark in (
+            (unknown_groups, f"{unknown_groups} collectives without recorded ranks are taken as ones of all ranks"),
+            (
+                max(report.groups.values(), default=0) > LARGEST_NUMBER,
+                f"a group has a number above {LARGEST_NUMBER}, more than the simulator can bear",
+            ),
+            (
+                serial.host_overlap,
+                f"{us['host_overlap']} of host work at the same time on several threads will run in turn",
+            ),
+            (
+                serial.device_overlap,
+                f"{us['device_overlap']} of computation at the same time on several streams will run in turn",
+            ),
+            (
+                report.widest_ready_set > WIDE,
+                f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the square of that",
+            ),
+            (
+                _ends_in_message(graph),
+                "the run ends with a send or receive, where the simulator may stop if there are host nodes; leave those out",
+            ),
+        )
+        if applies
+    ]
+
+
+def _ends_in_message(graph: ExecutionGraph) -> bool:
+    if not len(graph) or graph.is_activity.all():
+        return False
+    last = np.argmax(graph.start_ns + graph.duration_ns)
+    return int(graph.type[last]) in (NodeType.COMM_SEND, NodeType.COMM_RECV)

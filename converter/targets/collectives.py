@@ -1,0 +1,59 @@
+"""Collectives as ASTRA-sim runs them: the types it knows, and sizes that it does not stumble over."""
+
+from collections import Counter
+
+import numpy as np
+
+from ...schema.columns import Bool
+from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
+
+PLAYED = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.BROADCAST,  # for its measured duration
+)
+
+LOWERED = {
+    # a pipelined reduction to one rank sends the buffer once over each link of the ring, as the scattering one does
+    CollectiveType.REDUCE: CollectiveType.REDUCE_SCATTER,
+    # the root's link carries everybody's shard, as every link of an all-gather does
+    CollectiveType.GATHER: CollectiveType.ALL_GATHER,
+    # the reverse of a gather: the root's link carries all shards but its own
+    CollectiveType.SCATTER: CollectiveType.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK: CollectiveType.REDUCE_SCATTER,
+    # how NCCL does it: nobody has the sum before everybody has come
+    CollectiveType.BARRIER: CollectiveType.ALL_REDUCE,
+}
+"""What loads the network most like each type that throws there; the sizes, a rank's input bytes, stay as they are."""
+
+LEAST_BYTES = 128
+"""An all-gather of fewer bytes than the simulated system splits data sets into (usually 4 to 64) never ends there."""
+
+
+def lower_collectives(graph: ExecutionGraph) -> Counter[str]:
+    """Replaces the types that do not run there, in place; how many of which by which."""
+    collective, recorded = graph.type == NodeType.COMM_COLL, graph.integers("comm_type")
+    lowered, counts = recorded.copy(), Counter[str]()
+    for kind, instead in LOWERED.items():
+        rows = collective & (recorded == kind)
+        if rows.any():
+            lowered[rows] = instead
+            counts[f"{kind.name.lower()} as {instead.name.lower()}"] = int(rows.sum())
+    graph.attributes["comm_type"] = lowered
+    _grow(graph, collective & (recorded == CollectiveType.BARRIER))
+    return counts
+
+
+def pad_all_gathers(graph: ExecutionGraph) -> int:
+    """Gives all-gathers at least LEAST_BYTES, in place; how many were smaller."""
+    gathers = (graph.type == NodeType.COMM_COLL) & (graph.integers("comm_type") == CollectiveType.ALL_GATHER)
+    return _grow(graph, gathers)
+
+
+def _grow(graph: ExecutionGraph, rows: Bool) -> int:
+    size = graph.integers("comm_size")
+    small = rows & (size < LEAST_BYTES)
+    graph.attributes["comm_size"] = np.where(small, LEAST_BYTES, size)
+    return int(small.sum())

@@ -1,0 +1,60 @@
+"""The process groups of a graph's collectives, by rank list: who is in them, and the names by which a simulator finds them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int32, Int64, Ragged, Strings
+from ...schema.comm_groups import RankList, number_groups
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph, NodeType
+
+ALL_RANKS = ""
+
+
+class Groups(NamedTuple):
+    """The distinct rank lists of a graph, and for each node the place of its own in `lists`, -1 where none is recorded."""
+
+    lists: list[RankList]
+    of_node: Int64
+
+
+def recorded_groups(graph: ExecutionGraph) -> Groups:
+    """The groups by `pg_ranks`. O(n + ranks recorded)."""
+    ranks, place = graph.attributes.get("pg_ranks"), dict[bytes, int]()
+    of_node = np.full(len(graph), -1, np.int64)
+    if isinstance(ranks, Ragged):
+        for row in np.flatnonzero(ranks.lengths()).tolist():
+            of_node[row] = place.setdefault(ranks[row].tobytes(), len(place))
+    return Groups([tuple(np.frombuffer(text, np.int64).tolist()) for text in place], of_node)
+
+
+def name_groups(
+    graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
+) -> dict[RankList, int]:
+    """Sets `pg_name` of collectives to their group's number, to nothing where it is the whole world or unknown; the numbers used.
+
+    `pg_recorded` keeps the name that was there. Without `numbers` the graph's own groups are numbered. Raises DataError for a group
+    that `numbers` lacks.
+    """
+    collective, messages = (
+        graph.type == NodeType.COMM_COLL,
+        np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
+    )
+    used = [groups.lists[place] for place in np.unique(groups.of_node[collective]).tolist() if place >= 0]
+    own = [ranks for ranks in used if ranks != world]
+    numbers = number_groups(own) if numbers is None else numbers
+    if lacking := [ranks for ranks in own if ranks not in numbers]:
+        raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
+    if "pg_recorded" not in graph.attributes:
+        graph.attributes["pg_recorded"] = graph.texts("pg_name")
+    names = [str(numbers.get(ranks, ALL_RANKS)) if ranks in own else ALL_RANKS for ranks in groups.lists] + [ALL_RANKS]
+    graph.attributes["pg_name"] = _texts(names, np.where(collective, groups.of_node, -1), collective | messages)
+    return {ranks: numbers[ranks] for ranks in own}
+
+
+def _texts(texts: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Strings:
+    distinct = Strings.of(texts)
+    codes: Int32 = np.where(present, distinct.codes[which], -1).astype(np.int32)
+    return Strings(codes, distinct.table)

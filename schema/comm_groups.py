@@ -1,0 +1,83 @@
+"""Communicator groups: rank lists in, small numbers that are the same on every rank out; and the file that tells simulators.
+
+The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring order.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import orjson
+
+from .errors import DataError
+from .files import open_input, open_output
+
+RankList = tuple[int, ...]
+INT32_MAX = (1 << 31) - 1
+DIGITS = len(str(INT32_MAX))
+IGNORED = "empty"
+"""Simulators take a path with this word in it for no file at all."""
+
+
+def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
+    """Numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
+
+    The result depends on nothing but the set of lists, so every rank that knows all of them numbers them alike. A list in
+    another order is another group (another ring). Groups of one talk to nobody and get no number, nor do groups with a member that is
+    not there (-1).
+
+    >>> number_groups([[2, 3], [0, 1, 2, 3], [0, 1], [2, 3], [2]])
+    {(0, 1, 2, 3): 1, (0, 1): 2, (2, 3): 3}
+    """
+    distinct = {tuple(ranks) for ranks in rank_lists if len(ranks) > 1 and min(ranks) >= 0}
+    return {ranks: number for number, ranks in enumerate(sorted(distinct, key=lambda r: (-len(r), r)), start=1)}
+
+
+def read_groups(path: str) -> dict[RankList, int]:
+    """The number of each rank list of a communicator-group file; of several numbers for one list the smallest.
+
+    Raises DataError, naming the key, when simulators could not use the file.
+    """
+    _check_path(path)
+    with open_input(path) as stream:
+        try:
+            recorded = msgspec.json.decode(stream.read(), type=dict[str, list[int]])
+        except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError) as error:
+            raise DataError(f'{path}: is no communicator-group file such as {{"1": [0, 1]}}: {error}') from error
+    groups: dict[RankList, int] = {}
+    for key, ranks in recorded.items():
+        number = _number(key, path)
+        _check_ranks(ranks, f"{path}: group {key!r}")
+        groups[tuple(ranks)] = min(number, groups.get(tuple(ranks), number))
+    return groups
+
+
+def write_groups(path: str, groups: Mapping[RankList, int]) -> None:
+    """Writes the communicator-group file, by number. Raises DataError when simulators could not use it."""
+    _check_path(path)
+    for ranks, number in groups.items():
+        _number(str(number), path)
+        _check_ranks(ranks, f"{path}: group {number}")
+    by_number = {str(number): list(ranks) for ranks, number in sorted(groups.items(), key=lambda item: item[1])}
+    if len(by_number) < len(groups):
+        raise DataError(f"{path}: two rank lists have the same number; number them again")
+    with open_output(path) as out:
+        out.write(orjson.dumps(by_number) + b"\n")
+
+
+def _check_path(path: str) -> None:
+    if IGNORED in path:
+        raise DataError(f"{path}: simulators ignore a communicator-group file with {IGNORED!r} in its path; rename it")
+
+
+def _number(key: str, path: str) -> int:
+    """A key as its number: canonical text, as simulators read 01 and 1 as one group and stop at 0 or a name."""
+    if not (key.isascii() and key.isdecimal() and key[0] != "0" and len(key) <= DIGITS and int(key) <= INT32_MAX):
+        raise DataError(f"{path}: the key {key!r} is no whole number from 1 to {INT32_MAX}; number the groups")
+    return int(key)
+
+
+def _check_ranks(ranks: Sequence[int], where: str) -> None:
+    if not ranks or min(ranks) < 0 or max(ranks) > INT32_MAX:
+        raise DataError(f"{where} is not a list of ranks from 0 on; give it its global ranks")
+    if len(set(ranks)) < len(ranks):
+        raise DataError(f"{where} has a rank twice; list each once")

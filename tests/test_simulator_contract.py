@@ -1,0 +1,264 @@
+"""Graphs of whole jobs run to the end in both generations of the simulator, and the simulator notices what would stop the real one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.converter.device_only import without_host
+from execgraph.converter.targets import agreed_order, for_astra_sim, issues, order_collectives, recorded_groups
+from execgraph.schema.columns import ABSENT, Ragged
+from execgraph.schema.comm_groups import RankList, number_groups, write_groups
+from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.replay import replay
+from generated import graphs_of
+from graph_file import read_nodes
+from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
+from simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outcome, simulate
+
+V1, V3 = Generation.V1, Generation.V3
+BOTH = (V1, V3)
+ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
+EVERY_JOB = pytest.mark.parametrize(
+    ("job", "ranks"), [(job, n) for job in ("ddp", "moe", "pipeline", "dlrm") for n in (2, 4, 8)]
+)
+
+
+def play(
+    folder: Path, graphs: Sequence[ExecutionGraph], groups: dict[RankList, int], generation: Generation
+) -> Outcome:
+    """The graphs, as they are, one per rank."""
+    for rank, graph in enumerate(graphs):
+        graph.write(str(folder / f"graph.{rank}.et"))
+    write_groups(str(folder / "comm_groups.json"), groups)
+    return simulate(folder / "graph", len(graphs), folder / "comm_groups.json", generation)
+
+
+def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[RankList, int]]:
+    """The graphs of all ranks of a job for this target, and its groups."""
+    groups = number_groups(ranks for graph in graphs for ranks in recorded_groups(graph).lists)
+    orders = agreed_order([issues(graph) for graph in graphs])
+    ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
+    return [for_astra_sim(graph, groups)[0] for graph in ordered], groups
+
+
+# whole jobs
+
+
+@pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
+@EVERY_JOB
+def test_every_node_of_every_rank_runs_in_both_generations(tmp_path: Path, job: str, ranks: int, host: bool) -> None:
+    graphs, groups = built([graph if host else without_host(graph) for graph in graphs_of(job, ranks)])
+    for generation in BOTH:
+        outcome = play(tmp_path, graphs, groups, generation)
+        assert outcome.good, outcome.trouble
+        assert len(outcome.finished_ns) == ranks
+
+
+@pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
+@pytest.mark.parametrize("job", ["simple", "hostbound", "event_sync", "critical_path"])
+def test_a_run_without_overlap_takes_its_measured_time(tmp_path: Path, job: str, host: bool) -> None:
+    whole = graphs_of(job)[0]
+    graphs, groups = built([whole if host else without_host(whole)])
+    end = (graphs[0].start_ns + graphs[0].duration_ns).max() - whole.start_ns.min()
+    for generation in BOTH:
+        outcome = play(tmp_path, graphs, groups, generation)
+        assert outcome.finished_ns[0] == pytest.approx(end, rel=0.002)
+    assert abs(replay(graphs[0]).error_pct or 0) < 0.5
+
+
+READ = {
+    COLL: {"comm_type": "int64_val", "comm_size": "int64_val", "pg_name": "string_val"},
+    SEND: {"comm_src": "int32_val", "comm_dst": "int32_val", "comm_tag": "int32_val", "comm_size": "int64_val"},
+    RECV: {"comm_src": "int32_val", "comm_dst": "int32_val", "comm_tag": "int32_val", "comm_size": "int64_val"},
+}
+
+
+@EVERY_JOB
+def test_every_attribute_has_the_value_type_that_is_read(tmp_path: Path, job: str, ranks: int) -> None:
+    graphs, _ = built(graphs_of(job, ranks))
+    graphs[0].write(str(tmp_path / "graph.0.et"))
+    nodes = read_nodes(tmp_path / "graph.0.et")
+    assert all(node.attributes["is_cpu_op"].kind == "bool_val" for node in nodes)
+    talking = [node for node in nodes if node.type in COMMUNICATION]
+    assert talking
+    for node in talking:
+        assert {name: node.attributes[name].kind for name in READ[node.type]} == READ[node.type]
+        assert not node.attributes["is_cpu_op"].value
+
+
+# what would stop the real one: two ranks that compute and then talk
+
+
+class Fault:
+    """Two ranks, each with a kernel and what `talk` adds for it, in a job with the group 1 of both."""
+
+    def __init__(
+        self, talk: Callable[[GraphBuilder, int], Any], generations: Iterable[Generation], trouble: str
+    ) -> None:
+        self.talk, self.generations, self.trouble = talk, generations, trouble
+
+    def graphs(self) -> list[ExecutionGraph]:
+        return [self._graph(rank) for rank in range(2)]
+
+    def _graph(self, rank: int) -> ExecutionGraph:
+        g = GraphBuilder(rank=rank, world_size=2)
+        g.activity("gemm", 0, 1_000)
+        found = self.talk(g, rank)
+        graph = g.build()
+        if isinstance(found, Ragged):
+            graph.ctrl_deps = found
+        return graph
+
+
+def reduce(g: GraphBuilder, group: int = 1, **more: Any) -> int:
+    told = {"comm_type": ALL_REDUCE, "comm_size": 4096, "pg_name": str(group), "after": [(1, STREAM_ORDER)], **more}
+    return g.collective(1_000, 1_000, ranks=[0, 1], **told)
+
+
+def swapped_order(g: GraphBuilder, rank: int) -> None:
+    for group in (1, 2) if rank == 0 else (2, 1):
+        reduce(g, group, stream=group)
+
+
+def missing_member(g: GraphBuilder, rank: int) -> None:
+    if rank == 0:
+        reduce(g)
+
+
+def wrong_size(g: GraphBuilder, rank: int) -> None:
+    reduce(g, comm_size=4096 + rank)
+
+
+def wrong_type(g: GraphBuilder, rank: int) -> None:
+    reduce(g, comm_type=(ALL_REDUCE, ALL_GATHER)[rank])
+
+
+def message(g: GraphBuilder, rank: int, **more: Any) -> int:
+    kind, told = (
+        (NodeType.COMM_SEND, NodeType.COMM_RECV)[rank],
+        {"comm_src": 0, "comm_dst": 1, "comm_tag": 0, "comm_size": 64},
+    )
+    return g.activity("nccl:p2p", 1_000, 1_000, type=kind, **{**told, **more})
+
+
+def missing_send(g: GraphBuilder, rank: int) -> None:
+    if rank == 1:
+        message(g, rank)
+
+
+def both_receive_first(g: GraphBuilder, rank: int) -> None:
+    told = {"comm_tag": 0, "comm_size": 64}
+    g.activity("recv", 1_000, 9_000, stream=8, type=NodeType.COMM_RECV, comm_src=1 - rank, comm_dst=rank, **told)
+    g.activity("send", 2_000, 8_000, stream=9, type=NodeType.COMM_SEND, comm_src=rank, comm_dst=1 - rank, **told)
+
+
+def cycle_through_control(g: GraphBuilder, rank: int) -> Ragged:
+    op = g.host("op", 0, 1_000)
+    g.host("child", 0, 1_000, after=[(op, PROGRAM_ORDER)])
+    return Ragged.of([[], [3], []])
+
+
+def metadata(on_host: bool) -> Callable[[GraphBuilder, int], None]:
+    def talk(g: GraphBuilder, rank: int) -> None:
+        add = g.host if on_host else g.activity
+        node = add("process_group:init", 0, 0, type=NodeType.METADATA)
+        g.activity("after", 0, 1_000, after=[(node, PROGRAM_ORDER)])
+
+    return talk
+
+
+def invalid(g: GraphBuilder, rank: int) -> None:
+    g.activity("after", 0, 1_000, after=[(g.activity("?", 0, 0, type=NodeType.INVALID), STREAM_ORDER)])
+
+
+def last_event_is_a_message(g: GraphBuilder, rank: int) -> None:
+    message(g, rank, after=[(g.host("op", 0, 1_000), LAUNCH)])
+
+
+FAULTS = {
+    "another order of two groups": Fault(swapped_order, BOTH, "waits in group"),
+    "a member that does not come": Fault(missing_member, BOTH, "waits in group 1 as its collective 1"),
+    "members of two sizes": Fault(wrong_size, BOTH, "differ in type or size"),
+    "members of two types": Fault(wrong_type, BOTH, "differ in type or size"),
+    "a receive without its send": Fault(missing_send, BOTH, "waits for 64 bytes of tag 0 from rank 0"),
+    "two ranks that receive before they send": Fault(
+        both_receive_first, BOTH, "waits for 64 bytes of tag 0 from rank 1"
+    ),
+    "a message of two sizes": Fault(lambda g, rank: message(g, rank, comm_size=64 + rank), BOTH, "waits for 65 bytes"),
+    "a message of two tags": Fault(lambda g, rank: message(g, rank, comm_tag=rank), BOTH, "of tag 1"),
+    "a message to the rank itself": Fault(
+        lambda g, rank: message(g, 0, comm_src=rank, comm_dst=rank), BOTH, "goes from"
+    ),
+    "a message out of range": Fault(lambda g, rank: message(g, 0, comm_src=rank, comm_dst=7), BOTH, "to 7"),
+    "a message without data": Fault(lambda g, rank: message(g, rank, comm_size=0), BOTH, "0 bytes"),
+    "a message of another rank": Fault(lambda g, rank: message(g, 0), BOTH, "issued by another rank"),
+    "a cycle through control": Fault(cycle_through_control, (V3,), "node 2 never became ready"),
+    "a dependency given twice": Fault(
+        lambda g, rank: reduce(g, after=[(1, LAUNCH), (1, LAUNCH)]), (V1,), "never became ready"
+    ),
+    "a dependency on no node": Fault(lambda g, rank: reduce(g, after=[(9, LAUNCH)]), BOTH, ""),
+    "metadata": Fault(metadata(on_host=True), (V3,), "is metadata"),
+    "metadata on the device": Fault(metadata(on_host=False), BOTH, "is metadata"),
+    "an invalid node with dependents": Fault(invalid, BOTH, "never became ready"),
+    "a group of one": Fault(lambda g, rank: reduce(g, 3 + rank), BOTH, "group of one"),
+    "a group that is not known": Fault(lambda g, rank: reduce(g, 77), BOTH, "group '77', which is not known"),
+    "a group by name": Fault(lambda g, rank: reduce(g, pg_name="default_pg"), BOTH, "'default_pg'"),
+    "a group without the rank": Fault(lambda g, rank: reduce(g, 3), BOTH, "whose ranks are [0]"),
+    "an all-gather of nothing": Fault(
+        lambda g, rank: reduce(g, comm_type=ALL_GATHER, comm_size=0), BOTH, "gathers nothing"
+    ),
+    "an all-gather that cannot be split": Fault(
+        lambda g, rank: reduce(g, comm_type=ALL_GATHER, comm_size=3), BOTH, "for ever"
+    ),
+    "a type that does not run": Fault(
+        lambda g, rank: reduce(g, comm_type=CollectiveType.BARRIER), BOTH, "does not run"
+    ),
+    "a collective without a type": Fault(lambda g, rank: reduce(g, comm_type=ABSENT), (V3,), "has no comm_type"),
+    "communication on the host": Fault(lambda g, rank: reduce(g, is_cpu_op=1), BOTH, "communicates on the host"),
+    "a last event that is a message": Fault(last_event_is_a_message, (V3,), "last event"),
+}
+FOUR_GROUPS: dict[RankList, int] = {(0, 1): 1, (1, 0): 2, (0,): 3, (1,): 4}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_simulator_notices(tmp_path: Path, fault: str) -> None:
+    planted = FAULTS[fault]
+    for generation in BOTH:
+        outcome = play(tmp_path, planted.graphs(), FOUR_GROUPS, generation)
+        assert outcome.good == (generation not in planted.generations), outcome.trouble
+        if not outcome.good:
+            assert planted.trouble in outcome.trouble
+
+
+def test_the_simulator_is_content_with_two_ranks_without_a_fault(tmp_path: Path) -> None:
+    for talk in (lambda g, rank: reduce(g), message):
+        for generation in BOTH:
+            outcome = play(tmp_path, Fault(talk, (), "").graphs(), FOUR_GROUPS, generation)
+            assert outcome.good, outcome.trouble
+
+
+MENDED = [
+    "another order of two groups",
+    "two ranks that receive before they send",
+    "a dependency given twice",
+    "metadata",
+    "metadata on the device",
+    "an invalid node with dependents",
+    "a message to the rank itself",
+    "a message out of range",
+    "a message without data",
+    "an all-gather of nothing",
+    "an all-gather that cannot be split",
+    "a type that does not run",
+    "communication on the host",
+    "a group by name",
+]
+
+
+@pytest.mark.parametrize("fault", MENDED)
+def test_a_graph_made_for_the_target_does_not_have_the_fault(tmp_path: Path, fault: str) -> None:
+    graphs, groups = built(FAULTS[fault].graphs())
+    for generation in BOTH:
+        outcome = play(tmp_path, graphs, groups, generation)
+        assert outcome.good, outcome.trouble
