@@ -174,8 +174,9 @@ def _by_timing(workers: dict[int, _Thread], main: int, calling: _Thread) -> Iter
         for burst in _calls_by_timing(number, main, worker, calling):
             called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
             yield Wait(main, burst.first, number, burst.first, burst.since, found)
-    lengths = np.diff(calling.boundaries)
-    for stretch in np.flatnonzero(calling.may_wait & (lengths >= NOTICEABLE)).tolist():
+    quiet = np.diff(calling.boundaries) >= NOTICEABLE
+    quiet |= np.isin(calling.boundaries[:-1], list(called))
+    for stretch in np.flatnonzero(calling.may_wait & quiet).tolist():
         begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
         ends = {number: _last_end(worker, end) for number, worker in workers.items()}
         number = max(ends, key=lambda n: ends[n], default=-1)

@@ -1,0 +1,118 @@
+"""Nesting of intervals, beside a reference that looks at every pair."""
+
+from typing import NamedTuple
+
+import numpy as np
+from execgraph.schema.columns import Int64
+from execgraph.schema.intervals import TOLERANCE, Nesting, innermost, nest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+class Span(NamedTuple):
+    thread: int
+    start: int
+    end: int
+
+
+def columns(spans: list[Span]) -> tuple[Int64, Int64, Int64]:
+    threads, starts, ends = (np.array([span[field] for span in spans], np.int64) for field in range(3))
+    return threads, starts, ends
+
+
+def nested(spans: list[Span], tie: list[int] | None = None) -> Nesting:
+    return nest(*columns(spans), np.array(tie, np.int64) if tie else None)
+
+
+SPANS = st.lists(
+    st.builds(lambda thread, start, length: Span(thread, start, start + length),
+              st.integers(1, 2), st.integers(0, 25), st.integers(0, 15)),
+    max_size=14,
+)  # fmt: skip
+
+
+def encloses(outer: Span, inner: Span) -> bool:
+    return outer.thread == inner.thread and outer.start <= inner.start and inner.end <= outer.end
+
+
+def crosses(one: Span, two: Span) -> bool:
+    return one.thread == two.thread and one.start < two.start < one.end < two.end
+
+
+def proper(spans: list[Span]) -> list[Span]:
+    """Without repetitions, crossings and empty spans, so that there is one right nesting."""
+    kept: list[Span] = []
+    for span in spans:
+        if span.start < span.end and span not in kept and not any(crosses(a, span) or crosses(span, a) for a in kept):
+            kept.append(span)
+    return kept
+
+
+def reference_parent(spans: list[Span], row: int) -> int:
+    around = [other for other, span in enumerate(spans) if other != row and encloses(span, spans[row])]
+    return min(around, key=lambda other: spans[other].end - spans[other].start, default=-1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SPANS)
+def test_the_parent_is_the_smallest_interval_around(spans: list[Span]) -> None:
+    spans = proper(spans)
+    found = nested(spans)
+    parents = [reference_parent(spans, row) for row in range(len(spans))]
+    assert found.parent.tolist() == parents
+    inside = [
+        sum(s.end - s.start for s, p in zip(spans, parents, strict=True) if p == row) for row in range(len(spans))
+    ]
+    assert found.exclusive.tolist() == [s.end - s.start - taken for s, taken in zip(spans, inside, strict=True)]
+    assert (found.end.tolist(), found.clipped) == ([span.end for span in spans], 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=8))
+def test_crossing_intervals_are_cut_and_no_time_is_anybodys_twice(pairs: list[tuple[int, int]]) -> None:
+    spans = [Span(1, start, start + length) for start, length in pairs]
+    found = nested(spans)
+    covered = {time for span, end in zip(spans, found.end.tolist(), strict=True) for time in range(span.start, end)}
+    assert found.exclusive.sum() == len(covered)
+    for row, parent in enumerate(found.parent.tolist()):
+        assert parent < 0 or (spans[parent].start <= spans[row].start and found.end[row] <= found.end[parent])
+
+
+def test_equal_starts_follow_the_recorded_order() -> None:
+    spans = [Span(1, 0, 5), Span(1, 0, 5), Span(1, 0, 3)]
+    assert nested(spans, tie=[0, 1, 2]).parent.tolist() == [-1, 0, 1]
+    assert nested(spans, tie=[1, 0, 2]).parent.tolist() == [1, -1, 0]
+
+
+def test_only_overlaps_beyond_the_tolerance_are_counted() -> None:
+    outer = Span(1, 0, 10_000)
+    assert nested([outer, Span(1, 5_000, 10_000 + TOLERANCE)]).clipped == 0
+    crossing = nested([outer, Span(1, 5_000, 10_001 + TOLERANCE)])
+    assert (crossing.clipped, crossing.end.tolist()) == (1, [10_000, 10_000])
+
+
+def test_threads_do_not_nest_in_each_other() -> None:
+    assert nested([Span(1, 0, 100), Span(2, 10, 20)]).parent.tolist() == [-1, -1]
+
+
+def test_nothing_nests_in_nothing() -> None:
+    assert len(nested([]).parent) == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(SPANS, SPANS)
+def test_the_innermost_interval_is_the_smallest_around_a_span(spans: list[Span], asked: list[Span]) -> None:
+    spans, asked = proper(spans), [span for span in asked if span.start < span.end]
+    found = innermost(*columns(asked), *columns(spans), nested(spans).parent)
+    around = [[row for row, other in enumerate(spans) if encloses(other, span)] for span in asked]
+    smallest = [min(rows, key=lambda row: spans[row].end - spans[row].start, default=-1) for rows in around]
+    assert found.tolist() == smallest
+
+
+def test_a_span_may_outlast_its_interval_by_the_tolerance() -> None:
+    outer, inner = Span(1, 0, 10_000), Span(1, 2_000, 5_000)
+    table = (*columns([outer, inner]), nested([outer, inner]).parent)
+    late = columns([Span(1, 4_000, 5_500), Span(1, 8_000, 10_500), Span(1, 8_000, 12_000)])
+    assert innermost(*late, *table).tolist() == [0, -1, -1]
+    assert innermost(*late, *table, rounding=500).tolist() == [1, 0, -1]
+    assert innermost(*late, *table, tolerance=1_000).tolist() == [0, 0, -1]

@@ -1,0 +1,307 @@
+"""Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builder import LAYOUTS, TraceBuilder
+from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.link import link
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind
+from runs import convert_run, launchers, link_run, read_pair
+
+LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
+
+
+# The promise of the whole project, in one small step
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_a_simple_training_step(torch: str) -> None:
+    """sgemm 2 depends on sgemm 1 and on its launcher, a collective's kernel on the kernels that wrote its buffer."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    x, weight, hidden, gradient = (t.tensor() for _ in range(4))
+    group = t.group([0, 1])
+    with t.op("aten::mm", inputs=[x, weight], outputs=[hidden]):
+        t.work(5)
+        t.launch("sgemm 1", duration=20)
+    with t.op("aten::addmm", inputs=[hidden, weight], outputs=[gradient]):
+        t.work(5)
+        t.launch("sgemm 2", duration=20)
+    t.collective("allreduce", group=group, tensors=[gradient], kernel="ncclDevKernel_AllReduce")
+
+    nodes = convert_run(t)
+    assert nodes.follows("sgemm 1") == {"aten::mm": LAUNCH}
+    assert nodes.follows("sgemm 2") == {"aten::addmm": LAUNCH, "sgemm 1": STREAM_ORDER}
+    assert nodes.follows("ncclDevKernel_AllReduce")["sgemm 2"] & DependencyKind.EVENT_WAIT
+    assert nodes.replay_error() == 0
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_a_collective_follows_the_writer_of_its_buffer_where_no_synchronisation_was_recorded(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    gradient = t.tensor()
+    group = t.group([0, 1])
+    with t.op("aten::mm", outputs=[gradient]):
+        t.launch("sgemm", duration=20)
+    t.idle(20)
+    t.collective("allreduce", group=group, tensors=[gradient], kernel="ncclDevKernel_AllReduce", after=None)
+    assert convert_run(t).follows("ncclDevKernel_AllReduce")["sgemm"] == DependencyKind.TENSOR_FLOW
+
+
+# Calls and activities
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_the_launcher_is_the_innermost_op_around_the_call(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    with t.op("aten::linear"):
+        t.work(1)
+        with t.op("aten::addmm"):
+            t.work(1)
+            t.launch("sgemm")
+        t.work(1)
+        t.launch("bias")
+    assert launchers(link_run(t)) == {
+        "sgemm": ("cudaLaunchKernel", "aten::addmm"),
+        "bias": ("cudaLaunchKernel", "aten::linear"),
+    }
+
+
+@pytest.mark.parametrize("call", ["cuLaunchKernelEx", "hipExtModuleLaunchKernel", "someVendorSubmitV7"])
+def test_any_call_launches_whatever_its_name(call: str) -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", call=call)
+    assert launchers(link_run(t)) == {"k": (call, "aten::mm")}
+
+
+def test_an_annotation_may_be_the_innermost_op() -> None:
+    t = TraceBuilder()
+    with t.op("c10d::allreduce_"), t.annotation("nccl:all_reduce"):
+        t.launch("k")
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "nccl:all_reduce")}
+
+
+def test_a_step_mark_launches_nothing() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#3"):
+        t.launch("k")
+        t.leaf("aten::add", 5)
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "")}
+
+
+def test_copies_and_sets_are_activities_like_kernels() -> None:
+    t = TraceBuilder()
+    with t.op("aten::zero_"):
+        t.memset()
+    with t.op("aten::copy_"):
+        t.memcpy("HtoD")
+    linked = link_run(t)
+    assert launchers(linked) == {
+        "Memset (Device)": ("cudaMemsetAsync", "aten::zero_"),
+        "Memcpy HtoD (Pageable -> Device)": ("cudaMemcpyAsync", "aten::copy_"),
+    }
+    assert sorted(linked.activities.category.table) == ["gpu_memcpy", "gpu_memset"]
+
+
+def test_one_graph_launch_owns_many_activities() -> None:
+    t = TraceBuilder()
+    with t.op("replay"):
+        t.graph_launch([("a", 7, 5), ("b", 20, 5), ("c", 7, 5)])
+    assert set(launchers(link_run(t)).values()) == {("cudaGraphLaunch", "replay")}
+    nodes = convert_run(t)
+    assert nodes.follows("a") == nodes.follows("b") == {"replay": LAUNCH}
+    assert nodes.follows("c") == {"replay": LAUNCH, "a": STREAM_ORDER}
+
+
+def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
+    t = TraceBuilder()
+    t.launch("bare")
+    t.leaf("aten::add", 5)
+    assert link_run(t).report.noted["activities launched outside any op"] == 1
+    nodes = convert_run(t)
+    assert nodes.time("cudaLaunchKernel") == (0, 4)
+    assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
+
+
+def test_a_driver_call_inside_a_runtime_call_does_not_launch_again() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        kernel = t.launch("k")
+    call = {
+        "pid": 1000,
+        "tid": 1000,
+        "ts": t.layout.origin_us + 1,
+        "dur": 2,
+        "args": {"correlation": kernel.correlation},
+    }
+    t.add_device_event({"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", **call})
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "aten::mm")}
+
+
+def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 17)
+    t.call("cudaStreamIsCapturing", 1)
+    assert link_run(t).calls.op_row.tolist() == [-1]
+
+
+# Activities without a call
+
+
+def test_activities_without_a_call_are_released_as_measured() -> None:
+    t = TraceBuilder()
+    with t.op("aten::add", duration=40):
+        t.launch("called")
+    t.activity("orphan 1", 24, start=20, duration=4)
+    t.activity("orphan 2", 24, start=30, duration=4)
+    assert link_run(t).report.noted["activities without a launch call"] == 2
+    nodes = convert_run(t)
+    assert nodes.time("unrecorded host#0") == (0, 20)
+    assert nodes.time("unrecorded host#1") == (20, 30)
+    assert nodes.follows("orphan 1") == {"unrecorded host#0": LAUNCH}
+    assert nodes.follows("orphan 2") == {"unrecorded host#1": LAUNCH, "orphan 1": STREAM_ORDER}
+    assert nodes.follows("unrecorded host#1") == {"unrecorded host#0": DependencyKind.PROGRAM_ORDER}
+
+
+def test_a_trace_of_activities_without_any_call_converts() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 40)
+    t.activity("orphan", 24, start=20, duration=4)
+    assert convert_run(t).follows("orphan") == {"unrecorded host": LAUNCH}
+
+
+def test_an_activity_without_a_call_belongs_to_the_op_with_its_external_id() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm") as op:
+        t.work(5)
+    orphan = t.activity("orphan", 7, start=10, duration=4)
+    orphan.op = op
+    assert launchers(link_run(t)) == {"orphan": ("", "aten::mm")}
+
+
+def test_an_external_id_that_repeats_the_correlation_names_no_op() -> None:
+    t = TraceBuilder(torch="2.3")
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4).correlation = op.external_id
+    assert launchers(link_run(t)) == {"orphan": ("", "")}
+
+
+# Times
+
+
+def test_whole_microseconds_of_the_epoch_are_exact_nanoseconds() -> None:
+    t = TraceBuilder(torch="2.1")
+    t.leaf("aten::add", 3)
+    linked = link_run(t)
+    row = linked.ops.name.table.index("aten::add")
+    assert int(linked.ops.end[row]) == 1_700_000_000_000_003 * 1000
+
+
+def test_an_op_that_outlasts_its_caller_is_cut_and_counted() -> None:
+    t = TraceBuilder()
+    with t.op("outer"):
+        inner = t.leaf("inner", 10)
+    t.leaf("next", 1)
+    inner.end += 5_000
+    report = link_run(t).report
+    assert report.noted["ops cut to the end of the op around them"] == 1
+
+
+def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
+    t = TraceBuilder()
+    with t.op("outer"):
+        inner = t.leaf("inner", 10)
+    inner.end += 1_000
+    assert "ops cut to the end of the op around them" not in link_run(t).report.noted
+
+
+# What is counted
+
+
+def test_everything_that_was_linked_is_counted() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k")
+    t.leaf("only the host saw this", 2, only="host")
+    t.leaf("only the device trace saw this", 2, only="device")
+    t.activity("orphan", 20, start=5, duration=1)
+    report = link_run(t).report
+    assert (report.host_ops, report.device_ops, report.matched) == (2, 2, 1)
+    assert (report.calls, report.activities, report.linked) == (1, 2, 1)
+    assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
+    assert report.noted["ops that only the device trace holds"] == 1
+
+
+def test_an_unknown_category_is_counted_not_guessed_at() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    t.add_device_event({"ph": "X", "cat": "novelty", "name": "?", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {}})
+    assert link_run(t).report.dropped == {"unknown category novelty": 1}
+
+
+def test_a_device_trace_alone_links_too() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k")
+    report = link(None, read_pair(t)[1]).report
+    assert (report.matched_by, report.linked) == ("", 1)
+
+
+# Whose run it is
+
+
+def test_a_rank_labels_a_trace_that_records_none() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    assert link_run(t, rank=3).info.rank == 3
+
+
+def test_another_rank_than_the_recorded_one_is_refused() -> None:
+    t = TraceBuilder(rank=1, world_size=2)
+    t.leaf("aten::add", 5)
+    assert link_run(t, rank=1).info.rank == 1
+    with pytest.raises(DataError, match="is of rank 1, not 0"):
+        link_run(t, rank=0)
+    link_run(t, rank=0, allow_mismatch=True)
+
+
+# Several ranks merged into one trace
+
+
+def merged_ranks(folder: Path, *, labelled: bool) -> DeviceTrace:
+    """Two ranks' rows in one file, as a merging tool writes them: both launched with the same correlations."""
+    rows: list[dict[str, Any]] = []
+    for rank in (0, 1):
+        t = TraceBuilder(world_size=2, pid=1000 * (rank + 1), device=rank)
+        with t.op(f"aten::mm of {rank}"):
+            t.launch(f"k of {rank}")
+        rows += t.device_trace()["traceEvents"]
+        label = {"ph": "M", "name": "process_labels", "args": {"labels": f"rank {rank}"}}
+        rows += [label | {"pid": pid} for pid in (t.pid, t.device) if labelled]
+    path = folder / "merged.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    return read_device_trace(str(path))
+
+
+def test_several_ranks_in_one_trace_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"several ranks.*1 correlations launched by several processes.*own file$"):
+        link(None, merged_ranks(tmp_path, labelled=False))
+    with pytest.raises(DataError, match=r"ranks 0, 1 .*take one out with --rank N"):
+        link(None, merged_ranks(tmp_path, labelled=True))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_is_taken_out_of_a_merged_trace(tmp_path: Path, rank: int) -> None:
+    linked = link(None, merged_ranks(tmp_path, labelled=True), rank=rank)
+    assert launchers(linked) == {f"k of {rank}": ("cudaLaunchKernel", f"aten::mm of {rank}")}
+    assert linked.info.rank == rank
+
+
+def test_a_rank_that_a_merged_trace_lacks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="rank 5 is not in this merged trace, which holds ranks 0, 1"):
+        link(None, merged_ranks(tmp_path, labelled=True), rank=5)

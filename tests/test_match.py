@@ -1,0 +1,229 @@
+"""Host ops find their counterparts in the device trace, or the pair is refused with the evidence."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from builder import LAYOUTS, TraceBuilder
+from execgraph.linker.alignment import align, occurrences
+from execgraph.linker.link import link
+from execgraph.linker.match import Match, match_ops
+from execgraph.schema.columns import ABSENT, Int64
+from execgraph.schema.errors import DataError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import convert_linked, read_pair
+
+BY_ID, BY_ORDER = "record function id", "order of names"
+LAYER = ("aten::linear", "aten::relu", "aten::linear", "aten::add")
+
+
+def layers(t: TraceBuilder, names: Sequence[str] = LAYER, **described: Any) -> None:
+    for name in names:
+        with t.op(name, **described):
+            t.work(2)
+            t.launch(f"{name} kernel", duration=3)
+
+
+def match(t: TraceBuilder) -> tuple[Match, list[tuple[str, str]]]:
+    """How the two traces were matched, and the names of each pair."""
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    rows = zip(found.host_row.tolist(), found.device_row.tolist(), strict=True)
+    return found, [(host.name[row], device.ops.name[other]) for row, other in rows]
+
+
+# By id and by name
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_every_op_of_every_version_is_matched(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    layers(t)
+    with t.thread(2):
+        layers(t, ("aten::embedding", "aten::sum"))
+    found, pairs = match(t)
+    assert found.by == (BY_ID if LAYOUTS[torch].record_function_id else BY_ORDER)
+    assert found.agreement == 1
+    assert sorted(pairs) == sorted((name, name) for name in (*LAYER, "aten::embedding", "aten::sum"))
+
+
+def test_record_function_ids_of_zero_are_none() -> None:
+    t = TraceBuilder()
+    layers(t, args={"Record function id": 0})
+    assert match(t)[0].by == BY_ORDER
+
+
+@pytest.mark.parametrize("torch", ["2.3", "2.13"])
+def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    layers(t)
+    t.leaf("only in the host trace", 1, only="host")
+    layers(t)
+    t.leaf("only in the device trace", 1, only="device")
+    layers(t)
+    found, pairs = match(t)
+    assert len(pairs) == 3 * len(LAYER)
+    assert all(host == device for host, device in pairs)
+    assert found.agreement == pytest.approx(len(pairs) / (len(pairs) + 1))
+
+
+def test_ops_of_one_id_with_another_name_are_no_pair() -> None:
+    t = TraceBuilder()
+    layers(t)
+    host, device = read_pair(t)
+    device.ops.name.table[device.ops.name.table.index("aten::add")] = "aten::mul"
+    found = match_ops(host, device)
+    assert (len(found.host_row), found.misnamed) == (3, 1)
+
+
+def test_names_match_as_kineto_writes_them() -> None:
+    t = TraceBuilder(torch="2.3")
+    t.leaf('say "hi" \\ now', 2)
+    host, device = read_pair(t)
+    device.ops.name.table[0] = "say 'hi' / now"
+    assert len(match_ops(host, device).host_row) == 1
+
+
+def test_threads_are_paired_by_what_they_did_not_by_number() -> None:
+    t = TraceBuilder(torch="2.1")
+    with t.thread(7):
+        layers(t, ("aten::embedding", "aten::sum"))
+    layers(t)
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    threads = set(zip(host.tid[found.host_row].tolist(), device.ops.thread[found.device_row].tolist(), strict=True))
+    assert threads == {(1, 1000), (7, 1006)}
+
+
+# A window of a longer device trace
+
+
+def iterations(torch: str, only_one: int, count: int = 3) -> TraceBuilder:
+    """Identical iterations, of which the host trace holds one."""
+    t = TraceBuilder(torch=torch)
+    for number in range(count):
+        layers(t, only="" if number == only_one else "device")
+    return t
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_of_several_places_that_fit_the_first_is_taken_and_that_is_said(count: int) -> None:
+    linked = link(*read_pair(iterations("2.1", 1, count)))
+    assert linked.report.remarks == [f"the host trace fits in {count} places of the device trace; linked to the first"]
+    assert linked.report.matched == len(LAYER)
+    by_host = linked.ops.recorded_by_host & (linked.ops.start != ABSENT)
+    assert linked.ops.end[by_host].max() <= linked.ops.start[~linked.ops.recorded_by_host].min()
+
+
+def test_by_id_the_right_iteration_is_found() -> None:
+    t = iterations("2.13", 1)
+    linked = link(*read_pair(t))
+    assert linked.report.remarks == []
+    starts = linked.ops.start[linked.ops.recorded_by_host & (linked.ops.start != ABSENT)]
+    assert starts.min() - t.origin_ns == min(op.start for op in t.ops if op.only == "")
+
+
+def test_a_window_has_one_offset_for_all_its_threads() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number in range(3):
+        only = "" if number == 1 else "device"
+        layers(t, ("aten::mm", f"step {number}", *LAYER), only=only)
+        with t.thread(2, start=t.now):
+            layers(t, ("aten::sum",), only=only)
+        t.join_thread(2)
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    starts = device.ops.start[found.device_row] - t.origin_ns
+    wanted = [op.start for op in t.ops if op.only == ""]
+    assert sorted(starts.tolist()) == sorted(wanted)
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+@pytest.mark.xfail(strict=True, reason="the graph covers the whole device trace, not the window of the host trace")
+def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None:
+    linked = link(*read_pair(iterations(torch, 0)))
+    assert convert_linked(linked).report.activities == len(LAYER)
+    outside = sum(count for reason, count in linked.report.dropped.items() if "outside" in reason)
+    assert outside >= 2 * len(LAYER)
+
+
+# Files that are not of one run
+
+
+def other_run(change: Callable[[TraceBuilder], None], **options: Any) -> TraceBuilder:
+    t = TraceBuilder(**options)
+    change(t)
+    return t
+
+
+def link_mixed(host_of: TraceBuilder, device_of: TraceBuilder, **options: Any) -> Any:
+    return link(read_pair(host_of)[0], read_pair(device_of)[1], **options)
+
+
+def test_another_process_is_refused() -> None:
+    one, two = other_run(layers, pid=1000), other_run(layers, pid=2000)
+    with pytest.raises(DataError, match=r"process 1000 .* process 2000 .* not of one run.*--allow-mismatch"):
+        link_mixed(one, two)
+    assert link_mixed(one, two, allow_mismatch=True).report.matched == len(LAYER)
+
+
+@pytest.mark.parametrize(("torch", "evidence"), [("2.1", BY_ORDER), ("2.13", "4 with another name")])
+def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> None:
+    one = other_run(layers, torch=torch)
+    two = other_run(lambda t: layers(t, ("aten::bmm", "aten::gelu", "aten::cat", "aten::sub")), torch=torch)
+    with pytest.raises(DataError, match=rf"0 of 4 host ops .* 4 ops of .*{evidence}.*not of one run"):
+        link_mixed(one, two)
+    assert link_mixed(one, two, allow_mismatch=True).report.matched == 0
+
+
+def test_half_of_the_smaller_side_is_enough() -> None:
+    one = other_run(lambda t: layers(t, ("a", "b", "c", "d")))
+    assert link_mixed(one, other_run(lambda t: layers(t, ("a", "b", "x", "y")))).report.agreement_pct == 50
+    with pytest.raises(DataError, match="1 of 4"):
+        link_mixed(one, other_run(lambda t: layers(t, ("a", "x", "y", "z"))))
+
+
+# Alignment of two sequences of names
+
+
+def names(text: str) -> Int64:
+    return np.array([ord(letter) for letter in text], np.int64)
+
+
+def longest_common_subsequence(left: str, right: str) -> int:
+    """The textbook table, O(n m)."""
+    above = [0] * (len(right) + 1)
+    for letter in left:
+        row = [0]
+        for column, other in enumerate(right):
+            row.append(above[column] + 1 if letter == other else max(above[column + 1], row[-1]))
+        above = row
+    return above[-1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text("abc", min_size=1, max_size=14), st.text("abc", max_size=14))
+def test_alignment_is_as_long_as_the_longest_common_subsequence(left: str, right: str) -> None:
+    right = right[: 2 * len(left) - 1]  # a longer one is searched for a window instead
+    found = align(names(left), names(right))
+    assert "".join(left[at] for at in found.left) == "".join(right[at] for at in found.right)
+    assert all(np.diff(found.left) > 0) and all(np.diff(found.right) > 0)
+    assert len(found.left) == longest_common_subsequence(left, right)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text("ab", min_size=1, max_size=6), st.text("ab", max_size=20))
+def test_occurrences_are_all_places_of_a_part(part: str, whole: str) -> None:
+    wanted = [at for at in range(len(whole)) if whole.startswith(part, at)]
+    assert occurrences(names(part), names(whole)).tolist() == wanted
+
+
+def test_a_window_with_a_few_differences_is_found_in_a_much_longer_sequence() -> None:
+    rng = np.random.default_rng(7)
+    whole = rng.integers(0, 40, 2000)
+    part = np.delete(whole[700:1000], [10, 280])
+    found = align(part.astype(np.int64), whole.astype(np.int64))
+    assert len(found.left) == len(part)
+    assert found.right[149] == 850

@@ -1,0 +1,124 @@
+"""Node numbers are a topological order that follows the measured times, and no unsound graph is ever written."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from builder import LAYOUTS, TraceBuilder
+from execgraph.converter.order import ROUNDS, check, deduplicated, topological_order
+from execgraph.converter.run import Edges
+from execgraph.schema.columns import Int64
+from execgraph.schema.errors import DataError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import broken_rules, convert_run
+
+
+def edges(*pairs: tuple[int, int], kind: int = 1) -> Edges:
+    source, target = (np.array([pair[end] for pair in pairs], np.int64) for end in (0, 1))
+    return Edges(source, target, np.full(len(pairs), kind, np.int64))
+
+
+def starts(*times: int) -> Int64:
+    return np.array(times, np.int64)
+
+
+def order(start: Int64, *pairs: tuple[int, int]) -> list[int]:
+    return list(topological_order(start, edges(*pairs)))
+
+
+# The order
+
+
+def test_nodes_are_numbered_as_they_started() -> None:
+    assert order(starts(30, 10, 20)) == [1, 2, 0]
+
+
+def test_of_nodes_that_started_together_a_source_comes_first() -> None:
+    assert order(starts(10, 10, 10), (2, 1), (1, 0)) == [2, 1, 0]
+
+
+def test_a_node_measured_before_its_source_comes_after_it_all_the_same() -> None:
+    assert order(starts(10, 12, 11), (1, 0)) == [2, 1, 0]
+
+
+def test_a_long_chain_of_ties_is_settled() -> None:
+    count = 3 * ROUNDS
+    chain = [(node, node - 1) for node in range(1, count)]
+    assert order(np.full(count, 7, np.int64), *chain) == list(reversed(range(count)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.permutations(range(9)),
+    st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))),
+    st.lists(st.integers(0, 3), min_size=9, max_size=9),
+)
+def test_any_acyclic_graph_is_ordered(hidden: list[int], pairs: set[tuple[int, int]], times: list[int]) -> None:
+    acyclic = [(hidden[a], hidden[b]) for a, b in pairs if a < b]
+    found = order(starts(*times), *acyclic)
+    assert sorted(found) == list(range(9))
+    place = {node: at for at, node in enumerate(found)}
+    assert all(place[source] < place[target] for source, target in acyclic)
+    if all(times[source] < times[target] for source, target in acyclic):
+        assert all(times[a] <= times[b] for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_ties_of_whole_microseconds_are_no_trouble(torch: str) -> None:
+    """Launches of no length, activities of no length, ops that begin and end together."""
+    t = TraceBuilder(torch=torch)
+    for number in range(20):
+        with t.op("aten::outer"), t.op("aten::inner"):
+            t.launch(f"k{number}", (7, 20)[number % 2], duration=0, call_duration=0)
+            t.wait_event(t.record_event(stream=7), stream=20)
+        t.leaf("aten::view", 0)
+    t.device_synchronize()
+    t.leaf("aten::add", 1)
+    nodes = convert_run(t)
+    assert broken_rules(nodes) == []
+    assert nodes.report.activities == 20
+
+
+# What is refused
+
+
+def test_a_cycle_is_refused_by_the_nodes_on_it() -> None:
+    with pytest.raises(DataError, match=r"cycle: (2 -> 4 -> 5|4 -> 5 -> 2|5 -> 2 -> 4)$"):
+        order(starts(0, 0, 0, 0, 0, 0), (1, 2), (2, 4), (4, 5), (5, 2), (5, 3))
+
+
+def test_a_self_dependency_is_a_cycle() -> None:
+    with pytest.raises(DataError, match="cycle"):
+        order(starts(0, 0), (1, 1))
+
+
+NONE = edges()
+
+
+@pytest.mark.parametrize(
+    ("data", "control", "complaint"),
+    [
+        (edges((0, 3)), NONE, "1 data dependencies point to no node"),
+        (edges((-1, 1)), NONE, "1 data dependencies point to no node"),
+        (NONE, edges((0, 3)), "1 control dependencies point to no node"),
+        (edges((2, 1)), NONE, "a data dependency points forward: node 2 on 3"),
+        (edges((1, 1)), NONE, "a data dependency points forward: node 2 on 2"),
+        (NONE, edges((2, 0)), "a control dependency points forward: node 1 on 3"),
+        (edges((0, 1), (1, 2), (0, 1)), NONE, "1 dependencies are there twice"),
+    ],
+)
+def test_an_unsound_graph_is_refused(data: Edges, control: Edges, complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        check(data, control, 3)
+
+
+def test_a_sound_graph_passes() -> None:
+    check(edges((0, 1), (0, 2), (1, 2)), edges((0, 2)), 3)
+    check(NONE, NONE, 0)
+
+
+def test_edges_between_the_same_nodes_become_one_with_all_reasons() -> None:
+    several = Edges.joined([edges((0, 2), kind=2), edges((1, 2), kind=4), edges((0, 2), kind=8)])
+    merged = deduplicated(several, 3)
+    assert list(zip(*(column.tolist() for column in merged), strict=True)) == [(0, 2, 10), (1, 2, 4)]
