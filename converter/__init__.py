@@ -1,5 +1,6 @@
 """Linked trace -> execution graph (.et), and graphs as JSON."""
 
-from .convert import ConvertReport, Options, convert
+from ..schema.graph import ConvertReport
+from .convert import Options, convert
 
 __all__ = ["ConvertReport", "Options", "convert"]

@@ -1,12 +1,12 @@
 """Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..schema.columns import Int64
-from ..schema.graph import DependencyKind, ExecutionGraph
+from ..schema.columns import Int64, Ragged
+from ..schema.graph import ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, without_guesses
 from .annex import Annex
 from .attributes import graph_of
@@ -14,6 +14,7 @@ from .calling import calling_slices
 from .dependencies import RULES
 from .dependencies.inferred import inferred
 from .dependencies.launch import launch
+from .device_only import without_host
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
@@ -24,37 +25,22 @@ GROUP_INIT = "process_group:init"
 
 @dataclass(slots=True)
 class Options:
-    """How to convert. Times in ns: slices below `shortest_slice` are folded, device gaps up to `largest_gap` kept."""
+    """How to convert; without `host` only activities are in the graph.
+
+    Times in ns: slices below `shortest_slice` are folded, device gaps up to `largest_gap` kept.
+    """
 
     target: str = "generic"
     promote: str = "sync"
     io: str = "full"
     inferred: bool = True
+    host: bool = True
     shortest_slice: int = 1_000
     largest_gap: int = 10_000
 
 
-@dataclass(slots=True)
-class ConvertReport:
-    """What the graph holds, and what it could not: counts, and µs where the name says so."""
-
-    nodes: int = 0
-    edges: dict[str, int] = field(default_factory=dict)
-    host_slices: int = 0
-    activities: int = 0
-    folded_slices: int = 0
-    zero_length_ops: int = 0
-    gaps_us: float = 0.0
-    overlap_us: float = 0.0
-    unexplained_delays: int = 0
-    unexplained_us: float = 0.0
-    carried_in: int = 0
-    unknown_communications: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-
-
-def convert(linked: LinkedTrace, options: Options | None = None) -> tuple[ExecutionGraph, ConvertReport]:
-    """The execution graph of one rank, and what became of everything. O(n log n) in ops, calls and activities."""
+def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
+    """The execution graph of one rank; its `report` says what became of everything. O(n log n) in ops, calls and activities."""
     options = options or Options()
     linked = linked if options.inferred else without_guesses(linked)
     run = Run(linked, slice_host(linked, options.shortest_slice))
@@ -79,7 +65,10 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> tuple[Execut
     gap = np.where((delay > 0) & (delay <= options.largest_gap), delay, 0)
     graph, unknown = graph_of(run, annex, gap, order, edges, control, options)
     unexplained = delay[np.setdiff1d(late, annex.carried)]
-    return graph, _report(run, graph, edges, annex, gap, unexplained, unknown)
+    if not options.host:
+        graph = without_host(graph)
+    graph.report = _report(run, graph, annex, gap, unexplained, unknown)
+    return graph
 
 
 def _trusted(edges: Edges, with_inferred: bool) -> Edges:
@@ -119,16 +108,18 @@ def _group_nodes(run: Run, target: str) -> Int64:
 
 
 def _report(
-    run: Run, graph: ExecutionGraph, edges: Edges, annex: Annex, gap: Int64, unexplained: Int64, unknown: int
+    run: Run, graph: ExecutionGraph, annex: Annex, gap: Int64, unexplained: Int64, unknown: int
 ) -> ConvertReport:
+    kinds = graph.attributes["data_dep_kinds"]
+    values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     counted = Counter[str]()
     for kind in DependencyKind:
-        counted[str(kind.name).lower().replace("_", " ")] = int((edges.kind & int(kind) != 0).sum())
+        counted[str(kind.name).lower().replace("_", " ")] = int((values & int(kind) != 0).sum())
     overlap = run.linked.activities.end - run.activity_end
     return ConvertReport(
         nodes=len(graph),
         edges={name: count for name, count in counted.items() if count},
-        host_slices=len(run.timeline),
+        host_slices=int((~graph.is_activity).sum()),
         activities=len(run.linked.activities),
         folded_slices=run.timeline.folded,
         zero_length_ops=run.timeline.zero_length,

@@ -6,10 +6,13 @@ import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..schema.comm_groups import read_groups
 from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
 from ..schema.files import STANDARD_STREAM
+from ..schema.graph import ConvertReport
 from ..schema.linked_file import read_linked
-from .convert import ConvertReport, Options, convert
+from .convert import Options, convert
+from .targets import TARGETS, for_target
 
 log = logging.getLogger("execgraph")
 
@@ -26,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument(
         "--output", "--output_filename", metavar="GRAPH", required=True, help="execution graph, .et (- is stdout)"
     )
-    parser.add_argument("--target", choices=("generic",), default="generic", help="who runs the graph")
+    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="who runs the graph")
     parser.add_argument(
         "--promote",
         choices=("sync", "all"),
@@ -34,6 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
     )
     parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graph")
+    parser.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
+    parser.add_argument(
+        "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
+    )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     parser.add_argument(
         "--shortest-slice", type=_microseconds, default=1_000, metavar="US", help="fold shorter host slices (1)"
@@ -61,22 +70,26 @@ def _microseconds(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     linked = read_linked(options.input)
-    graph, report = convert(
+    groups = read_groups(options.comm_groups) if options.comm_groups else None
+    graph = convert(
         linked,
         Options(
             target=options.target,
             promote=options.promote,
             io=options.io,
             inferred=not options.no_inferred,
+            host=not options.no_host,
             shortest_slice=options.shortest_slice,
             largest_gap=options.largest_gap,
         ),
     )
-    graph.write(options.output)
+    report = graph.report or ConvertReport()
+    made = for_target(graph, options.target, groups)
+    made.graph.write(options.output)
     if options.json:
-        print_json(dataclasses.asdict(report))
+        print_json({**dataclasses.asdict(report), "target": made.report})
     log.info(summary(report))
-    for remark in linked.report.remarks:
+    for remark in (*linked.report.remarks, *made.remarks):
         log.info(f"{'note':<12}{remark}")
 
 

@@ -112,11 +112,30 @@ class TensorText:
 
 
 @dataclass(slots=True)
+class ConvertReport:
+    """What the graph holds, and what it could not: counts, and µs where the name says so."""
+
+    nodes: int = 0
+    edges: dict[str, int] = field(default_factory=dict)
+    host_slices: int = 0
+    activities: int = 0
+    folded_slices: int = 0
+    zero_length_ops: int = 0
+    gaps_us: float = 0.0
+    overlap_us: float = 0.0
+    unexplained_delays: int = 0
+    unexplained_us: float = 0.0
+    carried_in: int = 0
+    unknown_communications: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class ExecutionGraph:
     """One rank's execution graph of n nodes.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`.
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. A graph that was just made has a `report`.
     """
 
     id: Int64
@@ -129,6 +148,7 @@ class ExecutionGraph:
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
+    report: ConvertReport | None = None
 
     def __len__(self) -> int:
         return len(self.id)

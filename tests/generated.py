@@ -17,4 +17,4 @@ def graphs_of(job: str, ranks: int | None = None, promote: str = "sync") -> tupl
     with tempfile.TemporaryDirectory() as folder:
         files = write_traces(simulate(build_job(job, ranks=ranks, steps=2, layers=2, seed=1)), folder)
         linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in files]
-    return tuple(convert(one, Options(promote=promote))[0] for one in linked)
+    return tuple(convert(one, Options(promote=promote)) for one in linked)

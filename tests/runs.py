@@ -42,7 +42,9 @@ def convert_run(t: TraceBuilder, **options: Any) -> "Nodes":
 
 
 def convert_linked(linked: LinkedTrace, origin_ns: int = 0, **options: Any) -> "Nodes":
-    graph, report = convert(linked, Options(**options))
+    graph = convert(linked, Options(**options))
+    report = graph.report
+    assert report is not None
     return Nodes(graph, report, origin_ns)
 
 

@@ -57,7 +57,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_every_rank_gets_a_graph_and_the_report_says_from_what(traces: Path, tmp_path: Path) -> None:
     report, _ = built(traces, tmp_path / "out")
-    assert sorted(files(tmp_path / "out")) == ["graph.0.et", "graph.1.et", "report.json"]
+    assert sorted(files(tmp_path / "out")) == ["comm_groups.json", "graph.0.et", "graph.1.et", "report.json"]
     for rank, summary in enumerate(report.ranks):
         graph = ExecutionGraph.read(str(tmp_path / "out" / f"graph.{rank}.et"))
         assert graph.metadata["rank"] == summary.rank == rank
@@ -96,7 +96,7 @@ def test_a_broken_rank_fails_alone_and_names_its_file(job: Path, tmp_path: Path)
     assert [summary.status for summary in report.ranks] == ["failed", "built"]
     [failure] = report.all_failures
     assert failure.startswith("rank 0: device_rank0.json: ")
-    assert sorted(files(tmp_path / "out")) == ["graph.1.et", "report.json"]
+    assert sorted(files(tmp_path / "out")) == ["comm_groups.json", "graph.1.et", "report.json"]
 
 
 def test_options_reach_the_graphs(traces: Path, tmp_path: Path) -> None:

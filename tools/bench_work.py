@@ -97,7 +97,7 @@ def _link_and_convert() -> Callable[[], Counts]:
     from ..linker import link, read_device_trace, read_host_trace
 
     def work() -> Counts:
-        graph, _ = convert(link(read_host_trace(HOST), read_device_trace(DEVICE)), Options())
+        graph = convert(link(read_host_trace(HOST), read_device_trace(DEVICE)), Options())
         graph.write("at_once.et")
         return {"graph nodes": len(graph)}
 

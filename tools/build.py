@@ -9,24 +9,30 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..converter import Options
+from ..converter.targets import ASTRA_SIM, GENERIC
+from ..schema.comm_groups import RankList, number_groups, write_groups
 from ..schema.command import progress
 from ..schema.errors import DataError
+from ..schema.graph import ExecutionGraph
 from ..schema.linked import Communication
-from .build_rank import RankResult, RankTask, build_rank, failed, linked_rank
+from .agreement import Communicates, agree, look_up
+from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import BuildReport, RankSummary, read_report, this_tool, write_report
 from .cross_rank import first_difference, in_order, verify
+from .finish_rank import FinishTask, finish_rank, graph_path
 from .pairs import Pairs, find_pairs
 
 REPORT = "report.json"
+GROUPS = "comm_groups.json"
 EXPLAINED = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
 OUTPUT = re.compile(r"graph\.\d+\.et|report\.json|comm_groups\.json")
 
-Outcomes = Generator[tuple[RankTask, RankResult | Exception], None, None]
-Runner = Callable[[Callable[[RankTask], RankResult], Sequence[RankTask]], Outcomes]
+Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
+Runner = Callable[[Callable[[Any], RankResult], Sequence[Any]], Outcomes]
 """Runs a function on tasks and yields each with what became of it, in any order."""
 
 
@@ -47,10 +53,16 @@ def build(input_dir: Path, output_dir: Path, options: Options, run: Runner, anew
     pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)))
     _make_folder(target)
     earlier = {} if anew else _earlier(target / REPORT, options)
+    ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
     tasks = [
-        RankTask(source, pair, target / f"graph.{pair.rank}.et", options, earlier.get(pair.rank))
+        RankTask(
+            source, pair, graph_path(target, ranks, pair.rank, options.target), options, ranks, earlier.get(pair.rank)
+        )
         for pair in pairs.ranks
     ]
+    if options.target == ASTRA_SIM and not all(map(is_up_to_date, tasks)):
+        # a rank's graph depends on the communication of all others
+        tasks = [task._replace(earlier=None) for task in tasks]
     results: dict[int, RankResult] = {}
     try:
         with closing(run(build_rank, tasks)) as outcomes:
@@ -62,10 +74,41 @@ def build(input_dir: Path, output_dir: Path, options: Options, run: Runner, anew
         unreached = {task.pair.rank: task.earlier for task in tasks if task.earlier}
         write_report(_report(pairs, options, unreached | _summaries(results)), target / REPORT)
         raise
+    _finish(target, results, {task.pair.rank: task for task in tasks}, run)
     report = _report(pairs, options, _summaries(results))
     _compare_ranks(report, {task.pair.rank: task for task in tasks})
     write_report(report, target / REPORT)
     return Built(report, {rank for rank, result in results.items() if result.unchanged})
+
+
+def _finish(target: Path, results: dict[int, RankResult], tasks: dict[int, RankTask], run: Runner) -> None:
+    """The second step, for the ranks that were built now: numbers of groups, and for simulators one order of communication."""
+    known = {rank: result.communicates for rank, result in results.items() if result.communicates}
+    if not known:
+        return
+    ranks = next(iter(tasks.values())).ranks
+    for rank, result in results.items():
+        if result.unchanged:
+            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph)), GENERIC, ranks)
+    agreements = agree(ranks, known)
+    numbers = next(iter(agreements.values())).numbers
+    write_groups(str(target / GROUPS), numbers)
+    finishing = [
+        FinishTask(tasks[rank], results[rank].summary, agreements[rank])
+        for rank in sorted(known)
+        if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], numbers)
+    ]
+    if not finishing:
+        return
+    with closing(run(finish_rank, finishing)) as outcomes:
+        for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
+            results[task.task.pair.rank] = result
+
+
+def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
+    """Whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
+    return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:

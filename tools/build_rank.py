@@ -5,27 +5,34 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..converter import Options, convert
+from ..converter.targets import GENERIC, for_target
 from ..linker import link, read_device_trace, read_host_trace
+from ..schema.comm_groups import number_groups
 from ..schema.errors import DataError
 from ..schema.linked import LinkedTrace
+from .agreement import Communicates, look_up
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
 from .cross_rank import summarise_rank
 from .pairs import Pair
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the graph file to write, and what an earlier build with the same options said of the rank."""
+    """A pair below `folder`, the graph file to write, all ranks of the build, and what an earlier one with the same options said."""
 
     folder: Path
     pair: Pair
     graph: Path
     options: Options
+    ranks: tuple[int, ...]
     earlier: RankSummary | None = None
 
 
 class RankResult(NamedTuple):
+    """What is reported of a rank, whether its graph was up to date, and what other ranks have to know of it."""
+
     summary: RankSummary
     unchanged: bool = False
+    communicates: Communicates | None = None
 
 
 def build_rank(task: RankTask) -> RankResult:
@@ -36,9 +43,17 @@ def build_rank(task: RankTask) -> RankResult:
         host = content_of(task.folder / pair.host, pair.host) if pair.host else None
         if task.earlier and _holds(task.earlier, task, device, host):
             return RankResult(task.earlier, unchanged=True)
-        return RankResult(_built(task, device, host))
+        return _built(task, device, host)
     except Exception as error:
         return RankResult(failed(task, error))
+
+
+def is_up_to_date(task: RankTask) -> bool:
+    """Whether the earlier graph still is what would come out."""
+    pair = task.pair
+    device = content_of(task.folder / pair.device, pair.device)
+    host = content_of(task.folder / pair.host, pair.host) if pair.host else None
+    return task.earlier is not None and _holds(task.earlier, task, device, host)
 
 
 def _holds(earlier: RankSummary, task: RankTask, device: FileContent, host: FileContent | None) -> bool:
@@ -48,11 +63,15 @@ def _holds(earlier: RankSummary, task: RankTask, device: FileContent, host: File
     return task.graph.is_file() and content_of(task.graph, task.graph.name) == earlier.graph
 
 
-def _built(task: RankTask, device: FileContent, host: FileContent | None) -> RankSummary:
+def _built(task: RankTask, device: FileContent, host: FileContent | None) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
-    graph, report = convert(linked, task.options)
+    graph = convert(linked, task.options)
+    known = look_up(graph, task.options.target, task.ranks)
+    if task.options.target == GENERIC:
+        # mostly the other ranks have no other groups, and the numbers stand
+        for_target(graph, GENERIC, number_groups(known.groups))
     graph.write(str(task.graph))
-    return RankSummary(
+    summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
         device=device,
@@ -61,9 +80,10 @@ def _built(task: RankTask, device: FileContent, host: FileContent | None) -> Ran
         edges=len(graph.data_deps.values),
         notes=pair.notes,
         link=linked.report,
-        convert=report,
+        convert=graph.report,
         comms=summarise_rank(linked),
     )
+    return RankResult(summary, communicates=known)
 
 
 def linked_rank(task: RankTask) -> LinkedTrace:

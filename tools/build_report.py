@@ -45,6 +45,8 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     link: LinkReport | None = None
     convert: ConvertReport | None = None
     comms: RankComms | None = None
+    target: dict[str, float] = {}
+    remarks: list[str] = []
 
 
 class BuildReport(msgspec.Struct):
@@ -71,7 +73,7 @@ class BuildReport(msgspec.Struct):
         of_ranks = [
             f"rank {rank.rank}: {note}"
             for rank in self.ranks
-            for note in (*rank.notes, *(rank.link.remarks if rank.link else ()))
+            for note in (*rank.notes, *rank.remarks, *(rank.link.remarks if rank.link else ()))
         ]
         return self.notes + of_ranks + self.absences
 

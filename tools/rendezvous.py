@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..converter.targets.issues import ADDRESS
 from ..schema.columns import ABSENT, Int64, Ragged
 from ..schema.graph import ExecutionGraph, NodeType
 
@@ -65,8 +66,10 @@ def _collective_key(graph: ExecutionGraph) -> Callable[[int], Hashable]:
 
     def key(row: int) -> Hashable:
         members = ranks[row].tobytes() if isinstance(ranks, Ragged) else b""
-        # two groups of the same ranks count their sequence numbers each for itself: the recorded name tells them apart
-        return (members, recorded[row]) if members else (name[row],), int(sequence[row])
+        # two groups of the same ranks count their sequence numbers each for itself: the recorded name tells them apart, but for
+        # PyTorch 2.1, which records where a group lies in a process's memory
+        name = "" if ADDRESS.fullmatch(recorded[row]) else recorded[row]
+        return (members, name) if members else (name[row],), int(sequence[row])
 
     return key
 

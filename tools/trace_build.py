@@ -12,6 +12,7 @@ from typing import NoReturn
 import msgspec
 
 from ..converter import Options
+from ..converter.targets import TARGETS
 from ..schema.command import command_parser, print_json, run_command
 from .build import REPORT, Runner, build
 from .build_report import BUILT, table
@@ -34,7 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
     parser.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
-    parser.add_argument("--target", choices=("generic",), default="generic", help="who runs the graphs")
+    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="who runs the graphs")
+    parser.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
     parser.add_argument(
         "--promote",
         choices=("sync", "all"),
@@ -63,7 +67,11 @@ def _count(text: str) -> int:
 def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     conversion = Options(
-        target=options.target, promote=options.promote, io=options.io, inferred=not options.no_inferred
+        target=options.target,
+        promote=options.promote,
+        io=options.io,
+        inferred=not options.no_inferred,
+        host=not options.no_host,
     )
     run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
     if options.scheduler:

@@ -96,7 +96,7 @@ def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
     with tempfile.TemporaryDirectory() as folder:
         files = write_traces(run, folder, sync_records=variant.sync_records, resolved_events=variant.resolved_events)
         pairs = [(read_host_trace(str(pair.host)), read_device_trace(str(pair.device))) for pair in files]
-    return [convert(link(host, device))[0] for host, device in pairs]
+    return [convert(link(host, device)) for host, device in pairs]
 
 
 def true_outcomes(job: Job) -> dict[Change, Outcome]:

@@ -6,32 +6,49 @@ stream order and event waits do not imply it already.
 """
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Bool, Int64
 from ...schema.graph import DependencyKind
 from ...schema.host import TensorLists
+from ...schema.linked import Ops
 from ..run import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
 
-TENSOR = re.compile(rb'\[(\d+), ?(\d+), ?(\d+), ?(\d+), ?(\d+), ?"([^"]*)"\]')
+TENSOR = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[^"]*"\]')
+"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
+HOST_DEVICE = b'"cpu"'
 RECORD = "record_param_comms"
 MOST_RANGES = 64
 
 
-class Access(NamedTuple):
-    """Bytes [low, high) of a storage that an op reads or writes."""
+class Ranges(NamedTuple):
+    """Ranges of device storage that texts name: text number `row` names bytes [low, high) of a storage."""
 
-    op: int
-    storage: int
-    low: int
-    high: int
-    written: bool
+    row: Int64
+    storage: Int64
+    low: Int64
+    high: Int64
+
+
+class Accesses(NamedTuple):
+    """Columns of accesses: `op` reads or writes bytes [low, high) of a storage."""
+
+    op: Int64
+    storage: Int64
+    low: Int64
+    high: Int64
+    written: Bool
+
+    def where(self, chosen: Int64) -> "Accesses":
+        return Accesses(*(column[chosen] for column in self))
 
 
 class Writer(NamedTuple):
@@ -101,29 +118,29 @@ def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
     return first_row, last_row
 
 
-def _accesses(run: Run, launching: Int64) -> list[Access]:
-    """Every storage range that launching ops name in their arguments."""
-    ops = run.linked.ops
-    record = ops.name.table.index(RECORD) if RECORD in ops.name.table else -2
-    found: list[Access] = []
-    for op in launching.tolist():
-        inputs, outputs = ops.inputs[op], ops.outputs[op]
-        found += _tensors(op, inputs, False)
-        found += _tensors(op, outputs, True)
-        mutated = _mutated(ops.op_schema[op])
-        if mutated:
-            found += _mutated_inputs(op, inputs, mutated)
-        elif ops.name.codes[op] == record and not TENSOR.search(outputs):
-            found += _tensors(op, inputs, True)
-    return found
+def _accesses(run: Run, launching: Int64) -> Accesses:
+    """Every storage range that launching ops name in their arguments; an op's reads stand before its writes."""
+    ops, rows = run.linked.ops, launching.tolist()
+    read = _ranges([ops.inputs[op] for op in rows])
+    written = [_ranges([ops.outputs[op] for op in rows]), _ranges(_changed_inputs(ops, rows))]
+    row, storage, low, high = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
+    is_written = np.arange(len(row)) >= len(read.row)
+    return Accesses(launching[row], storage, low, high, is_written).where(np.argsort(row, kind="stable"))
 
 
-def _tensors(op: int, text: bytes, written: bool) -> list[Access]:
-    return [
-        Access(op, int(storage), int(offset) * int(size), (int(offset) + int(count)) * int(size), written)
-        for _, storage, offset, count, size, device in TENSOR.findall(text)
-        if int(storage) and int(count) and device != b"cpu"
-    ]
+def _ranges(texts: Sequence[bytes]) -> Ranges:
+    """The ranges of the device tensors in each text, without empty ones."""
+    found = [TENSOR.findall(text) for text in texts]
+    row = np.repeat(np.arange(len(found)), np.fromiter(map(len, found), np.int64, len(found)))
+    # an op lists what the ops around it list: of a thousand tensors only some are distinct
+    seen: dict[bytes, int] = {}
+    code = np.fromiter((seen.setdefault(text, len(seen)) for text in chain.from_iterable(found)), np.int64, len(row))
+    distinct = [text[1:-1].split(b",") for text in seen]
+    storage, offset, count, size = np.array([part[1:5] for part in distinct], np.int64).reshape(-1, 4).T
+    on_device = np.array([part[5].strip() != HOST_DEVICE for part in distinct], np.bool_)
+    kept = (on_device & (storage != 0) & (count != 0))[code]
+    row, code = row[kept], code[kept]
+    return Ranges(row, storage[code], (offset * size)[code], ((offset + count) * size)[code])
 
 
 @cache
@@ -137,32 +154,44 @@ def _mutated(schema: str) -> tuple[int, ...]:
     return tuple(i for i, argument in enumerate(a for a in arguments.split(", ") if a != "*") if "!" in argument)
 
 
-def _mutated_inputs(op: int, inputs: bytes, positions: tuple[int, ...]) -> list[Access]:
+def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
+    """For each op the text of the inputs that it writes: those marked in its schema, or all buffers of an in-place collective."""
+    record = ops.name.table.index(RECORD) if RECORD in ops.name.table else -2
+    marked = [_mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
+    changed = []
+    for op, name, schema in zip(rows, ops.name.codes[rows].tolist(), ops.op_schema.codes[rows].tolist(), strict=True):
+        if marked[schema]:
+            changed.append(_arguments(ops.inputs[op], marked[schema]))
+        else:
+            changed.append(ops.inputs[op] if name == record and not TENSOR.search(ops.outputs[op]) else b"")
+    return changed
+
+
+def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
     values = msgspec.json.decode(msgspec.json.decode(inputs, type=TensorLists).values, type=list[msgspec.Raw])
-    return [access for i in positions if i < len(values) for access in _tensors(op, bytes(values[i]), True)]
+    return b",".join([bytes(values[i]) for i in positions if i < len(values)])
 
 
-def _between_streams(run: Run, accesses: list[Access], first: Int64, last: Int64) -> list[Access]:
+def _between_streams(run: Run, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
     """Without storages that only one stream touches (its order implies all), and accesses that a called op lists too."""
-    if not accesses:
-        return []
+    if not len(accesses.op):
+        return accesses
     activities = run.linked.activities
     _, stream = np.unique(np.stack((activities.device, activities.stream)), axis=1, return_inverse=True)
     stream = stream.reshape(-1)
-    op = np.fromiter((access.op for access in accesses), np.int64, len(accesses))
-    _, storage = np.unique(np.fromiter((a.storage for a in accesses), np.int64, len(accesses)), return_inverse=True)
+    _, storage = np.unique(accesses.storage, return_inverse=True)
     low, high = np.full(storage.max() + 1, len(activities)), np.full(storage.max() + 1, -1)
     for end in (first, last):
-        np.minimum.at(low, storage, stream[end[op]])
-        np.maximum.at(high, storage, stream[end[op]])
-    written = np.fromiter((access.written for access in accesses), np.int64, len(accesses))
-    inner = _listed_by_callee(run, op, storage * 2 + written)
-    return [accesses[i] for i in np.flatnonzero((low < high)[storage] & ~inner).tolist()]
+        np.minimum.at(low, storage, stream[end[accesses.op]])
+        np.maximum.at(high, storage, stream[end[accesses.op]])
+    shared = np.flatnonzero((low < high)[storage])
+    inner = _listed_by_callee(run, accesses.op[shared], (storage * 2 + accesses.written)[shared])
+    return accesses.where(shared[~inner])
 
 
-def _listed_by_callee(run: Run, op: Int64, what: Int64) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _listed_by_callee(run: Run, op: Int64, what: Int64) -> Bool:
     """Which (op, what) pairs stand for an op below it in the call tree too."""
-    width = int(what.max()) + 1
+    width = int(what.max(initial=0)) + 1
     keys = op * width + what
     covered = np.zeros(len(keys), np.bool_)
     above, above_what, parent = op, what, run.op_parent
@@ -176,24 +205,20 @@ def _listed_by_callee(run: Run, op: Int64, what: Int64) -> "np.ndarray[tuple[int
     return covered
 
 
-def _flows(run: Run, accesses: list[Access], first: Int64, last: Int64) -> list[tuple[int, int]]:
+def _flows(run: Run, accesses: Accesses, first: Int64, last: Int64) -> list[tuple[int, int]]:
     """(writer, reader) activity pairs, from one pass over the accesses in launch order: an op reads before it writes."""
     rank = _launch_rank(run)
-    moments = [int(rank[last[a.op]]) * 2 + 1 if a.written else int(rank[first[a.op]]) * 2 for a in accesses]
+    activity = np.where(accesses.written, last[accesses.op], first[accesses.op])
+    order = np.argsort(rank[activity] * 2 + accesses.written, kind="stable")
+    columns = (accesses.storage, accesses.low, accesses.high, accesses.written, activity)
     writers: dict[int, list[Writer]] = {}
     pairs: set[tuple[int, int]] = set()
-    for i in np.argsort(moments, kind="stable").tolist():
-        access = accesses[i]
-        known = writers.setdefault(access.storage, [])
-        if access.written:
-            kept = [w for w in known if w.low < access.low or w.high > access.high][-MOST_RANGES:]
-            writers[access.storage] = [*kept, Writer(access.low, access.high, int(last[access.op]))]
+    for storage, low, high, written, by in zip(*(column[order].tolist() for column in columns), strict=True):
+        known = writers.setdefault(storage, [])
+        if written:
+            kept = [w for w in known if w.low < low or w.high > high][-MOST_RANGES:]
+            writers[storage] = [*kept, Writer(low, high, by)]
         else:
-            target = int(first[access.op])
-            pairs |= {
-                (w.activity, target)
-                for w in known
-                if w.low < access.high and access.low < w.high and w.activity != target
-            }
+            pairs |= {(w.activity, by) for w in known if w.low < high and low < w.high and w.activity != by}
     start, end = run.linked.activities.start, run.activity_end
     return [(source, target) for source, target in pairs if end[source] <= start[target]]

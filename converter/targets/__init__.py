@@ -5,15 +5,20 @@ from .astra_sim import TargetReport, for_astra_sim
 from .groups import recorded_groups
 from .issues import Issue, issues
 from .rework import compute_instead, order_collectives, resize_communication
+from .select import ASTRA_SIM, GENERIC, TARGETS, for_target
 from .subset import restrict_to_ranks
 
 __all__ = [
+    "ASTRA_SIM",
+    "GENERIC",
+    "TARGETS",
     "Issue",
     "TargetReport",
     "agreed_order",
     "agreed_sizes",
     "compute_instead",
     "for_astra_sim",
+    "for_target",
     "issues",
     "order_collectives",
     "recorded_groups",

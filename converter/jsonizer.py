@@ -1,0 +1,193 @@
+"""Graph files to JSON and back, byte for byte, a block of nodes at a time: memory does not grow with the file.
+
+The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read as well.
+"""
+
+import io
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from tempfile import TemporaryFile
+from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from ..schema.errors import DataError
+from ..schema.files import open_input, open_output
+from ..schema.framing import FrameBlock, read_bytes, read_frames
+from ..schema.json_form import METADATA, FormError
+from ..schema.json_parsing import encode_node_texts
+from ..schema.json_rendering import render_nodes
+from ..schema.json_stream import ArrayReader
+from ..schema.wire import Messages, WireError, varint, varint_lengths
+
+T = TypeVar("T")
+Progress = Callable[[int], object]
+"""Is told how many more bytes of the input were read."""
+
+HEAD_SIZE = 1 << 20
+NODES_KEY = re.compile(rb'"nodes"\s*:\s*(?=\[)')
+
+
+class Converted(NamedTuple):
+    """What was written: nodes, and bytes before compression."""
+
+    nodes: int
+    bytes: int
+
+
+def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
+    """Writes a graph file as JSON. O(bytes).
+
+    Raises DataError with the byte at which the file stops being a graph, or is encoded in a way that would not come back from JSON:
+    unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is not UTF-8.
+    """
+    nodes = size = 0
+    with open_input(source) as stream, open_output(target) as out:
+        for block in read_frames(stream, source):
+            try:
+                count, text = _block_text(block, nodes)
+            except WireError as error:
+                at = block.offset + error.at
+                raise DataError(f"{source}: cannot be converted: {error.what} at byte {at}") from error
+            nodes += count
+            size += out.write(text)
+            progress(len(block.data))
+        if not size:
+            raise DataError(f"{source}: is empty; was the graph written to its end?")
+        size += out.write(b"\n]}\n")
+    return Converted(nodes, size)
+
+
+def _block_text(block: FrameBlock, nodes_before: int) -> tuple[int, bytes]:
+    """The number of nodes in a block and their text, in a file's first block with what stands before the nodes."""
+    _check_lengths(block)
+    opening, nodes = b"", slice(None)
+    if not block.offset:
+        opening, nodes = b'{"metadata":%s,"nodes":[' % _metadata_text(block), slice(1, None)
+    starts, ends = block.starts[nodes], block.ends[nodes]
+    if not len(starts):
+        return 0, opening
+    separator = b",\n" if nodes_before else b"\n"
+    return len(starts), opening + separator + render_nodes(Messages.of(block.data, starts, ends))
+
+
+def _metadata_text(block: FrameBlock) -> bytes:
+    start, end = block.starts[0], block.ends[0]
+    try:
+        return METADATA.decode(block.data[start:end])
+    except WireError as error:
+        raise WireError(error.what, int(start) + error.at) from error
+
+
+def _check_lengths(block: FrameBlock) -> None:
+    begin = np.concatenate((np.zeros(1, np.int64), block.ends[:-1]))
+    needed = varint_lengths((block.ends - block.starts).view(np.uint64))
+    if (longer := np.flatnonzero(block.starts - begin != needed)).size:
+        raise WireError("a message length that takes more bytes than it needs", int(begin[longer[0]]))
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    """A whole graph file's JSON, or that of its beginning with no nodes in it."""
+
+    nodes: list[msgspec.Raw]
+    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Remainder(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of a graph file's JSON from the last block of nodes on; a second list of nodes in it is an unknown field."""
+
+    last_nodes: list[msgspec.Raw]
+    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
+    """Writes the graph file that a JSON file stands for. O(bytes).
+
+    Raises DataError with the node at which the file stops being a graph's JSON.
+    """
+    with open_input(source) as stream, open_output(target) as out:
+        head, rest = _split_before_nodes(stream, source)
+        # a graph file begins with the metadata, so nodes that come before it have to wait
+        with TemporaryFile() if head.metadata is msgspec.UNSET else nullcontext(out) as nodes_out:
+            size = 0 if head.metadata is msgspec.UNSET else out.write(_metadata_frame(head.metadata, source))
+            count, node_bytes, remainder = _write_nodes(rest, source, nodes_out, progress)
+            if head.metadata is msgspec.UNSET:
+                size = out.write(_metadata_frame(remainder.metadata, source))
+                nodes_out.seek(0)
+                shutil.copyfileobj(nodes_out, out)
+            elif remainder.metadata is not msgspec.UNSET:
+                raise DataError(f"{source}: has metadata twice; remove one")
+    return Converted(count, size + node_bytes)
+
+
+def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:
+    """The document without its nodes and what stands after them, and a stream that begins with the list of nodes."""
+    buffer = b""
+    while more := read_bytes(stream, source, max(HEAD_SIZE, len(buffer))):
+        buffer += more
+        for key in NODES_KEY.finditer(buffer):
+            try:
+                document = msgspec.json.decode(buffer[: key.start()] + b'"nodes":[]}', type=_Document)
+            except msgspec.ValidationError as error:
+                raise DataError(f"{source}: is not the JSON of a graph: {error}") from error
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue  # this key stands deeper, or in a text
+            return document, cast(BinaryIO, io.BufferedReader(_Resumed(buffer[key.end() :], stream, source), HEAD_SIZE))
+    return _decode(buffer, _Document, source), io.BytesIO(b"[]}")
+
+
+class _Resumed(io.RawIOBase):
+    """The bytes that were read ahead and then the rest of the stream."""
+
+    def __init__(self, ahead: bytes, stream: BinaryIO, source: str) -> None:
+        self._ahead = ahead
+        self._stream = stream
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._ahead[: len(buffer)] or read_bytes(self._stream, self._source, len(buffer))
+        self._ahead = self._ahead[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _write_nodes(rest: BinaryIO, source: str, out: IO[bytes], progress: Progress) -> tuple[int, int, _Remainder]:
+    """Writes all nodes as frames; returns their number, their bytes and what stands after them."""
+    reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
+    count = size = 0
+    for _, texts in reader:
+        size += out.write(_frames(texts, count, source))
+        count += len(texts)
+    remainder = _decode(b'{"last_nodes":' + reader.document, _Remainder, source)
+    size += out.write(_frames(remainder.last_nodes, count, source))
+    return count + len(remainder.last_nodes), size, remainder
+
+
+def _frames(texts: list[msgspec.Raw], nodes_before: int, source: str) -> bytes:
+    try:
+        return encode_node_texts(texts)
+    except FormError as error:
+        raise DataError(f"{source}: nodes[{nodes_before + error.row}]: {error}") from error
+
+
+def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:
+    if isinstance(text, msgspec.UnsetType):
+        raise DataError(f"{source}: has no metadata, which a graph begins with; add it as metadata: {{}}")
+    try:
+        message = METADATA.encode(bytes(text))
+    except FormError as error:
+        raise DataError(f"{source}: metadata: {error}") from error
+    return varint(len(message)) + message
+
+
+def _decode(text: bytes, kind: type[T], source: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{source}: is not the JSON of a graph: {error}") from error

@@ -1,0 +1,35 @@
+"""The targets that a graph can be made for, and the one step that makes it so."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...schema.comm_groups import RankList
+from ...schema.graph import ExecutionGraph
+from .astra_sim import for_astra_sim
+from .groups import name_groups, recorded_groups
+
+GENERIC, ASTRA_SIM = "generic", "astra-sim"
+TARGETS = (GENERIC, ASTRA_SIM)
+
+
+class Made(NamedTuple):
+    """A graph for a target, what the target made different, and remarks in words."""
+
+    graph: ExecutionGraph
+    report: dict[str, Any]
+    remarks: list[str]
+
+
+def for_target(graph: ExecutionGraph, target: str, groups: Mapping[RankList, int] | None) -> Made:
+    """The graph for one of TARGETS. With `groups` collectives name their group by its number; a generic graph without keeps the
+    recorded names."""
+    if target == ASTRA_SIM:
+        played, report = for_astra_sim(graph, groups)
+        counts = {
+            name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "remarks")
+        }
+        return Made(played, counts, report.remarks)
+    if groups is not None:
+        name_groups(graph, recorded_groups(graph), groups, None)
+    return Made(graph, {}, [])

@@ -1,0 +1,75 @@
+"""Time stamps become exact nanoseconds, and back."""
+
+from decimal import Decimal
+
+import pytest
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.times import EXACT_MICROSECONDS, InexactTime, microseconds, nanoseconds
+from hypothesis import given
+from hypothesis import strategies as st
+
+EPOCH_US = 1_694_128_201_427_784
+TIMES = st.integers(-(1 << 60), 1 << 60)
+
+
+@given(TIMES)
+def test_a_time_survives_being_written_and_read(time: int) -> None:
+    assert nanoseconds([Decimal(microseconds(time))]).tolist() == [time]
+    assert nanoseconds([microseconds(time)]).tolist() == [time]
+
+
+@given(st.integers(0, int(EXACT_MICROSECONDS) - 1), st.integers(0, 999))
+def test_doubles_below_2_to_the_43_are_exact(whole: int, fraction: int) -> None:
+    assert nanoseconds([whole + fraction / 1000, 0.5]).tolist() == [whole * 1000 + fraction, 500]
+
+
+def test_whole_epoch_microseconds_are_exact() -> None:
+    assert nanoseconds([EPOCH_US, EPOCH_US + 1]).tolist() == [EPOCH_US * 1000, EPOCH_US * 1000 + 1000]
+
+
+def test_whole_epoch_microseconds_that_are_doubles_are_exact() -> None:
+    assert nanoseconds([float(EPOCH_US)]).tolist() == [EPOCH_US * 1000]
+
+
+@pytest.mark.parametrize("beside", [[], [1], [1.5], [None]])
+def test_a_double_that_has_lost_nanoseconds_is_refused(beside: list[float | None]) -> None:
+    with pytest.raises(InexactTime):
+        nanoseconds([EPOCH_US + 0.25, *beside])
+
+
+def test_decimal_epoch_fractions_are_exact() -> None:
+    assert nanoseconds([Decimal(f"{EPOCH_US}.789")]).tolist() == [EPOCH_US * 1000 + 789]
+
+
+def test_fractions_of_nanoseconds_are_rounded() -> None:
+    assert nanoseconds([2.0004, 2.0006]).tolist() == [2000, 2001]
+    assert nanoseconds([Decimal("2.0004"), Decimal("2.0006")]).tolist() == [2000, 2001]
+
+
+def test_numbers_may_be_text_or_missing() -> None:
+    assert nanoseconds(["1.5", None, "soon", 2]).tolist() == [1500, ABSENT, ABSENT, 2000]
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        float("nan"),
+        pytest.param(float("inf"), marks=pytest.mark.xfail(strict=True, reason="taken for a double that lost ns")),
+        1e300,
+        1 << 80,
+        "1e400",
+    ],
+)
+def test_what_is_no_time_is_absent(stamp: float | str) -> None:
+    assert nanoseconds([stamp, 1]).tolist() == [ABSENT, 1000]
+
+
+def test_no_stamps_are_no_times() -> None:
+    assert nanoseconds([]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("time", "text"), [(0, "0"), (1, "0.001"), (-1, "-0.001"), (1500, "1.5"), (EPOCH_US * 1000, str(EPOCH_US))]
+)
+def test_microseconds_are_written_without_needless_zeros(time: int, text: str) -> None:
+    assert microseconds(time) == text

@@ -1,0 +1,59 @@
+"""What all ranks of a build have to agree on before a simulator runs them together, from what each knows of its own graph.
+
+Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and the order of
+communication are made the same on all members too, and what lacks a partner becomes computation.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..converter.targets import (
+    ASTRA_SIM,
+    Issue,
+    agreed_order,
+    agreed_sizes,
+    issues,
+    recorded_groups,
+    restrict_to_ranks,
+    unmatched,
+)
+from ..schema.comm_groups import RankList, number_groups
+from ..schema.graph import ExecutionGraph
+
+
+class Communicates(NamedTuple):
+    """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it communicates."""
+
+    groups: list[RankList]
+    issues: list[Issue]
+
+
+class Agreement(NamedTuple):
+    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
+
+    numbers: dict[RankList, int]
+    ranks: tuple[int, ...]
+    alone: list[int]
+    sizes: dict[int, int]
+    order: list[int]
+
+
+def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...]) -> Communicates:
+    """What the other ranks have to know of a graph, seen as one of `ranks`."""
+    if target != ASTRA_SIM:
+        return Communicates(recorded_groups(graph).lists, [])
+    graph = restrict_to_ranks(graph, ranks)
+    return Communicates(recorded_groups(graph).lists, issues(graph))
+
+
+def agree(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int, Agreement]:
+    """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
+    numbers = number_groups(group for rank in known.values() for group in rank.groups)
+    present = sorted(known)
+    alone = unmatched([known[rank].issues for rank in present])
+    left = [
+        [issue for issue in known[rank].issues if issue.node not in set(without)]
+        for rank, without in zip(present, alone, strict=True)
+    ]
+    columns = zip(present, alone, agreed_sizes(left), agreed_order(left), strict=True)
+    return {rank: Agreement(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}

@@ -1,0 +1,65 @@
+"""Second step of a build: one rank's graph rewritten so that it keeps what all ranks agreed on. Runs in a process of its own."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ..converter.targets import (
+    ASTRA_SIM,
+    compute_instead,
+    for_target,
+    order_collectives,
+    resize_communication,
+    restrict_to_ranks,
+)
+from ..schema.graph import ExecutionGraph
+from .agreement import Agreement
+from .build_rank import RankResult, RankTask, failed
+from .build_report import RankSummary, content_of
+
+
+class FinishTask(NamedTuple):
+    task: RankTask
+    summary: RankSummary
+    agreement: Agreement
+
+
+def finish_rank(task: FinishTask) -> RankResult:
+    """Rewrites a rank's graph so that it keeps the agreement. Reports every failure, raises none."""
+    build, agreement = task.task, task.agreement
+    try:
+        graph = ExecutionGraph.read(str(build.graph))
+        if build.options.target == ASTRA_SIM:
+            graph = restrict_to_ranks(graph, agreement.ranks)
+            graph = compute_instead(graph, agreement.alone)
+            graph = order_collectives(resize_communication(graph, agreement.sizes), agreement.order)
+        made = for_target(graph, build.options.target, agreement.numbers)
+        made.graph.write(str(build.graph))
+        changes = {**made.report, "communications without a partner, as computation": len(agreement.alone)}
+        return RankResult(
+            msgspec.structs.replace(
+                task.summary,
+                graph=content_of(build.graph, build.graph.name),
+                edges=len(made.graph.data_deps.values),
+                remarks=made.remarks,
+                target=_counted(changes),
+            )
+        )
+    except Exception as error:
+        return RankResult(failed(build, error))
+
+
+def _counted(changes: dict[str, object]) -> dict[str, float]:
+    """What was changed and how often, without zeros; counts by reason one level up."""
+    flat = {
+        f"{name}: {reason}": count
+        for name, counts in changes.items()
+        for reason, count in (counts.items() if isinstance(counts, dict) else (("", counts),))
+    }
+    return {name.removesuffix(": ").replace("_", " "): count for name, count in flat.items() if count}
+
+
+def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: str) -> Path:
+    """Where a rank's graph goes; simulators want ranks without holes, so that those of a subset are numbered anew."""
+    return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"
