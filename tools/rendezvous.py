@@ -68,8 +68,8 @@ def _collective_key(graph: ExecutionGraph) -> Callable[[int], Hashable]:
         members = ranks[row].tobytes() if isinstance(ranks, Ragged) else b""
         # two groups of the same ranks count their sequence numbers each for itself: the recorded name tells them apart, but for
         # PyTorch 2.1, which records where a group lies in a process's memory
-        name = "" if ADDRESS.fullmatch(recorded[row]) else recorded[row]
-        return (members, name) if members else (name[row],), int(sequence[row])
+        label = "" if ADDRESS.fullmatch(recorded[row]) else recorded[row]
+        return (members, label) if members else (name[row],), int(sequence[row])
 
     return key
 
