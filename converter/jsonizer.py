@@ -18,7 +18,7 @@ from ..schema.errors import DataError
 from ..schema.files import open_input, open_output
 from ..schema.framing import FrameBlock, read_bytes, read_frames
 from ..schema.json_form import METADATA, FormError
-from ..schema.json_parsing import encode_node_texts
+from ..schema.json_parsing import NodeTextEncoder
 from ..schema.json_rendering import render_nodes
 from ..schema.json_stream import ArrayReader
 from ..schema.wire import Messages, WireError, varint, varint_lengths
@@ -28,6 +28,7 @@ Progress = Callable[[int], object]
 """Is told how many more bytes of the input were read."""
 
 HEAD_SIZE = 1 << 20
+NODES_AT_ONCE = 2000
 NODES_KEY = re.compile(rb'"nodes"\s*:\s*(?=\[)')
 
 
@@ -159,21 +160,25 @@ class _Resumed(io.RawIOBase):
 
 def _write_nodes(rest: BinaryIO, source: str, out: IO[bytes], progress: Progress) -> tuple[int, int, _Remainder]:
     """Writes all nodes as frames; returns their number, their bytes and what stands after them."""
-    reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
+    encoder = NodeTextEncoder()
     count = size = 0
+
+    def write(texts: list[msgspec.Raw]) -> None:
+        nonlocal count, size
+        for first in range(0, len(texts), NODES_AT_ONCE):
+            block = texts[first : first + NODES_AT_ONCE]
+            try:
+                size += out.write(encoder.encode(block))
+            except FormError as error:
+                raise DataError(f"{source}: nodes[{count + error.row}]: {error}") from error
+            count += len(block)
+
+    reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
     for _, texts in reader:
-        size += out.write(_frames(texts, count, source))
-        count += len(texts)
+        write(texts)
     remainder = _decode(b'{"last_nodes":' + reader.document, _Remainder, source)
-    size += out.write(_frames(remainder.last_nodes, count, source))
-    return count + len(remainder.last_nodes), size, remainder
-
-
-def _frames(texts: list[msgspec.Raw], nodes_before: int, source: str) -> bytes:
-    try:
-        return encode_node_texts(texts)
-    except FormError as error:
-        raise DataError(f"{source}: nodes[{nodes_before + error.row}]: {error}") from error
+    write(remainder.last_nodes)
+    return count, size, remainder
 
 
 def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:

@@ -3,96 +3,35 @@
 Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf library.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
+from .canonical import Layout
 from .columns import ABSENT, Int64, Ragged, Strings
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .graph import ATTRIBUTES, Column, ExecutionGraph, NodeType, TensorText
+from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
+from .known_attributes import known_attributes
 from .wire import (
     DELIMITED,
-    FIXED32,
-    FIXED64,
-    PADDING,
     VARINT,
-    Bytes,
     Fields,
     Messages,
-    Spans,
-    UInt64,
     WireError,
     first_not_utf8,
     read_packed,
     walk,
-    words,
+    walk_pairs,
 )
 
 TENSOR_PARTS = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
-LAST_VALUE = AttributeProto.BYTES_LIST_FIELD_NUMBER
+FIRST_VALUE, LAST_VALUE = AttributeProto.DOUBLE_VAL_FIELD_NUMBER, AttributeProto.BYTES_LIST_FIELD_NUMBER
 LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
 STRING_VALUE = AttributeProto.STRING_VAL_FIELD_NUMBER
 
 
-class IntegerKind(NamedTuple):
-    """How a type of integer is encoded: its wire type, and what the bits on the wire mean."""
-
-    wire: int
-    decode: Callable[[UInt64], Int64]
-
-
-def _low_half(bits: UInt64) -> Int64:
-    return bits.astype(np.uint32).view(np.int32).astype(np.int64)
-
-
-def _unsigned_half(bits: UInt64) -> Int64:
-    return bits.astype(np.uint32).astype(np.int64)
-
-
-def _zigzag(bits: UInt64) -> Int64:
-    magnitude, sign = (bits >> np.uint64(1)).view(np.int64), (bits & np.uint64(1)).view(np.int64)
-    return np.bitwise_xor(magnitude, -sign)
-
-
-def _plain(bits: UInt64) -> Int64:
-    return bits.view(np.int64)
-
-
-def _truth(bits: UInt64) -> Int64:
-    return (bits != 0).astype(np.int64)
-
-
-INTEGER_KINDS = {
-    "int32": IntegerKind(VARINT, _low_half),
-    "int64": IntegerKind(VARINT, _plain),
-    "uint32": IntegerKind(VARINT, _unsigned_half),
-    "uint64": IntegerKind(VARINT, _plain),
-    "sint32": IntegerKind(VARINT, _zigzag),
-    "sint64": IntegerKind(VARINT, _zigzag),
-    "fixed32": IntegerKind(FIXED32, _unsigned_half),
-    "fixed64": IntegerKind(FIXED64, _plain),
-    "sfixed32": IntegerKind(FIXED32, _low_half),
-    "sfixed64": IntegerKind(FIXED64, _plain),
-    "bool": IntegerKind(VARINT, _truth),
-}
-
-
-def _kinds_of(suffix: str) -> dict[int, IntegerKind]:
-    numbers = {field.name: field.number for field in AttributeProto.DESCRIPTOR.fields}
-    return {numbers[name + suffix]: kind for name, kind in INTEGER_KINDS.items()}
-
-
-INTEGER_VALUES, INTEGER_LISTS = _kinds_of("_val"), _kinds_of("_list")
-NO_WIRE = 0xFF
-VALUE_WIRES = np.full(LAST_VALUE + 1, DELIMITED, np.uint8)
-"""The wire type of each value of AttributeProto by field number; the other fields are no values."""
-VALUE_WIRES[: AttributeProto.DOUBLE_VAL_FIELD_NUMBER] = NO_WIRE
-VALUE_WIRES[[AttributeProto.DOUBLE_VAL_FIELD_NUMBER, AttributeProto.FLOAT_VAL_FIELD_NUMBER]] = FIXED64, FIXED32
-for _number, _kind in INTEGER_VALUES.items():
-    VALUE_WIRES[_number] = _kind.wire
+ATTRIBUTE_LAYOUT = Layout.of(AttributeProto)
 
 
 class TextTable(dict[bytes, int]):
@@ -166,7 +105,7 @@ def _names(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
 
 def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
     """A column from a string in some nodes."""
-    texts = _contents(nodes, fields)
+    texts = nodes.contents(fields)
     codes = np.full(len(nodes.starts), -1, np.int32)
     try:
         codes[fields.message] = np.fromiter(map(table.__getitem__, texts), np.int32, len(texts))
@@ -175,13 +114,8 @@ def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
     return Strings(codes, table.texts)
 
 
-def _contents(nodes: Messages, fields: Fields) -> list[bytes]:
-    raw = nodes.raw
-    return [raw[start:end] for start, end in zip(fields.start.tolist(), fields.end.tolist(), strict=True)]
-
-
 def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
-    texts = _contents(nodes, fields)
+    texts = nodes.contents(fields)
     if (wrong := first_not_utf8(texts)) is not None:
         raise WireError("a text that is not UTF-8", int(fields.start[wrong]))
     return texts
@@ -234,11 +168,9 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 
 def _attributes(nodes: Messages, attributes: Fields, tables: dict[str, TextTable]) -> dict[str, Column]:
     """A column for each known attribute that any of the nodes has."""
-    inner = walk(nodes.data, attributes.start, attributes.end)
-    names = inner.of(AttributeProto.NAME_FIELD_NUMBER, DELIMITED)
+    names, values = _names_and_values(nodes, attributes)
     known = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
-    known[names.message] = _known_attributes(nodes.data, names)
-    values = inner.where(inner.wire == VALUE_WIRES[np.where(inner.number <= LAST_VALUE, inner.number, 0)])
+    known[names.message] = known_attributes(nodes.data, names)
     attribute = known[values.message]
     order = np.argsort(attribute, kind="stable")
     bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
@@ -249,6 +181,20 @@ def _attributes(nodes: Messages, attributes: Fields, tables: dict[str, TextTable
             given = values.where(slice(first, last)).last_given(len(nodes.starts))
             columns[name] = _attribute(nodes, given, kind, tables[name])
     return columns
+
+
+def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:
+    """The name and value fields of attributes, whatever else these hold."""
+    pairs = walk_pairs(nodes.data, attributes.start, attributes.end)
+    others = np.ones(len(attributes.message), np.bool_)
+    others[pairs.row] = False
+    rows = np.flatnonzero(others)
+    inner = walk(nodes.data, attributes.start[rows], attributes.end[rows])
+    inner = inner._replace(message=rows[inner.message])
+    names = Fields.concatenated([pairs.name, inner.of(AttributeProto.NAME_FIELD_NUMBER, DELIMITED)])
+    values = Fields.concatenated([pairs.value, inner])
+    number = np.where(values.number <= LAST_VALUE, values.number, 0)
+    return names, values.where((number >= FIRST_VALUE) & (values.wire == ATTRIBUTE_LAYOUT.wire[number]))
 
 
 def _attribute(nodes: Messages, values: Fields, kind: str, table: TextTable) -> Column:
@@ -281,38 +227,3 @@ def _by_kind(kinds: dict[int, IntegerKind], values: Fields) -> list[tuple[Intege
     if counts.max(initial=0) == len(values.number):
         return [(kinds[number], values) for number in values.number[:1].tolist() if number in kinds]
     return [(kind, values.where(values.number == number)) for number, kind in kinds.items() if counts[number]]
-
-
-class NameKeys(NamedTuple):
-    """Names of up to 16 bytes as two words and a length, which tell them apart exactly, and a mix of the words to look up."""
-
-    first: UInt64
-    second: UInt64
-    length: Int64
-    mix: UInt64
-
-    def where(self, rows: Int64) -> "NameKeys":
-        return NameKeys(self.first[rows], self.second[rows], self.length[rows], self.mix[rows])
-
-
-def _name_keys(data: Bytes, start: Int64, length: Int64) -> NameKeys:
-    first = words(data)[start] & FIRST_BYTES[np.minimum(length, 8)]
-    second = words(data)[start + 8] & FIRST_BYTES[np.clip(length - 8, 0, 8)]
-    return NameKeys(first, second, length, first ^ second * np.uint64(0x9E3779B97F4A7C15))
-
-
-FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
-"""Masks for the first 0 to 8 bytes of a word."""
-_known_names = Spans.of([attribute.name.encode() for attribute in ATTRIBUTES])
-_known_keys = _name_keys(np.append(_known_names.source, np.zeros(PADDING, np.uint8)), *_known_names[1:])
-KNOWN_PLACES = np.argsort(_known_keys.mix)
-KNOWN_KEYS = _known_keys.where(KNOWN_PLACES)
-
-
-def _known_attributes(data: Bytes, names: Fields) -> Int64:
-    """For each name its place in ATTRIBUTES, one past the last for a name that is not there."""
-    keys = _name_keys(data, names.start, names.value.view(np.int64))
-    place = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
-    found = KNOWN_KEYS.where(place)
-    same = (found.first == keys.first) & (found.second == keys.second) & (found.length == keys.length)
-    return np.where(same, KNOWN_PLACES[place], len(ATTRIBUTES))

@@ -16,7 +16,7 @@ from .wire import DELIMITED, VARINT, Bytes, Spans, delimited, first_not_utf8, jo
 FORMAT_VERSION = "0.1"
 INT32 = np.iinfo(np.int32)
 LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
-ATTRIBUTE = tag(Node.ATTR_FIELD_NUMBER, DELIMITED)
+ATTRIBUTE_TAG = tag(Node.ATTR_FIELD_NUMBER, DELIMITED)
 
 RowEncoder = Callable[[slice], list[Spans]]
 """Encodes one field of the nodes in a range of rows."""
@@ -84,13 +84,13 @@ def _text_field(encode_text: Callable[[bytes], bytes], column: Strings) -> RowEn
 
 def _packed_field(number: int, column: Ragged) -> RowEncoder:
     def encode(rows: slice) -> list[Spans]:
-        packed = _packed(column, rows)
-        return delimited(tag(number, DELIMITED), [packed], packed.lengths > 0)
+        numbers = packed(column, rows)
+        return delimited(tag(number, DELIMITED), [numbers], numbers.lengths > 0)
 
     return encode
 
 
-def _packed(column: Ragged, rows: slice) -> Spans:
+def packed(column: Ragged, rows: slice) -> Spans:
     """The values of each row as varints without gaps."""
     starts = column.starts[rows.start : rows.stop + 1]
     values = column.values[starts[0] : starts[-1]].view(np.uint64)
@@ -123,7 +123,7 @@ def _attribute(attribute: Attribute, column: Column) -> RowEncoder:
     name = _prefixed(tag(AttributeProto.NAME_FIELD_NUMBER, DELIMITED), attribute.name.encode())
     if isinstance(column, Strings):
         value_tag = tag(number, DELIMITED)
-        return _text_field(lambda text: _prefixed(ATTRIBUTE, name + _prefixed(value_tag, text)), column)
+        return _text_field(lambda text: _prefixed(ATTRIBUTE_TAG, name + _prefixed(value_tag, text)), column)
     if attribute.value.startswith("int32"):
         _check_int32(attribute.name, column)
     if isinstance(column, Ragged):
@@ -142,8 +142,8 @@ def _check_int32(name: str, column: Int64 | Ragged) -> None:
 
 
 def _integer_attribute(prefix: bytes, column: Int64) -> RowEncoder:
-    length_at = len(ATTRIBUTE)
-    prefix = ATTRIBUTE + b"\0" + prefix
+    length_at = len(ATTRIBUTE_TAG)
+    prefix = ATTRIBUTE_TAG + b"\0" + prefix
 
     def encode(rows: slice) -> list[Spans]:
         values = column[rows]
@@ -154,9 +154,9 @@ def _integer_attribute(prefix: bytes, column: Int64) -> RowEncoder:
 
 def _list_attribute(prefix: bytes, column: Ragged) -> RowEncoder:
     def encode(rows: slice) -> list[Spans]:
-        packed = _packed(column, rows)
-        present = packed.lengths > 0
-        values = delimited(tag(LIST_VALUES, DELIMITED), [packed], present)
-        return delimited(ATTRIBUTE, delimited(prefix, values, present), present)
+        numbers = packed(column, rows)
+        present = numbers.lengths > 0
+        values = delimited(tag(LIST_VALUES, DELIMITED), [numbers], present)
+        return delimited(ATTRIBUTE_TAG, delimited(prefix, values, present), present)
 
     return encode

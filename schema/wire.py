@@ -22,6 +22,7 @@ LARGEST_FIELD_NUMBER = (1 << 29) - 1
 PADDING = 32
 """Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
 NO_FIELD = -1
+TEXT_FIELD_1 = 1 << 3 | DELIMITED
 
 
 class Spans(NamedTuple):
@@ -60,6 +61,8 @@ class Fields(NamedTuple):
     start: Int64
 
     def where(self, chosen: Bool | Int64 | slice) -> "Fields":
+        if not isinstance(chosen, slice) and chosen.dtype == np.bool_ and chosen.all():
+            return self
         return Fields(
             self.message[chosen], self.number[chosen], self.wire[chosen], self.value[chosen], self.start[chosen]
         )
@@ -67,6 +70,11 @@ class Fields(NamedTuple):
     def of(self, number: int, wire: int) -> "Fields":
         """The fields of this number; one of another wire type is, as in the protobuf library, an unknown field."""
         return self.where((self.number == number) & (self.wire == wire))
+
+    def in_message_order(self) -> "Fields":
+        count = int(self.message.max(initial=0))
+        # sorting two-byte keys takes numpy's radix sort
+        return self.where(np.argsort(self.message.astype(np.uint16 if count < 1 << 16 else np.int64), kind="stable"))
 
     def last_given(self, count: int) -> "Fields":
         """Only the last field of each of `count` messages."""
@@ -77,10 +85,26 @@ class Fields(NamedTuple):
         last[ordered.message] = np.arange(len(ordered.message))
         return ordered.where(last[last >= 0])
 
+    @staticmethod
+    def concatenated(parts: "Sequence[Fields]") -> "Fields":
+        message, number, wire, value, start = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Fields(message, number, wire, value, start)
+
     @property
     def end(self) -> Int64:
         """Where the content of delimited fields ends."""
         return self.start + self.value.view(np.int64)
+
+
+class Pairs(NamedTuple):
+    """Messages of a text and one other field: which of the messages they are, and the fields."""
+
+    row: Int64
+    name: Fields
+    value: Fields
+
+    def where(self, chosen: Bool) -> "Pairs":
+        return self if chosen.all() else Pairs(self.row[chosen], self.name.where(chosen), self.value.where(chosen))
 
 
 class Messages(NamedTuple):
@@ -95,8 +119,13 @@ class Messages(NamedTuple):
     def of(raw: bytes, starts: Int64, ends: Int64) -> "Messages":
         return Messages(raw, np.frombuffer(raw + bytes(PADDING), np.uint8), starts, ends)
 
-    def rows(self, chosen: slice) -> "Messages":
+    def rows(self, chosen: slice | Int64) -> "Messages":
         return self._replace(starts=self.starts[chosen], ends=self.ends[chosen])
+
+    def contents(self, fields: Fields) -> list[bytes]:
+        """What delimited fields of these messages contain."""
+        raw = self.raw
+        return [raw[start:end] for start, end in zip(fields.start.tolist(), fields.end.tolist(), strict=True)]
 
 
 class WireError(Exception):
@@ -171,14 +200,20 @@ def words(buffer: Bytes, first: int = 0, stride: int = 1) -> UInt64:
 
 def join(columns: Iterable[Spans], count: int) -> Spans:
     """The columns side by side: row i of the result is the concatenation of row i of each column."""
-    parts = list(columns)
-    lengths = total_lengths(parts, count)
+    return join_parts([(slice(None), column) for column in columns], count)
+
+
+def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Spans:
+    """`count` rows, each the concatenation of what the parts have for it; a part says which rows it has something for."""
+    lengths = np.zeros(count, np.int64)
+    for rows, part in parts:
+        lengths[rows] += part.lengths
     starts = np.cumsum(lengths) - lengths
     buffer = np.empty(int(lengths.sum()), np.uint8)
     position = starts.copy()
-    for part in parts:
-        copy_spans(part, buffer, position)
-        position += part.lengths
+    for rows, part in parts:
+        copy_spans(part, buffer, position[rows])
+        position[rows] += part.lengths
     return Spans(buffer, starts, lengths)
 
 
@@ -284,8 +319,17 @@ def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
         rounds.append(fields)
         going = np.flatnonzero(following < end)
         message, at, end = message[going], following[going], end[going]
-    message, number, wire, value, start = (np.concatenate(column) for column in zip(*rounds, strict=True))
-    return Fields(message, number, wire, value, start)
+    return Fields.concatenated(rounds)
+
+
+def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
+    """Those of the messages that have just a short text as field 1 and then one other field, in one round; `data` as for `walk`."""
+    length, after = data[starts + 1], starts + 2 + data[starts + 1]
+    row = np.flatnonzero((data[starts] == TEXT_FIELD_1) & (length < 0x80) & (after < ends))
+    other, following = _next_fields(data, row, after[row])
+    ones, delimited = np.ones(len(row), np.int64), np.full(len(row), DELIMITED, np.uint8)
+    texts = Fields(row, ones, delimited, length[row].astype(np.uint64), starts[row] + 2)
+    return Pairs(row, texts, other).where(following == ends[row])
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:

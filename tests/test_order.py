@@ -1,5 +1,6 @@
 """Node numbers are a topological order that follows the measured times, and no unsound graph is ever written."""
 
+from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -116,6 +117,18 @@ def test_an_unsound_graph_is_refused(data: Edges, control: Edges, complaint: str
 def test_a_sound_graph_passes() -> None:
     check(edges((0, 1), (0, 2), (1, 2)), edges((0, 2)), 3)
     check(NONE, NONE, 0)
+
+
+def test_convert_hands_out_no_unsound_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    def backwards(start: Int64, _: Edges) -> Int64:
+        return np.arange(len(start))[::-1]
+
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k")
+    monkeypatch.setattr(import_module("execgraph.converter.convert"), "topological_order", backwards)
+    with pytest.raises(DataError, match="points forward"):
+        convert_run(t)
 
 
 def test_edges_between_the_same_nodes_become_one_with_all_reasons() -> None:

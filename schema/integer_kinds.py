@@ -1,0 +1,81 @@
+"""The integer types of the schema: how each is encoded, and which attribute values are of which type."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .columns import Int64
+from .execution_graph_pb2 import AttributeProto
+from .wire import FIXED32, FIXED64, VARINT, UInt64
+
+
+class IntegerKind(NamedTuple):
+    """How a type of integer is encoded: its wire type, and what the bits on the wire mean."""
+
+    wire: int
+    decode: Callable[[UInt64], Int64]
+
+
+def _low_half(bits: UInt64) -> Int64:
+    return bits.astype(np.uint32).view(np.int32).astype(np.int64)
+
+
+def _unsigned_half(bits: UInt64) -> Int64:
+    return bits.astype(np.uint32).astype(np.int64)
+
+
+def _zigzag(bits: UInt64) -> Int64:
+    magnitude, sign = (bits >> np.uint64(1)).view(np.int64), (bits & np.uint64(1)).view(np.int64)
+    return np.bitwise_xor(magnitude, -sign)
+
+
+def _plain(bits: UInt64) -> Int64:
+    return bits.view(np.int64)
+
+
+def _truth(bits: UInt64) -> Int64:
+    return (bits != 0).astype(np.int64)
+
+
+INTEGER_KINDS = {
+    "int32": IntegerKind(VARINT, _low_half),
+    "int64": IntegerKind(VARINT, _plain),
+    "uint32": IntegerKind(VARINT, _unsigned_half),
+    "uint64": IntegerKind(VARINT, _plain),
+    "sint32": IntegerKind(VARINT, _zigzag),
+    "sint64": IntegerKind(VARINT, _zigzag),
+    "fixed32": IntegerKind(FIXED32, _unsigned_half),
+    "fixed64": IntegerKind(FIXED64, _plain),
+    "sfixed32": IntegerKind(FIXED32, _low_half),
+    "sfixed64": IntegerKind(FIXED64, _plain),
+    "bool": IntegerKind(VARINT, _truth),
+}
+
+
+def _numbered(suffix: str) -> dict[int, IntegerKind]:
+    numbers = {field.name: field.number for field in AttributeProto.DESCRIPTOR.fields}
+    return {numbers[name + suffix]: kind for name, kind in INTEGER_KINDS.items()}
+
+
+INTEGER_VALUES, INTEGER_LISTS = _numbered("_val"), _numbered("_list")
+
+
+def _bounds(place: int) -> Int64:
+    """The lowest (0) or highest (1) plain integer of each attribute value by field number; of a value that is none, 1 and 0."""
+    bounds = np.full(AttributeProto.BYTES_LIST_FIELD_NUMBER + 1, 1 - place)
+    for field in AttributeProto.DESCRIPTOR.fields:
+        kind = field.name.rpartition("_")[0]
+        if kind in PLAIN_RANGES:
+            bounds[field.number] = PLAIN_RANGES[kind][place]
+    return bounds
+
+
+PLAIN_RANGES = {
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+    "uint32": (0, (1 << 32) - 1),
+    "uint64": (0, (1 << 63) - 1),
+}
+"""The values for which a varint on the wire is the number itself, as signed 64 bits; the upper half of uint64 is not among them."""
+LOWEST, HIGHEST = _bounds(0), _bounds(1)
