@@ -43,7 +43,7 @@ types: $(INSTALLED)/.check
 	@rm -rf build
 	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
 	@rm -rf build
-	cd $(INSTALLED) && bin/mypy --strict $(PACKAGES:%=-p execgraph.%)
+	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml $(PACKAGES:%=-p execgraph.%)
 
 clean:
 	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -139,8 +139,9 @@ def _held_copies(linked: LinkedTrace) -> Int64:
     before[order[1:][same]] = order[:-1][same]
     call, earlier = activities.call_row[own], before[own]
     freed = np.where(earlier >= 0, activities.end[earlier], np.iinfo(np.int64).max)
-    behind = (freed > linked.calls.start[call]) & (freed >= activities.start[own] - PROMPT) & (earlier >= 0)
-    return call[behind | np.isin(own, linked.device_waits.target_row)]
+    behind: Bool = (freed > linked.calls.start[call]) & (freed >= activities.start[own] - PROMPT) & (earlier >= 0)
+    held: Int64 = call[behind | np.isin(own, linked.device_waits.target_row)]
+    return held
 
 
 def _owners(linked: LinkedTrace) -> _Owners:

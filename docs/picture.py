@@ -1,6 +1,6 @@
 """Draws docs/graph.svg: part of the execution graph of the sample under tests/data/training. Needs matplotlib.
 
-    python docs/picture.py out/demo/graph.0.et docs/graph.svg
+python docs/picture.py out/demo/graph.0.et docs/graph.svg
 """
 
 import sys
@@ -10,12 +10,17 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
-
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType
 
 WINDOW_US = (120.0, 1180.0)
-COLOURS = {"host": "#9aa7b5", "wait or idle": "#e3e7ec", "computation": "#3b78b5", "communication": "#d9822b", "memory": "#6b9e4a"}
+COLOURS = {
+    "host": "#9aa7b5",
+    "wait or idle": "#e3e7ec",
+    "computation": "#3b78b5",
+    "communication": "#d9822b",
+    "memory": "#6b9e4a",
+}
 ARROWS = {
     DependencyKind.LAUNCH: ("launch", "#b9c2cc", 0.5),
     DependencyKind.EVENT_WAIT: ("event wait", "#c23b3b", 1.6),
@@ -35,7 +40,16 @@ def main(graph_path: str, picture_path: str) -> None:
     seen = np.flatnonzero((end >= WINDOW_US[0]) & (start <= WINDOW_US[1]) & np.array([name in row for name in lanes]))
     for node in seen.tolist():
         width = max(end[node] - start[node], 0.4)
-        axes.barh(row[lanes[node]], width, left=start[node], height=0.5, color=colour(graph, node), edgecolor="white", linewidth=0.3, zorder=2)
+        axes.barh(
+            row[lanes[node]],
+            width,
+            left=start[node],
+            height=0.5,
+            color=colour(graph, node),
+            edgecolor="white",
+            linewidth=0.3,
+            zorder=2,
+        )
     draw_arrows(graph, axes, set(seen.tolist()), start, end, [row.get(name, 0) for name in lanes])
     axes.set_yticks(list(row.values()), list(row))
     axes.set_xlim(*WINDOW_US)
@@ -45,7 +59,16 @@ def main(graph_path: str, picture_path: str) -> None:
     handles = [plt.Rectangle((0, 0), 1, 1, color=value) for value in COLOURS.values()]
     handles += [plt.Line2D([], [], color=value, linewidth=width) for _, value, width in ARROWS.values()]
     labels = [*COLOURS, *(name for name, _, _ in ARROWS.values())]
-    axes.legend(handles, labels, ncols=9, loc="lower center", bbox_to_anchor=(0.46, 1.0), frameon=False, fontsize=7.5, handlelength=1.2)
+    axes.legend(
+        handles,
+        labels,
+        ncols=9,
+        loc="lower center",
+        bbox_to_anchor=(0.46, 1.0),
+        frameon=False,
+        fontsize=7.5,
+        handlelength=1.2,
+    )
     figure.tight_layout()
     figure.savefig(picture_path, metadata={"Date": None})
 
@@ -69,7 +92,9 @@ def colour(graph: ExecutionGraph, node: int) -> str:
     return COLOURS["memory" if graph.texts("cat")[node].startswith("gpu_mem") else "computation"]
 
 
-def draw_arrows(graph: ExecutionGraph, axes: plt.Axes, seen: set[int], start: np.ndarray, end: np.ndarray, row: list[int]) -> None:
+def draw_arrows(
+    graph: ExecutionGraph, axes: plt.Axes, seen: set[int], start: np.ndarray, end: np.ndarray, row: list[int]
+) -> None:
     kinds = graph.attributes["data_dep_kinds"]
     assert isinstance(kinds, Ragged)
     for node in seen:
@@ -78,7 +103,12 @@ def draw_arrows(graph: ExecutionGraph, axes: plt.Axes, seen: set[int], start: np
                 if kind & bit and source in seen and row[source] != row[node]:
                     down = -0.25 if row[source] > row[node] else 0.25
                     points = {"xy": (start[node], row[node] - down), "xytext": (end[source], row[source] + down)}
-                    axes.annotate("", **points, arrowprops={"arrowstyle": "->", "color": line, "lw": width, "shrinkA": 0, "shrinkB": 0}, zorder=3)
+                    axes.annotate(
+                        "",
+                        **points,
+                        arrowprops={"arrowstyle": "->", "color": line, "lw": width, "shrinkA": 0, "shrinkB": 0},
+                        zorder=3,
+                    )
 
 
 if __name__ == "__main__":

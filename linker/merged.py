@@ -5,7 +5,7 @@ One process that drives several devices is no sign; one correlation launched by 
 
 import re
 from dataclasses import fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -107,5 +107,6 @@ def _taken(device: DeviceTrace, rank: int, processes: Int64) -> DeviceTrace:
 
 
 def _rows(table: Rows, mask: Bool) -> Rows:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}
-    return type(table)(**{n: c.take(mask) if isinstance(c, Strings) else c[mask] for n, c in columns.items()})
+    columns: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(table)}
+    kept: dict[str, Any] = {n: c.take(mask) if isinstance(c, Strings) else c[mask] for n, c in columns.items()}
+    return type(table)(**kept)

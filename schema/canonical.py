@@ -59,14 +59,15 @@ def surely_canonical(fields: Fields, starts: Int64, ends: Int64, layout: Layout)
     count = len(starts)
     total = np.bincount(fields.message, weights=shortest_sizes(fields), minlength=count)
     bad = np.bincount(fields.message[~good], minlength=count)
-    return (bad == 0) & (total == ends - starts)
+    sound: Bool = (bad == 0) & (total == ends - starts)
+    return sound
 
 
 def shortest_sizes(fields: Fields) -> Int64:
     """The bytes that each field needs, tag included; field numbers from 1 to 2047."""
     delimited = (fields.wire == DELIMITED) * fields.value.view(np.int64)
     tags = 1 + (fields.number > 15)
-    sizes = tags + varint_lengths(fields.value) + delimited
+    sizes: Int64 = tags + varint_lengths(fields.value) + delimited
     for wire, size in FIXED_SIZES.items():
         fixed = np.flatnonzero(fields.wire == wire)
         sizes[fixed] = tags[fixed] + size

@@ -35,7 +35,7 @@ def _plain(bits: UInt64) -> Int64:
 
 
 def _truth(bits: UInt64) -> Int64:
-    return (bits != 0).astype(np.int64)
+    return np.asarray(bits != 0, np.int64)
 
 
 INTEGER_KINDS = {

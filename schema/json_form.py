@@ -10,7 +10,7 @@ import math
 import struct
 from base64 import b64encode
 from types import GenericAlias
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, NamedTuple, Union, cast
 
 import msgspec
 import orjson
@@ -59,12 +59,17 @@ JSON_TYPES: dict[int, Any] = {
 def message_text(message: Message) -> bytes:
     """A message as JSON text in one line."""
     members = []
-    for field in message.DESCRIPTOR.fields:
+    for field in _fields(message):
         value = getattr(message, field.name)
         if message.HasField(field.name) if field.has_presence else value or field.name != "doc_string":
             text = _list_text(field, value) if _is_repeated(field) else _value_text(field, value)
             members.append(b'"%s":%s' % (field.name.encode(), text))
     return b"{" + b",".join(members) + b"}"
+
+
+def _fields(message: Message) -> list[FieldDescriptor]:
+    # stubs name the descriptors of both of protobuf's implementations
+    return cast(list[FieldDescriptor], message.DESCRIPTOR.fields)
 
 
 def _is_repeated(field: FieldDescriptor) -> bool:
@@ -119,7 +124,7 @@ def _record(message: Descriptor) -> type[Struct]:
 
 def _fill(message: Message, record: Struct) -> None:
     """Sets the fields of a message as in the record. Raises ValueError for what the message cannot hold."""
-    for field in message.DESCRIPTOR.fields:
+    for field in _fields(message):
         value = getattr(record, field.name)
         if value is UNSET:
             continue
@@ -162,7 +167,7 @@ class Form(NamedTuple):
 
     @staticmethod
     def of(message: type[Message]) -> "Form":
-        return Form(message, msgspec.json.Decoder(_record(message.DESCRIPTOR)))
+        return Form(message, msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR))))
 
     def encode(self, text: bytes) -> bytes:
         """The message that the JSON text stands for. Raises FormError."""

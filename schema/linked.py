@@ -219,6 +219,6 @@ def without_guesses(linked: LinkedTrace) -> LinkedTrace:
 def _certain(table: Guessable) -> Guessable:
     timing = table.found.table.index(Found.TIMING.value) if Found.TIMING.value in table.found.table else -2
     known = table.found.codes != timing
-    columns = {column.name: getattr(table, column.name) for column in fields(table)}
-    kept = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
+    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
+    kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
     return replace(table, **kept)

@@ -1,7 +1,7 @@
 """Second step of a build: one rank's graph rewritten so that it keeps what all ranks agreed on. Runs in a process of its own."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -50,7 +50,7 @@ def finish_rank(task: FinishTask) -> RankResult:
         return RankResult(failed(build, error))
 
 
-def _counted(changes: dict[str, object]) -> dict[str, float]:
+def _counted(changes: dict[str, Any]) -> dict[str, float]:
     """What was changed and how often, without zeros; counts by reason one level up."""
     flat = {
         f"{name}: {reason}": count
