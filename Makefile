@@ -1,4 +1,4 @@
-# make demo · make test · make bench · make check: each makes .venv and installs what it needs, once per pyproject.toml
+# make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 
 PYTHON ?= python3
@@ -7,20 +7,20 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PIP := -m pip --quiet --disable-pip-version-check
 
-SAMPLE := tests/data/attention
+SAMPLE := tests/data/training
 HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 PACKAGES := schema linker converter tools
 
-.PHONY: demo test bench check lint format types clean
+.PHONY: demo test bench accuracy check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
 	$(BIN)/trace-link --host-trace $(HOST) --device-trace $(DEVICE) --output $(OUT)/linked.json.gz
-	$(BIN)/trace-convert --input $(OUT)/linked.json.gz --output $(OUT)/graph.et
-	$(BIN)/trace-replay --input $(OUT)/graph.et --timeline $(OUT)/timeline.json
-	$(BIN)/trace-jsonize --input $(OUT)/graph.et --output $(OUT)/graph.json
+	$(BIN)/trace-convert --input $(OUT)/linked.json.gz --output $(OUT)/graph.0.et
+	$(BIN)/trace-replay --input $(OUT)/graph.0.et --timeline $(OUT)/timeline.json
+	$(BIN)/trace-jsonize --input $(OUT)/graph.0.et --output $(OUT)/graph.json
 	@echo "The first nodes of $(OUT)/graph.json:"
 	@$(BIN)/python -c 'import json; [print(json.dumps(node)) for node in json.load(open("$(OUT)/graph.json"))["nodes"][:3]]'
 
@@ -29,6 +29,9 @@ test: $(VENV)/.test
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m execgraph.tools.bench
+
+accuracy: $(VENV)/.ready
+	$(BIN)/python -m execgraph.tools.accuracy
 
 check: lint format types
 
