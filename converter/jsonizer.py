@@ -21,14 +21,15 @@ from ..schema.json_form import METADATA, FormError
 from ..schema.json_parsing import NodeTextEncoder
 from ..schema.json_rendering import render_nodes
 from ..schema.json_stream import ArrayReader
-from ..schema.wire import Messages, WireError, varint, varint_lengths
+from ..schema.varints import varint, varint_lengths
+from ..schema.wire import Messages, WireError
 
 T = TypeVar("T")
 Progress = Callable[[int], object]
 """Is told how many more bytes of the input were read."""
 
 HEAD_SIZE = 1 << 20
-NODES_AT_ONCE = 2000
+NODES_AT_ONCE = 1000
 NODES_KEY = re.compile(rb'"nodes"\s*:\s*(?=\[)')
 
 
@@ -105,13 +106,12 @@ class _Remainder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
-    """Writes the graph file that a JSON file stands for. O(bytes).
+    """Writes the graph file that a JSON file stands for. O(bytes); nodes that come before the metadata wait in a temporary file.
 
     Raises DataError with the node at which the file stops being a graph's JSON.
     """
     with open_input(source) as stream, open_output(target) as out:
         head, rest = _split_before_nodes(stream, source)
-        # a graph file begins with the metadata, so nodes that come before it have to wait
         with TemporaryFile() if head.metadata is msgspec.UNSET else nullcontext(out) as nodes_out:
             size = 0 if head.metadata is msgspec.UNSET else out.write(_metadata_frame(head.metadata, source))
             count, node_bytes, remainder = _write_nodes(rest, source, nodes_out, progress)
@@ -134,7 +134,7 @@ def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, Binar
                 document = msgspec.json.decode(buffer[: key.start()] + b'"nodes":[]}', type=_Document)
             except msgspec.ValidationError as error:
                 raise DataError(f"{source}: is not the JSON of a graph: {error}") from error
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue  # this key stands deeper, or in a text
             return document, cast(BinaryIO, io.BufferedReader(_Resumed(buffer[key.end() :], stream, source), HEAD_SIZE))
     return _decode(buffer, _Document, source), io.BytesIO(b"[]}")

@@ -11,7 +11,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from .columns import Bool, Int64
-from .wire import DELIMITED, FIXED32, FIXED64, FIXED_SIZES, VARINT, Fields, varint_lengths
+from .varints import varint_lengths
+from .wire import DELIMITED, FIXED32, FIXED64, FIXED_SIZES, VARINT, Fields
 
 UNKNOWN = 0xFF
 """Stands for the wire type of a field that the message does not have."""

@@ -13,17 +13,8 @@ from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOIn
 from .graph import ATTRIBUTES, Column, ExecutionGraph, NodeType, TensorText
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
 from .known_attributes import known_attributes
-from .wire import (
-    DELIMITED,
-    VARINT,
-    Fields,
-    Messages,
-    WireError,
-    first_not_utf8,
-    read_packed,
-    walk,
-    walk_pairs,
-)
+from .spans import first_not_utf8
+from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
 
 TENSOR_PARTS = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 FIRST_VALUE, LAST_VALUE = AttributeProto.DOUBLE_VAL_FIELD_NUMBER, AttributeProto.BYTES_LIST_FIELD_NUMBER

@@ -11,7 +11,9 @@ from .columns import ABSENT, Int64, Ragged, Strings
 from .errors import DataError
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .graph import ATTRIBUTES, Attribute, Column, ExecutionGraph
-from .wire import DELIMITED, VARINT, Bytes, Spans, delimited, first_not_utf8, join, prefixed_varints, tag, varint
+from .spans import Bytes, Spans, first_not_utf8, join
+from .varints import prefixed_varints, varint
+from .wire import DELIMITED, VARINT, delimited, tag
 
 FORMAT_VERSION = "0.1"
 INT32 = np.iinfo(np.int32)

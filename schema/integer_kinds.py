@@ -7,7 +7,8 @@ import numpy as np
 
 from .columns import Int64
 from .execution_graph_pb2 import AttributeProto
-from .wire import FIXED32, FIXED64, VARINT, UInt64
+from .varints import UInt64
+from .wire import FIXED32, FIXED64, VARINT
 
 
 class IntegerKind(NamedTuple):

@@ -6,6 +6,7 @@ text of an attribute of another kind. What does not fit goes through `json_form`
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,7 +18,9 @@ from .graph import ExecutionGraph, TensorText
 from .graph_encoder import ATTRIBUTE_TAG, node_encoders, packed
 from .integer_kinds import HIGHEST, LOWEST
 from .json_form import ATTRIBUTE, NODE, UNSIGNED64, FormError
-from .wire import DELIMITED, Spans, delimited, join, join_parts, prefixed_varints, tag, varint
+from .spans import Spans, join, join_parts
+from .varints import prefixed_varints, varint
+from .wire import DELIMITED, delimited, tag
 
 NODE_TYPES = dict(NodeType.items())
 VALUES_TAG = tag(Int64List.VALUES_FIELD_NUMBER, DELIMITED)
@@ -44,9 +47,6 @@ class _Node(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     outputs: _Tensors | UnsetType = UNSET
     attr: list[msgspec.Raw] = []
 
-
-Split = tuple[bytes, bytes, bytes]
-"""An attribute's text up to its last colon, the colon, and the rest."""
 
 TEXTS_REMEMBERED = 1 << 17
 NO_TENSORS = _Tensors()
@@ -168,41 +168,60 @@ class _Messages(dict[bytes, bytes]):
         return self.setdefault(text, ATTRIBUTE_TAG + varint(len(message)) + message)
 
 
+class _Texts(NamedTuple):
+    """Attribute texts, the place of the last colon in each, and the number of what stands before it."""
+
+    texts: list[bytes]
+    colon: list[int]
+    beginning: Int64
+
+    def after_colon(self, rows: Int64) -> list[bytes]:
+        """What stands between the last colon and the bracket that closes the attribute."""
+        texts, colon = self.texts, self.colon
+        return [texts[row][colon[row] + 1 : -1] for row in rows.tolist()]
+
+
 def _attributes(rows: list[list[msgspec.Raw]], beginnings: _Beginnings, messages: _Messages) -> Spans:
     """The encoded attributes of each node."""
-    splits = [bytes(text).rpartition(b":") for row in rows for text in row]
-    code = np.fromiter(map(beginnings.__getitem__, [split[0] for split in splits]), np.int64, len(splits))
-    is_list = (code >= 0) & np.array([*beginnings.is_list, False])[code]
-    others = np.flatnonzero(code < 0)
+    texts = [bytes(text) for row in rows for text in row]
+    colon = [text.rfind(b":") for text in texts]
+    before = [text[:end] for text, end in zip(texts, colon, strict=True)]
+    split = _Texts(texts, colon, np.fromiter(map(beginnings.__getitem__, before), np.int64, len(texts)))
+    is_list = np.array([*beginnings.is_list, False])[split.beginning]
+    is_number = split.beginning >= 0
+    others = np.flatnonzero(~is_number)
     parts = [
-        *_integer_parts(beginnings, code, splits, np.flatnonzero((code >= 0) & ~is_list)),
-        *_list_parts(beginnings, code, splits, np.flatnonzero(is_list)),
-        (others, Spans.of([messages[b"".join(splits[row])] for row in others.tolist()])),
+        *_integer_parts(beginnings, split, np.flatnonzero(is_number & ~is_list)),
+        *_list_parts(beginnings, split, np.flatnonzero(is_list)),
+        (others, Spans.of([messages[texts[row]] for row in others.tolist()])),
     ]
-    encoded = join_parts(parts, len(splits))
+    encoded = join_parts(parts, len(texts))
     limits = np.append(encoded.starts, len(encoded.source))[np.cumsum([0, *map(len, rows)])]
     return Spans(encoded.source, limits[:-1], np.diff(limits))
 
 
-def _integer_parts(beginnings: _Beginnings, code: Int64, splits: list[Split], rows: Int64) -> list[tuple[Int64, Spans]]:
-    numbers = np.array([int(splits[row][2][:-1]) for row in rows.tolist()], np.int64)
-    _check_range(numbers, np.array(beginnings.value, np.int64)[code[rows]])
+def _integer_parts(beginnings: _Beginnings, split: _Texts, rows: Int64) -> list[tuple[Int64, Spans]]:
+    beginning = split.beginning[rows]
+    numbers = np.array([int(text) for text in split.after_colon(rows)], np.int64)
+    _check_range(numbers, np.array(beginnings.value, np.int64)[beginning])
     everywhere = np.ones(len(rows), np.bool_)
     content = [
-        Spans.of(beginnings.messages).take(code[rows]),
+        Spans.of(beginnings.messages).take(beginning),
         prefixed_varints(b"", numbers.view(np.uint64), everywhere),
     ]
     return [(rows, spans) for spans in delimited(ATTRIBUTE_TAG, content, everywhere)]
 
 
-def _list_parts(beginnings: _Beginnings, code: Int64, splits: list[Split], rows: Int64) -> list[tuple[Int64, Spans]]:
-    texts = [splits[row][2].translate(None, WHITESPACE)[1:-3].split(b",") for row in rows.tolist()]
-    limits = np.cumsum([0, *map(len, texts)])
-    numbers = np.array([int(text) for row in texts for text in row], np.int64)
-    _check_range(numbers, np.repeat(np.array(beginnings.value, np.int64)[code[rows]], np.diff(limits)))
+def _list_parts(beginnings: _Beginnings, split: _Texts, rows: Int64) -> list[tuple[Int64, Spans]]:
+    beginning = split.beginning[rows]
+    # without the bracket before the integers, and the two after them
+    lists = [text.translate(None, WHITESPACE)[1:-2].split(b",") for text in split.after_colon(rows)]
+    limits = np.cumsum([0, *map(len, lists)])
+    numbers = np.array([int(text) for texts in lists for text in texts], np.int64)
+    _check_range(numbers, np.repeat(np.array(beginnings.value, np.int64)[beginning], np.diff(limits)))
     everywhere = np.ones(len(rows), np.bool_)
     values = delimited(VALUES_TAG, [packed(Ragged(limits, numbers), slice(0, len(rows)))], everywhere)
-    content = [Spans.of(beginnings.messages).take(code[rows]), *delimited(b"", values, everywhere)]
+    content = [Spans.of(beginnings.messages).take(beginning), *delimited(b"", values, everywhere)]
     return [(rows, spans) for spans in delimited(ATTRIBUTE_TAG, content, everywhere)]
 
 

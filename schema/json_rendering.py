@@ -18,21 +18,9 @@ from .graph_decoder import TextTable
 from .integer_kinds import HIGHEST, LOWEST
 from .json_form import ATTRIBUTE, NODE
 from .known_attributes import known_attributes
-from .wire import (
-    DELIMITED,
-    VARINT,
-    Fields,
-    Messages,
-    Pairs,
-    Spans,
-    UInt64,
-    WireError,
-    join_parts,
-    read_packed,
-    varint_lengths,
-    walk,
-    walk_pairs,
-)
+from .spans import Spans, join_parts
+from .varints import UInt64, varint_lengths
+from .wire import DELIMITED, VARINT, Fields, Messages, Pairs, WireError, read_packed, walk, walk_pairs
 
 Part = tuple[Int64, Spans]
 """Texts, and the rows of a block's text that they are appended to."""

@@ -6,7 +6,9 @@ import numpy as np
 
 from .columns import Int64
 from .graph import ATTRIBUTES
-from .wire import PADDING, Bytes, Fields, Spans, UInt64, words
+from .spans import Bytes, Spans
+from .varints import UInt64, words
+from .wire import PADDING, Fields
 
 
 class NameKeys(NamedTuple):

@@ -1,50 +1,26 @@
 """Protobuf's wire format on whole columns: numpy arrays of values to encoded bytes and back, without one Python step per value.
 
-A column of encoded texts is a `Spans`: row i is `lengths[i]` bytes of one buffer. Messages are written as columns of spans that
-stand side by side, and read by walking all messages at once, one field of each per round.
+Messages are written as columns of spans that stand side by side, and read by walking all messages at once, one field of each per
+round.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .columns import Bool, Int64
-
-Bytes = npt.NDArray[np.uint8]
-UInt64 = npt.NDArray[np.uint64]
+from .spans import Bytes, Spans, join, total_lengths
+from .varints import NO_END, UInt64, prefixed_varints, read_varints, varint, words
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
-LONGEST_VARINT = 10
 LARGEST_FIELD_NUMBER = (1 << 29) - 1
 PADDING = 32
 """Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
 NO_FIELD = -1
 TEXT_FIELD_1 = 1 << 3 | DELIMITED
-
-
-class Spans(NamedTuple):
-    """A column of byte strings: row i is `source[starts[i] : starts[i] + lengths[i]]`."""
-
-    source: Bytes
-    starts: Int64
-    lengths: Int64
-
-    def take(self, rows: npt.NDArray[np.integer]) -> "Spans":
-        return Spans(self.source, self.starts[rows], self.lengths[rows])
-
-    def placed(self, rows: Int64, count: int) -> "Spans":
-        """`count` rows that are empty but for these."""
-        starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        starts[rows], lengths[rows] = self.starts, self.lengths
-        return Spans(self.source, starts, lengths)
-
-    @staticmethod
-    def of(texts: Sequence[bytes]) -> "Spans":
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        return Spans(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths) - lengths, lengths)
 
 
 class Fields(NamedTuple):
@@ -137,170 +113,14 @@ class WireError(Exception):
         self.at = at
 
 
-def varint(value: int) -> bytes:
-    """One non-negative integer of up to 64 bits as a varint."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def tag(number: int, wire: int) -> bytes:
     return varint(number << 3 | wire)
-
-
-def first_not_utf8(texts: Sequence[bytes]) -> int | None:
-    """The place of the first text that is not UTF-8, None if all are."""
-    try:
-        # a character cannot go on across a line end, so the joined text is valid only if each text is
-        b"\n".join(texts).decode()
-    except UnicodeDecodeError as error:
-        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
-        return int(np.searchsorted(starts, error.start, side="right")) - 1
-    return None
-
-
-def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
-    """Copies each row of `spans` to its position in `target`; linear in the bytes and rows.
-
-    Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and scatter.
-    """
-    for length, rows in _by_length(spans.lengths):
-        _windows(target, length)[positions[rows]] = _windows(spans.source, length)[spans.starts[rows]]
-
-
-def _by_length(lengths: Int64) -> Iterator[tuple[int, Int64 | slice]]:
-    """Each length above zero with the rows that have it."""
-    longest = int(lengths.max(initial=0))
-    if longest == int(lengths.min(initial=longest)):
-        if longest:
-            yield longest, slice(None)
-        return
-    # sorting two-byte keys takes numpy's radix sort
-    order = np.argsort(lengths.astype(np.uint16) if longest < 1 << 16 else lengths, kind="stable")
-    ranked = lengths[order]
-    bounds = np.flatnonzero(np.diff(ranked)) + 1
-    for rows in np.split(order, bounds):
-        if length := int(lengths[rows[0]]):
-            yield length, rows
-
-
-def _windows(buffer: Bytes, length: int) -> npt.NDArray[np.void]:
-    """The items of `length` bytes that begin at each byte of `buffer`; they overlap."""
-    return np.ndarray((len(buffer) - length + 1,), f"V{length}", buffer, 0, (1,))
-
-
-def words(buffer: Bytes, first: int = 0, stride: int = 1) -> UInt64:
-    """The eight-byte little-endian words that begin at every `stride`-th byte of `buffer` from `first` on."""
-    count = (buffer.size - first - 8) // stride + 1
-    return np.ndarray((count,), "<u8", buffer, first, (stride,)) if count > 0 else np.empty(0, np.uint64)
-
-
-def join(columns: Iterable[Spans], count: int) -> Spans:
-    """The columns side by side: row i of the result is the concatenation of row i of each column."""
-    return join_parts([(slice(None), column) for column in columns], count)
-
-
-def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Spans:
-    """`count` rows, each the concatenation of what the parts have for it; a part says which rows it has something for."""
-    lengths = np.zeros(count, np.int64)
-    for rows, part in parts:
-        lengths[rows] += part.lengths
-    starts = np.cumsum(lengths) - lengths
-    buffer = np.empty(int(lengths.sum()), np.uint8)
-    position = starts.copy()
-    for rows, part in parts:
-        copy_spans(part, buffer, position[rows])
-        position[rows] += part.lengths
-    return Spans(buffer, starts, lengths)
-
-
-def total_lengths(columns: Iterable[Spans], count: int) -> Int64:
-    """The length of each row over all columns."""
-    lengths = np.zeros(count, np.int64)
-    for column in columns:
-        lengths += column.lengths
-    return lengths
 
 
 def delimited(prefix: bytes, content: Sequence[Spans], present: Bool) -> list[Spans]:
     """`content` with `prefix` (a tag, or more) and its length before it, where `present`; its rows must be empty elsewhere."""
     lengths = total_lengths(content, len(present))
     return [prefixed_varints(prefix, lengths.view(np.uint64), present), *content]
-
-
-def varint_lengths(values: UInt64) -> Int64:
-    """The number of bytes of each value as a varint, 1 to 10."""
-    lengths = np.ones(len(values), np.int64)
-    largest = int(values.max(initial=0))
-    for bits in range(7, largest.bit_length(), 7):
-        lengths += values >> np.uint64(bits) != 0
-    return lengths
-
-
-def prefixed_varints(prefix: bytes, values: UInt64, present: Bool, length_at: int | None = None) -> Spans:
-    """`prefix` and the value as a varint in each row that is `present`.
-
-    With `length_at` the byte at this place of the prefix is the length of what follows it in the row (which must stay below 128).
-    """
-    lengths = varint_lengths(values)
-    width = len(prefix) + LONGEST_VARINT
-    rows = np.empty((len(values), width), np.uint8)
-    rows[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-    if length_at is not None:
-        rows[:, length_at] = len(prefix) - length_at - 1 + lengths
-    # a shift by 64 gives 0, and 0 - 1 sets all bits
-    continued = (np.uint64(1) << (8 * np.minimum(lengths, 9) - 8).view(np.uint64)) - np.uint64(1)
-    words(rows.reshape(-1), len(prefix), width)[:] = _spread(values) | continued & np.uint64(0x8080808080808080)
-    if lengths.max(initial=0) > 8:
-        high = (values >> np.uint64(56)).astype(np.uint8)
-        rows[:, -2] = high & 0x7F | (lengths > 9) << 7
-        rows[:, -1] = high >> 7
-    return Spans(rows.reshape(-1), np.arange(len(values)) * width, (lengths + len(prefix)) * present)
-
-
-def _spread(values: UInt64) -> UInt64:
-    """The low 56 bits as eight groups of seven, one per byte."""
-    spread = values & np.uint64((1 << 56) - 1)
-    for shift, keep in ((4, 0x000000000FFFFFFF), (2, 0x00003FFF00003FFF), (1, 0x007F007F007F007F)):
-        low = np.uint64(keep)
-        spread = spread & low | (spread & ~low) << np.uint64(shift)
-    return spread
-
-
-def _squeeze(encoded: UInt64) -> UInt64:
-    """The inverse of `_spread`; the high bit of each byte is ignored."""
-    squeezed = encoded & np.uint64(0x7F7F7F7F7F7F7F7F)
-    for shift, keep in ((1, 0x007F007F007F007F), (2, 0x00003FFF00003FFF), (4, 0x000000000FFFFFFF)):
-        low = np.uint64(keep)
-        squeezed = squeezed & low | (squeezed & low << np.uint64(8 * shift)) >> np.uint64(shift)
-    return squeezed
-
-
-def read_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
-    """The varints at these positions and where each ends: at NO_FIELD if it is longer than ten bytes."""
-    first = data[at]
-    values, ends = first.astype(np.uint64), at + 1
-    if (more := np.flatnonzero(first > 0x7F)).size:
-        values[more], ends[more] = _read_long_varints(data, at[more])
-    return values, ends
-
-
-def _read_long_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
-    encoded = words(data)[at]
-    stops = ~encoded & np.uint64(0x8080808080808080)
-    through_stop = stops ^ (stops - np.uint64(1))
-    values = _squeeze(encoded & through_stop)
-    # the lowest stop bit is 2 ** (8 k - 1) in a varint of k bytes
-    lengths = np.frexp((stops & through_stop).astype(np.float64))[1].astype(np.int64) >> 3
-    if (more := np.flatnonzero(stops == 0)).size:
-        ninth, tenth = data[at[more] + 8], data[at[more] + 9]
-        values[more] |= (ninth & 0x7F).astype(np.uint64) << np.uint64(56)
-        values[more] |= np.where(ninth > 0x7F, tenth, 0).astype(np.uint64) << np.uint64(63)
-        lengths[more] = np.where(ninth < 0x80, 9, np.where(tenth < 0x80, 10, NO_FIELD))
-    return values, np.where(lengths < 0, NO_FIELD, at + lengths)
 
 
 def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
@@ -356,7 +176,7 @@ def read_packed(data: Bytes, starts: Int64, ends: Int64, wire: int) -> tuple[Int
     if wire == VARINT:
         field, position = _packed_varints(data, starts, ends)
         bits, following = read_varints(data, position)
-        if (wrong := np.flatnonzero(following == NO_FIELD)).size:
+        if (wrong := np.flatnonzero(following == NO_END)).size:
             raise WireError("a number of more than ten bytes", int(position[wrong[0]]))
         return field, bits, position
     size = FIXED_SIZES[wire]

@@ -11,7 +11,7 @@ from execgraph.schema.columns import ABSENT, Ragged, Strings
 from execgraph.schema.errors import DataError
 from execgraph.schema.framing import read_frames
 from execgraph.schema.graph import ATTRIBUTES, ExecutionGraph, TensorText
-from execgraph.schema.wire import varint
+from execgraph.schema.varints import varint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -270,6 +270,7 @@ def test_kinds_that_do_not_fit_the_dependencies_are_refused(tmp_path):
         ),
         (framed(pb.GlobalMetadata(), pb.Node(type=8)), "a node of unknown type 8 at byte 2"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "bytes",
 )
 def test_what_is_no_graph_is_refused_with_the_place(tmp_path, content, complaint):
     path = tmp_path / "graph.et"

@@ -19,7 +19,8 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.json_form import NODE
 from execgraph.schema.json_parsing import NodeTextEncoder
 from execgraph.schema.json_rendering import render_nodes
-from execgraph.schema.wire import Messages, varint
+from execgraph.schema.varints import varint
+from execgraph.schema.wire import Messages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -353,6 +354,7 @@ def test_a_node_that_is_none_is_refused_with_its_place(tmp_path, node, complaint
         (framed(pb.GlobalMetadata(version="0.1"), pb.Node(id=1)), "is not the JSON of a graph"),
         (gzip.compress(b'{"metadata": {}, "nodes": []}' * 50)[:-9], "cannot be read to its end"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "bytes",
 )
 def test_what_is_no_json_of_a_graph_is_refused(tmp_path, text, complaint):
     with pytest.raises(DataError, match=re.escape(complaint)) as refusal:
@@ -404,13 +406,14 @@ def test_the_command_takes_the_direction_from_the_one_name_that_tells(graph):
 
 
 def test_the_command_pipes(graph):
-    command = [sys.executable, "-c", "from execgraph.converter.trace_jsonize import main; main()"]
-    there = subprocess.run(
-        [*command, "--input", "-", "--output", "-", "--to", "json"], stdin=graph.open("rb"), capture_output=True
-    )
-    back = subprocess.run(
-        [*command, "--input", "-", "--output", "-", "--to", "et"], input=there.stdout, capture_output=True
-    )
+    def piped(content, form):
+        command = [sys.executable, "-c", "from execgraph.converter.trace_jsonize import main; main()"]
+        return subprocess.run(
+            [*command, "--input", "-", "--output", "-", "--to", form], input=content, capture_output=True
+        )
+
+    there = piped(graph.read_bytes(), "json")
+    back = piped(there.stdout, "et")
     assert back.stdout == graph.read_bytes()
     assert b"2 nodes" in back.stderr
 
@@ -438,7 +441,11 @@ def test_the_summary_cannot_share_stdout_with_the_output(graph):
     assert run("--input", graph, "--output", "-", "--to", "json", "--json") == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"metadata": {}, "nodes": []}', b"\xff" * 99])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b'{"metadata": {}, "nodes": []}', b"\xff" * 99],
+    ids=["empty", "nothing", "its json", "noise"],
+)
 def test_wrong_input_is_one_line(graph, content, capfd):
     graph.write_bytes(content)
     assert run("--input", graph, "--output", graph.with_name("g.json")) == 1

@@ -66,3 +66,7 @@ def test_enums_of_the_columns_agree_with_the_schema():
 
 def test_attribute_values_are_ones_of_the_schema():
     assert {attribute.value for attribute in ATTRIBUTES} <= set(schema.AttributeProto.DESCRIPTOR.fields_by_name)
+
+
+def test_names_of_attributes_are_short_enough_to_be_told_apart_by_two_words():
+    assert max(len(attribute.name) for attribute in ATTRIBUTES) <= 16
