@@ -1,6 +1,8 @@
 """Fills the graph's columns: names, types, times, dependencies and attributes of every node, in the order of their ids."""
 
 import importlib.metadata
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from .convert import Options
 
 NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
+LISTS_AT_ONCE = 1 << 11
 
 
 def graph_of(
@@ -211,27 +214,33 @@ class _Columns:
         first = len(self.run.unrecorded) + len(self.annex.carried)
         return self._synthetic_place[self._synthetic_row >= first]
 
-    def tensors(self) -> TensorText | None:
+    def tensors(self) -> TensorText:
         """The tensors of each op on its first slice, and of the metadata."""
         ops, rows = self.run.linked.ops, self._op_rows()
         first = np.flatnonzero((rows >= 0) & (self._slice_numbers(rows) == 0))
         groups = self.group_nodes()
-        place = np.concatenate((first, groups))
-        row = np.concatenate((rows[first], self.annex.groups[: len(groups)]))
-        listed = [
-            i for i, op in enumerate(row.tolist()) if ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS
-        ]
-        listed.sort(key=lambda i: place[i])
-        decode = msgspec.json.Decoder(TensorLists).decode
-        both = [(decode(ops.inputs[row[i]]), decode(ops.outputs[row[i]])) for i in listed]
-        return TensorText(
-            place[listed].astype(np.int64),
-            *(
-                [bytes(getattr(pair[side], part)) for pair in both]
-                for side in (0, 1)
-                for part in ("values", "shapes", "types")
-            ),
-        )
+        rows[groups] = self.annex.groups[: len(groups)]
+        place = np.sort(np.concatenate((first, groups)))
+        has_lists = (ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS for op in rows[place].tolist())
+        place = place[np.fromiter(has_lists, np.bool_, len(place))]
+        row = rows[place].tolist()
+        return TensorText(place, *_texts([ops.inputs[op] for op in row]), *_texts([ops.outputs[op] for op in row]))
+
+
+def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """The texts of the values, shapes and types of each op's tensors."""
+    values: list[bytes] = []
+    shapes: list[bytes] = []
+    types: list[bytes] = []
+    decode = msgspec.json.Decoder(list[TensorLists]).decode
+    # most shapes and types are those of many ops
+    known: dict[bytes, bytes] = {}
+    for start in range(0, len(lists), LISTS_AT_ONCE):
+        block = decode(b"[" + b",".join(lists[start : start + LISTS_AT_ONCE]) + b"]")
+        values += [bytes(tensors.values) for tensors in block]
+        for column, part in ((shapes, "shapes"), (types, "types")):
+            column += [known.setdefault(text, text) for text in map(bytes, map(attrgetter(part), block))]
+    return values, shapes, types
 
 
 COMMUNICATION_INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")

@@ -4,12 +4,14 @@ Exit 0: done. Exit 1: the data is unusable, one line says why. Exit 2: wrong usa
 """
 
 import argparse
+import gc
 import importlib.metadata
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import orjson
@@ -43,7 +45,8 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
     logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s", force=True)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        sys.exit(work(arguments) or 0)
+        with no_garbage_collection():
+            sys.exit(work(arguments) or 0)
     except DataError as error:
         line = " ".join(str(error).split())
         print(f"{name}: error: {line}", file=sys.stderr)
@@ -63,6 +66,18 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
             raise
         print(f"{name}: internal error: {error!r}; run again with -v and report what it prints", file=sys.stderr)
         sys.exit(1)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Leaves the garbage collector off: records and columns form no cycles, and to look for some takes a sixth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _stop(*_: object) -> NoReturn:

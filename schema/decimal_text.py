@@ -3,7 +3,8 @@
 import numpy as np
 
 from .columns import Int64
-from .wire import Spans, UInt64, join
+from .spans import Spans, join
+from .varints import UInt64
 
 WIDTH = 20
 """The most digits that 64 bits take."""

@@ -28,26 +28,26 @@ def write_graph(graph: ExecutionGraph, path: str) -> None:
             out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
 
 
-def read_graph(path: str) -> ExecutionGraph:
+def read_graph(path: str, tensors: bool = True) -> ExecutionGraph:
     """Reads a .et file (gzip accepted), of this project or another. O(bytes).
 
-    Raises DataError with the byte at which the file stops being a graph.
+    Without `tensors` these are skipped, which are most of a file. Raises DataError with the byte at which the file stops being a graph.
     """
     tables: dict[str, TextTable] = defaultdict(TextTable)
     with open_input(path) as stream:
-        parts = [_decode(block, tables, path) for block in read_frames(stream, path)]
+        parts = [_decode(block, tables, path, tensors) for block in read_frames(stream, path)]
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
     return _with_parallel_kinds(concatenate(parts), path)
 
 
-def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str) -> ExecutionGraph:
+def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> ExecutionGraph:
     messages = Messages.of(block.data, block.starts, block.ends)
     try:
         if block.offset:
-            return decode_nodes(messages, tables)
+            return decode_nodes(messages, tables, tensors)
         metadata = decode_metadata(messages.rows(slice(1)))
-        graph = decode_nodes(messages.rows(slice(1, None)), tables)
+        graph = decode_nodes(messages.rows(slice(1, None)), tables, tensors)
     except WireError as error:
         at = block.offset + error.at
         raise DataError(f"{path}: is not an execution graph, or damaged: {error.what} at byte {at}") from error

@@ -188,11 +188,11 @@ class ExecutionGraph:
         return np.where(self.id[rows] == ids, rows, -1) if len(order) else rows
 
     @staticmethod
-    def read(path: str) -> "ExecutionGraph":
-        """Reads a .et file (gzip accepted). Raises DataError with the byte at which it stops being one."""
+    def read(path: str, tensors: bool = True) -> "ExecutionGraph":
+        """Reads a .et file (gzip accepted), its tensors only if asked to. Raises DataError with the byte at which it stops being one."""
         from .et_file import read_graph
 
-        return read_graph(path)
+        return read_graph(path, tensors)
 
     def write(self, path: str) -> None:
         """Writes the graph as a .et file, whole or not at all."""

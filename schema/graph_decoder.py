@@ -51,7 +51,7 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if isinstance(value, (str, int))}
 
 
-def decode_nodes(nodes: Messages, tables: dict[str, TextTable]) -> ExecutionGraph:
+def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool = True) -> ExecutionGraph:
     """The columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a file.
 
     Raises WireError where a message is no Node.
@@ -69,7 +69,7 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable]) -> ExecutionGrap
         start_time_micros=_integers(own, Node.START_TIME_MICROS_FIELD_NUMBER, count),
         duration_micros=_integers(own, Node.DURATION_MICROS_FIELD_NUMBER, count),
         attributes=_attributes(nodes, attributes, tables),
-        tensors=_tensors(nodes, own),
+        tensors=_tensors(nodes, own) if tensors else None,
     )
 
 

@@ -8,6 +8,7 @@ from ..converter import Options, convert
 from ..converter.targets import GENERIC, for_target
 from ..linker import link, read_device_trace, read_host_trace
 from ..schema.comm_groups import number_groups
+from ..schema.command import no_garbage_collection
 from ..schema.errors import DataError
 from ..schema.linked import LinkedTrace
 from .agreement import Communicates, look_up
@@ -35,6 +36,7 @@ class RankResult(NamedTuple):
     communicates: Communicates | None = None
 
 
+@no_garbage_collection()
 def build_rank(task: RankTask) -> RankResult:
     """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
     try:

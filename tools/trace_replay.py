@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _replay(paths: list[str], scale: list[Scale]) -> Replay:
-    graphs = [ExecutionGraph.read(path) for path in progress(paths, "reading", unit="graph")]
+    graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     try:
         return replay_ranks(graphs, scale)
     except DataError as error:

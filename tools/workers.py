@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -31,7 +32,10 @@ class WorkerDied(Exception):
 def in_processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks in up to `jobs` processes, so many at a time."""
+    """Runs the tasks in up to `jobs` processes, so many at a time; a single one in this process, as it need not wait for another."""
+    if len(tasks) == 1:
+        yield tasks[0], _outcome(partial(function, tasks[0]))
+        return
     waiting = deque(tasks)
     while waiting:
         # all tasks of a broken pool are lost, whoever broke it: each alone shows which it was
@@ -54,7 +58,7 @@ def _until_a_worker_dies(
                     return list(running.values())
                 waiting.popleft()
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                outcome = _outcome(future)
+                outcome = _outcome(future.result)
                 if isinstance(outcome, BrokenProcessPool):
                     return list(running.values())
                 yield running.pop(future), outcome
@@ -81,14 +85,14 @@ def on_cluster(
         try:
             task_of = {pool.submit(function, task): task for task in tasks}
             for future in as_completed(task_of):
-                yield task_of[future], _outcome(future)
+                yield task_of[future], _outcome(future.result)
         finally:
             pool.shutdown(wait=False)
 
 
-def _outcome(future: "Future[Result]") -> Result | Exception:
+def _outcome(result: Callable[[], Result]) -> Result | Exception:
     try:
-        return future.result()
+        return result()
     except Exception as error:
         return error
 

@@ -8,7 +8,6 @@ stream order and event waits do not imply it already.
 import re
 from collections.abc import Sequence
 from functools import cache
-from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +17,7 @@ from ...schema.columns import Bool, Int64
 from ...schema.graph import DependencyKind
 from ...schema.host import TensorLists
 from ...schema.linked import Ops
+from ...schema.numbering import Numbering
 from ..run import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
@@ -48,7 +48,9 @@ class Accesses(NamedTuple):
     written: Bool
 
     def where(self, chosen: Int64) -> "Accesses":
-        return Accesses(*(column[chosen] for column in self))
+        return Accesses(
+            self.op[chosen], self.storage[chosen], self.low[chosen], self.high[chosen], self.written[chosen]
+        )
 
 
 class Writer(NamedTuple):
@@ -130,14 +132,17 @@ def _accesses(run: Run, launching: Int64) -> Accesses:
 
 def _ranges(texts: Sequence[bytes]) -> Ranges:
     """The ranges of the device tensors in each text, without empty ones."""
-    found = [TENSOR.findall(text) for text in texts]
-    row = np.repeat(np.arange(len(found)), np.fromiter(map(len, found), np.int64, len(found)))
-    # an op lists what the ops around it list: of a thousand tensors only some are distinct
-    seen: dict[bytes, int] = {}
-    code = np.fromiter((seen.setdefault(text, len(seen)) for text in chain.from_iterable(found)), np.int64, len(row))
-    distinct = [text[1:-1].split(b",") for text in seen]
-    storage, offset, count, size = np.array([part[1:5] for part in distinct], np.int64).reshape(-1, 4).T
-    on_device = np.array([part[5].strip() != HOST_DEVICE for part in distinct], np.bool_)
+    counts: list[int] = []
+    codes: list[int] = []
+    # an op lists again what the ops around it list, and most tensors are used more than once
+    distinct = Numbering[bytes]()
+    for found in map(TENSOR.findall, texts):
+        counts.append(len(found))
+        codes += map(distinct.__getitem__, found)
+    tensors = [text[1:-1].split(b",") for text in distinct]
+    storage, offset, count, size = np.array([tensor[1:5] for tensor in tensors], np.int64).reshape(-1, 4).T
+    on_device = np.array([tensor[5].strip() != HOST_DEVICE for tensor in tensors], np.bool_)
+    row, code = np.repeat(np.arange(len(counts)), np.array(counts, np.int64)), np.array(codes, np.int64)
     kept = (on_device & (storage != 0) & (count != 0))[code]
     row, code = row[kept], code[kept]
     return Ranges(row, storage[code], (offset * size)[code], ((offset + count) * size)[code])

@@ -1,0 +1,70 @@
+"""Columns to JSON objects, all rows at once: members in, a key and a column of values each, and the text of every object out."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from .columns import Int64
+from .decimal_text import decimal_lists, decimals
+from .spans import Spans, join_parts
+
+SEPARATOR = b",\n"
+SIGNS = Spans.of([b"", b"-"])
+FRACTIONS = Spans.of([f".{fraction:03d}".rstrip("0").rstrip(".").encode() for fraction in range(1000)])
+
+
+class Member(NamedTuple):
+    """The values that stand under a key in some rows (ascending), or in all. Each consists of the texts of all `parts` side by side."""
+
+    key: str
+    parts: Sequence[Spans]
+    rows: Int64 | slice = slice(None)
+
+    def within(self, block: slice) -> "Member":
+        """What a member that only some rows have is in a block of the rows."""
+        assert not isinstance(self.rows, slice)
+        chosen = np.arange(*np.searchsorted(self.rows, (block.start, block.stop)))
+        return Member(self.key, [part.take(chosen) for part in self.parts], self.rows[chosen] - block.start)
+
+
+def objects(members: Iterable[Member], count: int) -> bytes:
+    """The texts of `count` objects with commas between; the first member must be in all of them."""
+    parts: list[tuple[Int64 | slice, Spans]] = []
+    before = b"{"
+    for member in members:
+        size = len(member.parts[0].lengths)
+        parts.append((member.rows, repeated(before + msgspec.json.encode(member.key) + b":", size)))
+        parts += [(member.rows, part) for part in member.parts]
+        before = b","
+    parts.append((slice(None), repeated(b"}" + SEPARATOR, count)))
+    return join_parts(parts, count).source[: -len(SEPARATOR)].tobytes()
+
+
+def repeated(text: bytes, count: int) -> Spans:
+    """A column of the same text."""
+    return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
+
+
+def integers(column: Int64) -> Spans:
+    return decimals(column, b"")
+
+
+def texts(table: Iterable[str]) -> Spans:
+    """Each text as JSON."""
+    return Spans.of([msgspec.json.encode(text) for text in table])
+
+
+def microseconds(time: Int64) -> tuple[Spans, Spans, Spans]:
+    """Times in ns as µs: sign, whole and fraction, exact and without needless zeros."""
+    whole, fraction = np.divmod(np.abs(time), 1000)
+    return SIGNS.take((time < 0).astype(np.int64)), integers(whole), FRACTIONS.take(fraction)
+
+
+def lists(key: str, row: Int64, value: Int64) -> Member:
+    """A list in each row that is there, of its values in the order given."""
+    order = np.argsort(row, kind="stable")
+    rows, place = np.unique(row[order], return_inverse=True)
+    values = decimal_lists(value[order], place.reshape(-1), len(rows))
+    return Member(key, (repeated(b"[", len(rows)), values, repeated(b"]", len(rows))), rows)

@@ -1,0 +1,114 @@
+"""The records of a linked file, as they stand in it and as they are read."""
+
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+
+from .host import Attr
+from .linked import Communication, Found, LinkReport, ProcessGroup, TraceInfo
+
+SCHEMA = "1.1.1-chakra.0.0.4"
+NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
+Raw = msgspec.Raw
+
+
+class IntegerAttribute(NamedTuple):
+    name: str
+    type: str
+    missing: int
+
+
+INTEGER_ATTRIBUTES = (
+    IntegerAttribute("rf_id", "uint64", 0),
+    IntegerAttribute("fw_parent", "uint64", 0),
+    IntegerAttribute("seq_id", "int64", -1),
+    IntegerAttribute("scope", "uint64", 0),
+    IntegerAttribute("tid", "uint64", 0),
+    IntegerAttribute("fw_tid", "uint64", 0),
+)
+"""Those of an op that have a column, in the order of the file."""
+
+
+class Node(msgspec.Struct, gc=False):
+    """An op, or an activity if it has a `cat`. `call` and `communication` are rows of the tables below."""
+
+    id: int
+    name: str
+    ctrl_deps: int | list[int] | None = None
+    inputs: Raw = Raw(NO_TENSORS)
+    outputs: Raw = Raw(NO_TENSORS)
+    attrs: list[Attr] = []
+    cat: str | None = None
+    ts: int | float | None = None
+    inclusive_dur: int | float | None = None
+    exclusive_dur: int | float | None = None
+    thread: int | None = None
+    device: int = -1
+    stream: int = -1
+    correlation: int = 0
+    graph_node: int = -1
+    call: int = -1
+    communication: int = -1
+    sync_dep: list[int] | None = None
+    recorded_by: str | None = None
+
+
+class ExactNode(Node, gc=False):
+    """With decimal time stamps, for fractions that a double cannot hold."""
+
+    ts: Decimal | None = None  # type: ignore[assignment]
+    inclusive_dur: Decimal | None = None  # type: ignore[assignment]
+    exclusive_dur: Decimal | None = None  # type: ignore[assignment]
+
+
+class CallTable(msgspec.Struct):
+    names: list[str]
+    name: list[int]
+    thread: list[int]
+    start_ns: list[int]
+    end_ns: list[int]
+    correlation: list[int]
+    op: list[int]
+
+
+class WaitTable(msgspec.Struct):
+    """Device waits: `of` is an activity id; host waits: a row of the call table. `source` is an activity id, -1 for none."""
+
+    of: list[int]
+    source: list[int]
+    found: list[Found]
+    since_ns: list[int | None] = []
+
+
+class HandOverTable(msgspec.Struct):
+    source_thread: list[int]
+    source_ns: list[int]
+    target_thread: list[int]
+    target_ns: list[int]
+    waiting_since_ns: list[int | None]
+    found: list[Found]
+
+
+class LinkedFile(msgspec.Struct):
+    """The top level."""
+
+    schema: str = ""
+    pid: int | None = None
+    time: str = ""
+    start_ts: int | float = 0
+    finish_ts: int | float | None = 0
+    nodes: list[Node] = []
+    trace: TraceInfo | None = None
+    calls: CallTable | None = None
+    device_waits: WaitTable | None = None
+    host_waits: WaitTable | None = None
+    hand_overs: HandOverTable | None = None
+    communications: list[Communication] = []
+    groups: list[ProcessGroup] = []
+    link_report: LinkReport | None = None
+    events: Raw = msgspec.field(name="traceEvents", default_factory=Raw)
+
+
+class ExactFile(LinkedFile):
+    nodes: list[ExactNode] = []  # type: ignore[assignment]
