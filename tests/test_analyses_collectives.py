@@ -1,0 +1,145 @@
+"""Collectives over ranks: who meets whom, how long it took, who came last and who is missing; bandwidths as nccl-tests define them."""
+
+from typing import Any
+
+import pytest
+from builder import TraceBuilder
+from execgraph.schema.linked import Communication
+from execgraph.tools.analyses import RankTrace, Table, analyse
+from hypothesis import given
+from hypothesis import strategies as st
+from references import COMMUNICATION, Act, linked_of
+from runs import link_run
+
+NAME = "collectives_over_ranks"
+
+
+def rank_of(rank: int, *talks: tuple[int, int, Communication], base: int = 0) -> RankTrace:
+    """A rank whose communications are (start, end, arguments)."""
+    acts = [Act(start, end, COMMUNICATION, 20, "ncclDevKernel_Generic") for start, end, _ in talks]
+    linked = linked_of(acts, communications=[recorded for _, _, recorded in talks], rank=rank, base_time_ns=base)
+    return RankTrace(rank, linked)
+
+
+def tables(*ranks: RankTrace) -> tuple[list[dict[str, Any]], Table]:
+    found = analyse(ranks, [NAME])
+    return found[NAME].rows(), found[f"{NAME}_missing"]
+
+
+def all_reduce(sequence: int = 1, elements: int = 1_000, **more: Any) -> Communication:
+    given = {"name": "allreduce", "dtype": "Float", "ranks": [0, 1, 2], "group": "0"} | more
+    return Communication(in_elements=elements, out_elements=elements, sequence=sequence, **given)
+
+
+def test_members_meet_by_group_and_sequence_number() -> None:
+    ranks = [
+        rank_of(0, (0, 90, all_reduce(1)), (100, 150, all_reduce(2))),
+        rank_of(1, (20, 90, all_reduce(1)), (170, 180, all_reduce(2)), base=-10),
+        rank_of(2, (50, 90, all_reduce(1))),
+    ]
+    rows, missing = tables(*ranks)
+    first, second = rows
+    assert (first["sequence"], first["latency"], first["start_skew"], first["straggler"]) == (1, 0.04, 0.05, 2)
+    assert (second["latency"], second["start_skew"], second["straggler"]) == (0.01, 0.06, 1)
+    assert [(row["present"], row["members"], row["missing"]) for row in rows] == [(3, 3, ""), (2, 3, "2")]
+    assert missing.rows() == [{"rank": 2, "group": "0 (0-2)", "missing": 1}]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=2, max_size=5))
+def test_latency_skew_and_straggler_are_over_those_present(spans: list[tuple[int, int]]) -> None:
+    ranks = [rank_of(rank, (start, start + length, all_reduce())) for rank, (start, length) in enumerate(spans)]
+    row = tables(*ranks)[0][0]
+    starts = [start for start, _ in spans]
+    assert round(1000 * row["latency"]) == min(length for _, length in spans)
+    assert round(1000 * row["start_skew"]) == max(starts) - min(starts)
+    assert starts[row["straggler"]] == max(starts)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "taken", "size", "factor"),
+    [
+        ("allreduce", 100, 100, 400, 1.5),
+        ("_allgather_base", 100, 400, 1_600, 0.75),
+        ("all_gather", 100, -1, 1_600, 0.75),
+        ("_reduce_scatter_base", 400, 100, 1_600, 0.75),
+        ("reduce_scatter", -1, 100, 1_600, 0.75),
+        ("all_to_allv", 100, 120, 480, 0.75),
+        ("broadcast", 100, 100, 400, 1.0),
+        ("reduce", 100, 100, 400, 1.0),
+    ],
+)
+def test_sizes_and_bus_factors_are_those_of_nccl_tests(
+    name: str, given: int, taken: int, size: int, factor: float
+) -> None:
+    recorded = Communication(
+        name=name, dtype="Float", ranks=[0, 1, 2, 3], group="1", in_elements=given, out_elements=taken, sequence=4
+    )
+    row = tables(rank_of(0, (0, 100, recorded)))[0][0]
+    assert row["size"] == size
+    assert row["algorithm_bandwidth"] == pytest.approx(size / 100)
+    assert row["bus_bandwidth"] == pytest.approx(factor * size / 100)
+    assert (row["start_skew"], row["straggler"]) == (None, -1)
+
+
+def test_a_barrier_has_no_bandwidth() -> None:
+    row = tables(rank_of(0, (0, 10, Communication(name="barrier", ranks=[0, 1], group="0", sequence=1))))[0][0]
+    assert (row["size"], row["algorithm_bandwidth"], row["bus_bandwidth"]) == (0.0, None, None)
+
+
+def test_uneven_splits_show_as_imbalance() -> None:
+    def uneven(*splits: int) -> Communication:
+        return all_reduce(name="all_to_allv", in_split=list(splits))
+
+    rows, _ = tables(rank_of(0, (0, 9, uneven(1, 1))), rank_of(1, (0, 9, uneven(1, 5))))
+    assert rows[0]["imbalance"] == pytest.approx(5 / 2)
+    assert tables(rank_of(0, (0, 9, all_reduce())))[0][0]["imbalance"] is None
+
+
+def test_without_sequence_numbers_order_decides() -> None:
+    ranks = [rank_of(rank, (0, 9, all_reduce(-1, 10)), (20, 29, all_reduce(-1, 20))) for rank in range(2)]
+    rows, _ = tables(*ranks)
+    assert [(row["repetition"], row["size"], row["present"]) for row in rows] == [(0, 40.0, 2), (1, 80.0, 2)]
+
+
+def test_groups_named_by_address_meet_by_members_and_first_use() -> None:
+    def in_group(address: int) -> Communication:
+        return all_reduce(1, group=str(94_594_108_284_448 + address))
+
+    ranks = [rank_of(rank, (0, 9, in_group(rank)), (20, 29, in_group(7 + rank))) for rank in range(2)]
+    rows, _ = tables(*ranks)
+    assert [(row["group"], row["present"]) for row in rows] == [("(0-2)", 2), ("group 1 (0-2)", 2)]
+
+
+def test_a_send_meets_its_receive() -> None:
+    send = Communication(name="send", dtype="Float", ranks=[2, 5], group="1", in_elements=8, target=1, sequence=3)
+    receive = Communication(name="recv", dtype="Float", ranks=[2, 5], group="1", out_elements=8, source=0, sequence=9)
+    rows, _ = tables(rank_of(2, (0, 30, send)), rank_of(5, (10, 30, receive)))
+    assert [(row["present"], row["straggler"], row["size"], row["bus_bandwidth"]) for row in rows] == [
+        (2, 5, 32.0, 32 / 20)
+    ]
+
+
+def test_communication_of_no_known_group_is_counted() -> None:
+    found = analyse([rank_of(0, (0, 9, Communication()))], [NAME])[NAME]
+    assert (len(found), found.note) == (
+        0,
+        "no communication with a known group was recorded: 1 communications whose group is not known",
+    )
+
+
+def test_recorded_collectives_of_played_ranks_meet() -> None:
+    ranks = []
+    for rank in range(2):
+        t = TraceBuilder(rank=rank, world_size=2)
+        group = t.group([0, 1])
+        t.work(10 * rank)
+        for _ in range(2):
+            t.collective("allreduce", group=group, tensors=[t.tensor((256,))], duration=64)
+        t.device_synchronize()
+        ranks.append(RankTrace(rank, link_run(t)))
+    rows, missing = tables(*ranks)
+    assert [(row["present"], row["missing"], row["size"], row["start_skew"]) for row in rows[:1]] == [
+        (2, "", 1024.0, 10.0)
+    ]
+    assert [row["bus_bandwidth"] for row in rows] == pytest.approx([1024 / 64_000] * 2)
+    assert missing.note == "every rank recorded all collectives of its groups"

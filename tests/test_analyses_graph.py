@@ -1,0 +1,218 @@
+"""The critical path of replayed graphs, hardware counters, copy bandwidth, and what is drawn over the original trace."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from builder import TraceBuilder
+from execgraph.converter import convert
+from execgraph.schema.errors import DataError
+from execgraph.tools.analyses import RankTrace, analyse, read_rank
+from execgraph.tools.analyses.critical_path import to_networkx
+from execgraph.tools.analyses.overlay import counter_events, critical_path_events, pattern_events, write_overlay
+from execgraph.tools.analyses.recorded import RecordedArguments
+from generated import graphs_of
+from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from references import MEMORY, Act, bandwidth_at, linked_of
+from runs import link_run
+
+FMA, ADD = (f"smsp__sass_thread_inst_executed_op_f{name}_pred_on.sum" for name in ("fma", "add"))
+
+
+def two_streams() -> TraceBuilder:
+    """Two kernels on one stream while a long one on another holds the copy at the end, for which the host waits."""
+    t = TraceBuilder(sync_records=True)
+    with t.op("aten::linear"):
+        t.launch("long", stream=9, duration=500)
+        t.launch("short", stream=7, duration=20)
+        t.launch("short", stream=7, duration=20)
+        t.wait_event(t.record_event(stream=9), stream=7)
+        t.memcpy("DtoH", stream=7, duration=8, bytes=4096)
+    return t
+
+
+def rank_of(t: TraceBuilder, folder: Path) -> RankTrace:
+    host, device = t.write(folder)
+    return read_rank(str(device), str(host))
+
+
+def test_the_path_leads_through_what_held_the_run_up(tmp_path: Path) -> None:
+    found = analyse([rank_of(two_streams(), tmp_path)], ["critical_path"])
+    times = {row["kind"]: row["time"] for row in found["critical_path"].rows()}
+    assert (times["kernel"], times["memory"]) == (500.0, 8.0)
+    assert {row["name"] for row in found["critical_path_nodes"].rows() if row["kind"] == "kernel"} == {"long"}
+
+
+@pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
+def test_pieces_fill_the_replayed_run_and_agree_with_networkx(job: str) -> None:
+    rank = RankTrace(0, linked_of([]), graphs_of(job)[0])
+    found, replay = analyse([rank], ["critical_path"]), rank.replayed()
+    assert replay is not None
+    longest = nx.dag_longest_path_length(to_networkx(replay))
+    assert sum(row["time"] for row in found["critical_path"].rows()) == pytest.approx(longest / 1000)
+    assert longest == replay.makespan_ns
+    assert sum(row["share"] for row in found["critical_path"].rows()) == pytest.approx(100)
+    nodes, end = found["critical_path_nodes"].rows(), 0.0
+    for row in nodes:
+        assert row["start"] == pytest.approx(end)
+        end = row["start"] + row["time"]
+    assert end == pytest.approx(longest / 1000)
+
+
+def test_an_edited_networkx_graph_tells_the_new_makespan(tmp_path: Path) -> None:
+    rank = rank_of(two_streams(), tmp_path)
+    replay = rank.replayed()
+    assert replay is not None
+    graph = to_networkx(replay)
+    before, path = nx.dag_longest_path_length(graph), nx.dag_longest_path(graph)
+    for source, target in graph.edges:
+        if graph.nodes[target]["name"] == "long":
+            graph[source][target]["weight"] -= 100_000
+    assert nx.dag_longest_path_length(graph) == before - 100_000
+    critical = {node for node in graph.nodes if graph.nodes[node]["critical"]}
+    assert critical == set(path)
+
+
+def test_the_path_over_the_trace_is_a_chain_of_arrows(tmp_path: Path) -> None:
+    t = two_streams()
+    arrows = [json.loads(event) for event in critical_path_events(rank_of(t, tmp_path))]
+    starts, ends = arrows[::2], arrows[1::2]
+    assert [one["ph"] for one in starts] == ["s"] * len(starts)
+    assert [one["id"] for one in starts] == [one["id"] for one in ends]
+    assert all(one["ts"] <= other["ts"] for one, other in zip(starts, ends, strict=True))
+    long = next(activity for activity in t.activities if activity.name == "long")
+    assert (0, 9, (t.origin_ns + long.start) / 1000) in [(one["pid"], one["tid"], one["ts"]) for one in ends]
+    places = {(event["pid"], event["tid"]) for event in t.device_trace()["traceEvents"]}
+    assert {(one["pid"], one["tid"]) for one in arrows} <= places
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_an_overlay_adds_events_and_changes_nothing(tmp_path: Path, suffix: str) -> None:
+    t = two_streams()
+    rank = rank_of(t, tmp_path)
+    output = tmp_path / f"overlay.{suffix}"
+    events = [*counter_events(rank), *critical_path_events(rank), *pattern_events(rank, least=1)]
+    write_overlay(str(tmp_path / "device.json"), str(output), events)
+    text = output.read_bytes()
+    made = json.loads(gzip.decompress(text) if suffix.endswith("gz") else text)
+    original = t.device_trace()
+    assert made["traceEvents"] == [json.loads(event) for event in events] + original.pop("traceEvents")
+    assert {key: made[key] for key in original} == original
+    assert {event["ph"] for event in made["traceEvents"][: len(events)]} == {"C", "s", "f", "X"}
+
+
+@pytest.mark.parametrize("text", ['{"traceEvents": []}', "[]", '{"a": 1, "traceEvents" : [ ], "z": 2}'])
+def test_an_empty_trace_takes_an_overlay_too(tmp_path: Path, text: str) -> None:
+    (tmp_path / "in.json").write_text(text)
+    for events in ([], [b'{"ph":"C"}'], [b'{"ph":"C"}', b'{"ph":"C"}']):
+        write_overlay(str(tmp_path / "in.json"), str(tmp_path / "out.json"), events)
+        made = json.loads((tmp_path / "out.json").read_text())
+        assert len(made if isinstance(made, list) else made["traceEvents"]) == len(events)
+
+
+def test_a_file_without_events_takes_no_overlay(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"nodes": []}')
+    with pytest.raises(DataError, match="holds no traceEvents"):
+        write_overlay(str(tmp_path / "in.json"), str(tmp_path / "out.json"), [])
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_counter_tracks_begin_and_end_at_nothing(tmp_path: Path) -> None:
+    events = [json.loads(event) for event in counter_events(rank_of(two_streams(), tmp_path))]
+    names = {event["name"] for event in events}
+    assert names == {"queue length stream 7", "queue length stream 9", "DtoH (GB/s)"}
+    for name in names:
+        assert [event["args"]["value"] for event in events if event["name"] == name][-1] == 0
+    assert max(event["args"]["value"] for event in events if event["name"].startswith("DtoH")) == 4096 / 8_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 1 << 20)), max_size=8))
+def test_bandwidth_is_what_all_running_copies_move(spans: list[tuple[int, int, int]]) -> None:
+    acts = [
+        Act(start, start + length, MEMORY, place, "Memcpy HtoD (Pageable -> Device)")
+        for place, (start, length, _) in enumerate(spans)
+    ]
+    linked = linked_of(acts)
+    linked.activities.correlation = linked.activities.id
+    rank = RankTrace(
+        0,
+        linked,
+        recorded=RecordedArguments({(act.start, 1000 + place): spans[place][2] for place, act in enumerate(acts)}),
+    )
+    known = [(act, size) for act, (_, length, size) in zip(acts, spans, strict=True) if length]
+    for row in analyse([rank], ["counters"])["counters"].rows():
+        assert row["counter"] == "HtoD"
+        expected = bandwidth_at([act for act, _ in known], [size for _, size in known], round(1000 * row["ts"]))
+        assert row["value"] == pytest.approx(expected, abs=1e-6)
+
+
+def profiled(names: list[str], launches: int) -> TraceBuilder:
+    """What the range profiler leaves: launch calls without kernels, and a range with counters for each kernel."""
+    t = TraceBuilder()
+    with t.op("aten::linear"):
+        for number in range(launches):
+            with t.op(f"aten::mm{number}"):
+                t.call("cudaLaunchKernel")
+    t.activity("Memset (Device)", 7, 900, 1, category="gpu_memset")
+    for number, name in enumerate(names):
+        counters = {FMA: 10 * number, ADD: 3, "sm__cycles": 7}
+        row: dict[str, Any] = {"ph": "X", "cat": "cuda_profiler_range", "name": name, "pid": 0, "tid": 0}
+        t.add_device_event(row | {"ts": 10 + number, "dur": 1, "args": counters})
+    return t
+
+
+def test_counters_belong_to_the_op_that_launched_in_the_same_place(tmp_path: Path) -> None:
+    rows = analyse([rank_of(profiled(["gemm", "relu"], 2), tmp_path)])["cupti_counters"].rows()
+    assert [(row["op_stack"], row["kernel"], row["flops"]) for row in rows] == [
+        ("aten::linear > aten::mm0", "gemm", 3.0),
+        ("aten::linear > aten::mm1", "relu", 23.0),
+    ]
+    assert [row["sm__cycles"] for row in rows] == [7.0, 7.0]
+
+
+def test_counters_are_attached_to_nothing_where_the_numbers_disagree(tmp_path: Path) -> None:
+    table = analyse([rank_of(profiled(["gemm", "relu"], 3), tmp_path)])["cupti_counters"]
+    assert [(row["op_stack"], row["correlation"]) for row in table.rows()] == [("", -1), ("", -1)]
+    assert "2 ranges were recorded and 3 kernel launches" in table.note
+
+
+def test_waits_on_the_path_are_told_by_what_was_waited_for() -> None:
+    g = GraphBuilder()
+    op = g.host("aten::mm", start=0, duration=5_000)
+    first = g.activity("first", 8_000, 10_000, gap=3_000, after=[(op, LAUNCH)])
+    second = g.activity("second", 30_000, 1_000, gap=1_000, host_delay_ns=11_000, after=[(first, STREAM_ORDER)])
+    g.activity("third", 33_000, 4_000, stream=9, gap=2_000, after=[(second, EVENT_WAIT)])
+    found = analyse([RankTrace(0, linked_of([]), g.build())], ["critical_path"])
+    times = [(row["name"], row["kind"], row["time"]) for row in found["critical_path_nodes"].rows()]
+    assert times == [
+        ("aten::mm", "host", 5.0),
+        ("first", "launch", 3.0),
+        ("first", "kernel", 10.0),
+        ("second", "gap", 1.0),
+        ("second", "host delay", 11.0),
+        ("second", "kernel", 1.0),
+        ("third", "event wait", 2.0),
+        ("third", "kernel", 4.0),
+    ]
+
+
+def test_without_a_graph_there_is_no_path_and_it_is_said() -> None:
+    found = analyse([RankTrace(0, link_run(two_streams()))], ["critical_path"])
+    assert [len(table) for table in found.values()] == [0, 0]
+    assert found["critical_path"].note == "there is no execution graph of this rank to replay"
+    assert list(critical_path_events(RankTrace(0, link_run(two_streams())))) == []
+
+
+def test_a_graph_of_its_own_gives_a_path(tmp_path: Path) -> None:
+    linked = link_run(two_streams())
+    graph = convert(linked)
+    graph.write(str(tmp_path / "graph.et"))
+    again = type(graph).read(str(tmp_path / "graph.et"))
+    paths = [analyse([RankTrace(0, linked, one)], ["critical_path"])["critical_path"].rows() for one in (graph, again)]
+    assert paths[0] == paths[1]

@@ -1,0 +1,180 @@
+"""Device time by op, kernel patterns and the diff of two runs, beside references that ask every op for its ancestors."""
+
+from collections import Counter
+from typing import Any
+
+from builder import TraceBuilder
+from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
+from execgraph.tools.analyses.frequent_kernel_patterns import ARROW
+from execgraph.tools.analyses.op_tree import op_tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from references import Act, Call, Op, below, launched_below, linked_of, ops_of
+from runs import link_run
+
+NAMES = st.sampled_from(["aten::linear", "aten::mm", "aten::add"])
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[list[Act], list[Call], list[Op]]:
+    """Ops that call each other to any depth, each launching at any of its moments; kernels that run in any order."""
+    ops: list[Op] = []
+    for place in range(draw(st.integers(1, 8))):
+        ops.append(Op(place, 100 - place, draw(st.integers(-1, place - 1)), draw(NAMES)))
+    moments = draw(st.permutations(range(10)))
+    calls = [Call(10 * time, 10 * time + 5, draw(st.integers(-1, len(ops) - 1))) for time in moments]
+    acts = st.builds(
+        lambda start, length, name, call: Act(start, start + length, name=name, call=call),
+        st.integers(0, 200), st.integers(0, 9), st.sampled_from("pqr"), st.integers(0, len(calls) - 1),
+    )  # fmt: skip
+    return draw(st.lists(acts, max_size=12)), calls, ops
+
+
+def rank_of(program: tuple[list[Act], list[Call], list[Op]], rank: int = 0) -> RankTrace:
+    return RankTrace(rank, linked_of(*program))
+
+
+many = settings(max_examples=150, deadline=None)
+
+
+@many
+@given(programs())
+def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+    acts, calls, ops = program
+    rows = {row["op"] - 1: row for row in analyse([rank_of(program)])["per_op_device_time"].rows()}
+    for op in range(len(ops)):
+        own = [act.end - act.start for act in acts if calls[act.call].op == op]
+        subtree = [act.end - act.start for act in launched_below(acts, calls, ops, op)]
+        assert (op in rows) == bool(subtree)
+        if subtree:
+            found = [round(1000 * rows[op][name]) for name in ("self", "subtree")]
+            assert [*found, rows[op]["count"]] == [sum(own), sum(subtree), len(subtree)]
+
+
+@many
+@given(programs())
+def test_a_name_owns_the_time_of_its_outermost_ops_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+    acts, calls, ops = program
+    for row in analyse([rank_of(program)])["per_op_device_time_by_name"].rows():
+        inside = set().union(*(below(ops, op) for op in range(len(ops)) if ops[op].name == row["name"]))
+        owned = [act.end - act.start for act in acts if calls[act.call].op in inside]
+        assert (round(1000 * row["subtree"]), row["count"]) == (sum(owned), len(owned))
+
+
+@given(st.lists(st.integers(-1, 8), max_size=9))
+def test_preorder_numbers_a_subtree_without_gaps(parents: list[int]) -> None:
+    ops = [Op(place, 100, min(parent, place - 1)) for place, parent in enumerate(parents)]
+    tree = op_tree(ops_of(ops))
+    assert sorted(tree.first.tolist()) == list(range(len(ops)))
+    for op in range(len(ops)):
+        inside = {place for place in range(len(ops)) if tree.first[op] <= tree.first[place] < tree.last[op]}
+        assert inside == below(ops, op)
+
+
+def test_ops_that_call_each_other_in_a_circle_are_roots() -> None:
+    tree = op_tree(ops_of([Op(0, 9, 1), Op(1, 8, 0), Op(2, 7)]))
+    assert (tree.parent.tolist(), sorted(tree.first.tolist())) == ([-1, -1, -1], [0, 1, 2])
+
+
+@many
+@given(programs(), st.sampled_from(["", "linear", "aten::m"]))
+def test_patterns_are_what_an_operator_launched_in_launch_order(
+    program: tuple[list[Act], list[Call], list[Op]], operator: str
+) -> None:
+    acts, calls, ops = program
+    expected: Counter[tuple[str, str]] = Counter()
+    device: Counter[tuple[str, str]] = Counter()
+    host: Counter[tuple[str, str]] = Counter()
+    for op, (start, end, _, name, _) in enumerate(ops):
+        launched = launched_below(acts, calls, ops, op)
+        if operator in name and launched:
+            key = (name, ARROW.join(act.name for act in launched))
+            expected[key] += 1
+            device[key] += sum(act.end - act.start for act in launched)
+            host[key] += end - start
+    rows = analyse([rank_of(program)], ["frequent_kernel_patterns"], Options(operator=operator))[
+        "frequent_kernel_patterns"
+    ].rows()
+    keys = [(row["operator"], row["pattern"]) for row in rows]
+    assert {key: row["count"] for key, row in zip(keys, rows, strict=True)} == expected
+    assert {key: round(1000 * row["device_time"]) for key, row in zip(keys, rows, strict=True)} == device
+    assert {key: round(1000 * row["host_time"]) for key, row in zip(keys, rows, strict=True)} == host
+    assert [row["count"] for row in rows] == sorted((row["count"] for row in rows), reverse=True)
+
+
+def test_operators_that_launch_too_much_are_counted_not_shown() -> None:
+    acts = [Act(place, place + 1, call=place) for place in range(3)]
+    calls = [Call(0, 1, 0), Call(2, 3, 1), Call(4, 5, 1)]
+    ops = [Op(0, 9, name="outer"), Op(1, 9, 0, name="inner")]
+    found = analyse([rank_of((acts, calls, ops))], ["frequent_kernel_patterns"], Options(longest_pattern=2))
+    table = found["frequent_kernel_patterns"]
+    assert [row["operator"] for row in table.rows()] == ["inner"]
+    assert table.note == "1 operators that launched more than 2 activities are not in it"
+
+
+def step(number: int, kernels: list[str], shape: tuple[int, int] = (4, 8)) -> RankTrace:
+    """A step of one linear layer that launches these kernels, the last one by an op inside."""
+    t = TraceBuilder()
+    with t.annotation(f"ProfilerStep#{number}"), t.op("aten::linear", inputs=[t.tensor(shape)]):
+        for name in kernels[:-1]:
+            t.launch(name, duration=10)
+        with t.op("aten::addmm", inputs=[t.tensor(shape)]):
+            t.launch(kernels[-1], duration=30)
+    t.device_synchronize()
+    return RankTrace(0, link_run(t))
+
+
+def by_name(rows: list[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], str]:
+    return {tuple(row[name] for name in names): row["category"] for row in rows}
+
+
+def test_the_same_run_twice_does_not_differ() -> None:
+    found = trace_diff([step(3, ["bias", "gemm"])], [step(7, ["bias", "gemm"])])
+    assert {row["category"] for row in found.rows()} == {"same"}
+    assert [row["difference"] for row in found.rows()] == [0.0] * len(found)
+    assert {row["category"] for row in found.details[0].rows()} == {"same"}
+
+
+def test_what_was_added_removed_or_grew_is_told_by_name_and_shape() -> None:
+    rows = trace_diff([step(1, ["bias", "bias", "gemm"])], [step(1, ["bias", "fused"], (16, 8))]).rows()
+    categories = by_name(rows, "kind", "name", "shape")
+    assert categories["kernel", "gemm", "[[4,8]]"] == "removed"
+    assert categories["kernel", "fused", "[[16,8]]"] == "added"
+    assert categories["op", "aten::linear", "[[4,8]]"] == "removed"
+    assert categories["op", "ProfilerStep#", ""] == "same"
+    again = trace_diff([step(1, ["bias", "bias", "gemm"])], [step(1, ["bias", "gemm"])]).rows()
+    assert by_name(again, "kind", "name")["kernel", "bias"] == "fewer"
+    assert next(row["difference"] for row in again if row["name"] == "bias") == -10.0
+
+
+def test_a_moved_kernel_shows_at_both_places_of_the_call_tree() -> None:
+    tree = trace_diff([step(1, ["bias", "gemm"])], [step(1, ["gemm", "bias"])]).details[0]
+    assert by_name(tree.rows(), "path") == {
+        ("ProfilerStep#",): "same",
+        ("ProfilerStep# > aten::linear",): "same",
+        ("ProfilerStep# > aten::linear > aten::addmm",): "same",
+        ("ProfilerStep# > aten::linear > aten::addmm > gemm",): "removed",
+        ("ProfilerStep# > aten::linear > aten::addmm > bias",): "added",
+        ("ProfilerStep# > aten::linear > bias",): "removed",
+        ("ProfilerStep# > aten::linear > gemm",): "added",
+    }
+    rows = {row["name"]: row for row in tree.rows() if row["kind"] == "op"}
+    assert rows["aten::linear"]["device_time_a"] == 40.0
+    assert [row["depth"] for row in tree.rows()][:3] == [0, 1, 2]
+
+
+@many
+@given(programs(), programs())
+def test_sums_of_a_diff_are_those_of_its_runs(
+    one: tuple[list[Act], list[Call], list[Op]], other: tuple[list[Act], list[Call], list[Op]]
+) -> None:
+    found = trace_diff([rank_of(one), rank_of(one, 1)], [rank_of(other)])
+    rows, leaves = ([row for row in table.rows() if row["kind"] == "kernel"] for table in (found, found.details[0]))
+    for side, runs in (("a", [one, one]), ("b", [other])):
+        acts = [act for run in runs for act in run[0]]
+        names = Counter(act.name for act in acts)
+        for name in names:
+            assert sum(row[f"count_{side}"] for row in rows if row["name"] == name) == names[name]
+        total = sum(act.end - act.start for act in acts)
+        assert round(1000 * sum(row[f"time_{side}"] for row in rows)) == total
+        assert round(1000 * sum(row[f"device_time_{side}"] for row in leaves)) == total

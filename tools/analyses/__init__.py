@@ -1,0 +1,100 @@
+"""Linked traces and execution graphs of one or many ranks in, tables of what the run spent its time on out.
+
+`analyse` runs all analyses, or some by name, rank after rank: ranks may come from a generator, only what an analysis needs of a rank
+is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs.
+
+Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Tables of single ranks have a column `rank`; `device` and
+`stream` are added where rows differ by them: two processes that both call their device 0 stay two. Columns by table (`NAME_…` are
+details):
+
+temporal_breakdown              rank device span busy idle compute non_compute idle_pct compute_pct non_compute_pct activities
+idle_time_breakdown             rank device stream category cause idle share gaps
+                                category: host wait, kernel wait, other; cause of other: `event wait on stream N`, `host sync` or ""
+kernel_breakdown                rank device class time share         also of overlaps: `computation + communication`, …
+kernel_breakdown_kernels        rank class name sum share mean std min max count      per class the top k, the rest as `others`
+kernel_duration_distribution    name class count sum mean std min q05 q25 q50 q75 q95 q99 max          over all ranks; no column rank
+kernel_duration_distribution_by_rank    rank name class … the same
+communication_computation_overlap   rank device communication overlap exposed_communication overlap_pct
+launch_statistics               rank on_device stream correlation api name activities host device delay flags
+                                host, device: durations; flags: `short`, `slow call`, `long delay`, joined by `, `
+launch_statistics_by_api        rank api launches host device short slow_call long_delay delay_mean delay_max
+counters                        rank device counter stream ts value         counter: `queue length`, or a kind of copy (GB/s, stream -1)
+counters_summary                rank device counter stream mean max q50 q95 active at_limit
+                                weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
+frequent_kernel_patterns        rank operator pattern length count device_time host_time
+cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
+critical_path                   rank kind time share
+critical_path_nodes             rank node name kind start time device stream tid     pieces in order of replayed time; -1 where not on one
+collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
+                                algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for
+collectives_over_ranks_missing  rank group missing                                   missing: how many
+per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
+per_op_device_time_by_name      rank name ops self subtree count
+trace_diff                      kind name shape count_a count_b time_a time_b difference category
+                                kind: op or kernel; category: added, removed, more, fewer, same
+trace_diff_tree                 depth kind path name count_a count_b device_time_a device_time_b host_time_a host_time_b difference
+                                category             call paths, depth first
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .collectives_over_ranks import collectives_over_ranks
+from .counters import counters
+from .critical_path import critical_path
+from .cupti_counters import cupti_counters
+from .frequent_kernel_patterns import frequent_kernel_patterns
+from .idle_time_breakdown import idle_time_breakdown
+from .kernel_breakdown import kernel_breakdown
+from .kernel_duration_distribution import kernel_duration_distribution
+from .launch_statistics import launch_statistics
+from .overlap import communication_computation_overlap
+from .per_op_device_time import per_op_device_time
+from .rank_trace import Analysis, Options, RankTrace, read_rank
+from .table import Column, Table
+from .temporal_breakdown import temporal_breakdown
+from .trace_diff import trace_diff
+
+ANALYSES: tuple[Analysis, ...] = (
+    temporal_breakdown,
+    idle_time_breakdown,
+    kernel_breakdown,
+    kernel_duration_distribution,
+    communication_computation_overlap,
+    launch_statistics,
+    counters,
+    frequent_kernel_patterns,
+    cupti_counters,
+    critical_path,
+    collectives_over_ranks,
+    per_op_device_time,
+)
+
+
+def analyse(
+    ranks: Iterable[RankTrace], only: Sequence[str] | None = None, options: Options | None = None
+) -> dict[str, Table]:
+    """The tables of all analyses, or of those named in `only`, by name and in their order, details among them.
+
+    Ranks are taken one after the other, none is kept. Raises ValueError for a name that no analysis has, and without any rank.
+    """
+    options = options or Options()
+    names = {analysis.name for analysis in ANALYSES}
+    unknown = sorted(set(only or ()) - names)
+    if unknown:
+        raise ValueError(f"there is no analysis {', '.join(unknown)}; there are {', '.join(sorted(names))}")
+    chosen = [analysis for analysis in ANALYSES if only is None or analysis.name in only]
+
+    def parts_of(rank: RankTrace) -> list[Any]:
+        return [analysis.of_rank(rank, options) for analysis in chosen]
+
+    parts = list(map(parts_of, ranks))  # holds no rank while the next one is read
+    if not parts:
+        raise ValueError("there is no rank to analyse")
+    tables = (analysis.over_ranks(own, options) for analysis, own in zip(chosen, zip(*parts, strict=True), strict=True))
+    return {table.name: table for whole in tables for table in whole.with_details()}
+
+
+__all__ = [
+    "ANALYSES", "Analysis", "Column", "Options", "RankTrace", "Table", "analyse", "read_rank", "trace_diff",
+]  # fmt: skip

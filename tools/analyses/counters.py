@@ -1,0 +1,158 @@
+"""What builds up over time: the work queued on each stream, and the bandwidth of the copies of each kind.
+
+A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one entry.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.linked import LinkedTrace
+from .classes import ActivityClass, activity_classes, spans_of, streams_of
+from .rank_trace import Options, RankTrace, per_rank
+from .spans import Series, Spans, running_sum
+from .table import Column, Floats, Table, microseconds, rank_column
+
+QUEUE_LENGTH = "queue length"
+ALL_STREAMS = -1
+COPY_KIND = re.compile(r"([HDP]to[HDPA])|(Host|Device)To(Host|Device)|(memset|fill)", re.IGNORECASE)
+OTHER_COPY = "copy"
+
+
+class Counter(NamedTuple):
+    """A series of one device: of one stream, or of all (-1). Values are launches, or GB/s where `limit` is None."""
+
+    device: int
+    name: str
+    stream: int
+    series: Series
+    limit: int | None
+
+
+def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
+    """The queue length of each stream that was launched to, and the bandwidth of each kind of copy whose bytes were recorded."""
+    return [*_queues(rank.linked, limit), *_bandwidths(rank)]
+
+
+def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
+    activities, streams = linked.activities, streams_of(linked.activities)
+    row = np.flatnonzero(activities.call_row >= 0)
+    by_start = row[np.lexsort((activities.start[row], streams.lane[row], activities.call_row[row]))]
+    call, lane = activities.call_row[by_start], streams.lane[by_start]
+    first = np.append(True, (call[1:] != call[:-1]) | (lane[1:] != lane[:-1]))[: len(by_start)]
+    lane, issued = lane[first], linked.calls.start[call[first]]
+    # an activity that started before its call, by the clocks, was not queued
+    queued = Spans(issued, np.maximum(activities.start[by_start[first]], issued))
+    found = []
+    for number in np.unique(lane).tolist():
+        own = queued.take(lane == number)
+        series = running_sum(own, np.ones(len(own.start)))
+        found.append(Counter(int(streams.device[number]), QUEUE_LENGTH, int(streams.stream[number]), series, limit))
+    return found
+
+
+def _bandwidths(rank: RankTrace) -> list[Counter]:
+    activities = rank.linked.activities
+    row, kinds, kind, size = _copies(rank)
+    spans = spans_of(activities).take(row)
+    weight = size / np.maximum(spans.end - spans.start, 1)
+    found = []
+    for device in np.unique(activities.device[row]).tolist():
+        for number, name in enumerate(kinds):
+            mine = (kind == number) & (activities.device[row] == device)
+            if mine.any():
+                found.append(Counter(device, name, ALL_STREAMS, running_sum(spans.take(mine), weight[mine]), None))
+    return found
+
+
+def _copies(rank: RankTrace) -> tuple[Int64, list[str], Int64, Int64]:
+    """Rows of the copies and sets that last and whose bytes are known; the kinds, each one's kind, its bytes."""
+    activities = rank.linked.activities
+    copies = np.flatnonzero(activity_classes(activities) == ActivityClass.MEMORY)
+    size = rank.recorded.bytes_of(activities)[copies] if rank.recorded is not None else np.full(len(copies), -1)
+    known = (size >= 0) & (activities.end[copies] > activities.start[copies])
+    copies, size = copies[known], size[known]
+    named = np.array([copy_kind(name) for name in activities.name.table] or [""])
+    kinds, kind = np.unique(named[activities.name.codes[copies]], return_inverse=True)
+    return copies, kinds.tolist(), kind.astype(np.int64), size
+
+
+def copy_kind(name: str) -> str:
+    """From where to where a copy goes.
+
+    >>> copy_kind("Memcpy HtoD (Pageable -> Device)"), copy_kind("CopyDeviceToHost"), copy_kind("Memset (Device)")
+    ('HtoD', 'DtoH', 'Memset')
+    """
+    found = COPY_KIND.search(name)
+    if found is None:
+        return OTHER_COPY
+    short, source, target, _ = found.groups()
+    return short or (f"{source[0].upper()}to{target[0].upper()}" if source else "Memset")
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    found = counters_of(rank, options.queue_limit)
+    lengths = [len(one.series.time) for one in found]
+    columns = [
+        rank_column(rank.rank, sum(lengths)),
+        Column("device", "", np.repeat([one.device for one in found], lengths).astype(np.int64)),
+        Column("counter", "", [one.name for one in found for _ in range(len(one.series.time))]),
+        Column("stream", "", np.repeat([one.stream for one in found], lengths).astype(np.int64)),
+        microseconds("ts", np.concatenate([one.series.time for one in found] or [np.empty(0, np.int64)])),
+        Column("value", "", np.concatenate([one.series.value for one in found] or [np.empty(0)])),
+    ]
+    note = _note(rank, found)
+    return Table(NAME, "Queue length and copy bandwidth (GB/s)", columns, note, (_summary(rank, found, note),))
+
+
+def _note(rank: RankTrace, found: list[Counter]) -> str:
+    if not found:
+        return "nothing was launched and no copy's bytes were recorded"
+    copies = int((activity_classes(rank.linked.activities) == ActivityClass.MEMORY).sum())
+    if copies and rank.recorded is None:
+        return "bytes of copies are not known without the device trace"
+    missing = copies - len(_copies(rank)[0])
+    return f"{missing} of {copies} copies have no bytes or no length and are in no bandwidth" if missing else ""
+
+
+def _summary(rank: RankTrace, found: list[Counter], note: str) -> Table:
+    rows = np.array([_figures(one) for one in found], np.float64).reshape(-1, 6).T
+    mean, largest, median, high, active, at_limit = rows
+    columns = [
+        rank_column(rank.rank, len(found)),
+        Column("device", "", np.array([one.device for one in found], np.int64)),
+        Column("counter", "", [one.name for one in found]),
+        Column("stream", "", np.array([one.stream for one in found], np.int64)),
+        Column("mean", "", mean),
+        Column("max", "", largest),
+        Column("q50", "", median),
+        Column("q95", "", high),
+        microseconds("active", active),
+        microseconds("at_limit", at_limit),
+    ]
+    return Table(f"{NAME}_summary", "Counters in short, weighted by time", columns, note)
+
+
+def _figures(counter: Counter) -> tuple[float, ...]:
+    """Mean, maximum, median and 95th percentile over the time between first and last change; time above 0 and at the limit (ns)."""
+    value, limit = counter.series.value, counter.limit
+    held = np.diff(counter.series.time, append=counter.series.time[-1:])
+    at_limit = float(held[value >= limit].sum()) if limit is not None else np.nan
+    mean = float(value @ held) / max(int(held.sum()), 1)
+    median, high = _quantiles(value, held, (0.5, 0.95))
+    return mean, float(value.max()), median, high, float(held[value > 0].sum()), at_limit
+
+
+def _quantiles(value: Floats, held: Int64, shares: tuple[float, ...]) -> list[float]:
+    """The smallest value that is not exceeded for each share of the time."""
+    order = np.argsort(value, kind="stable")
+    until = np.cumsum(held[order])
+    place = np.searchsorted(until, np.array(shares) * until[-1])
+    found: list[float] = value[order][np.minimum(place, len(order) - 1)].tolist()
+    return found
+
+
+NAME = "counters"
+counters = per_rank(NAME, _table)

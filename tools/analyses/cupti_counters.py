@@ -1,0 +1,143 @@
+"""What the hardware counted per kernel (CUPTI range profiler), with the op that launched it and the floating-point operations.
+
+The profiler records one range for each kernel and no times: the k-th range of a device is its k-th kernel launch. Where numbers or
+names disagree nothing is attached.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.linked import LinkedTrace
+from .classes import ActivityClass, activity_classes
+from .op_tree import USER_SCOPE, OpTree, op_tree
+from .rank_trace import Analysis, Options, RankTrace
+from .recorded import ProfilerRange
+from .table import Column, Floats, Table
+
+KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
+OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
+FLOPS = {
+    f"smsp__sass_thread_inst_executed_op_{precision}{operation}_pred_on.sum": flops
+    for precision in "hfd"
+    for operation, flops in OPERATIONS.items()
+}
+"""Operations that one instruction of each counter does; a fused multiply-add does two."""
+STACK = " > "
+NO_RANGES = "no hardware counters were recorded (cuda_profiler_range)"
+
+
+class Measured(NamedTuple):
+    """One kernel's counters; without a launch that it could be attached to `correlation` is -1 and `op_stack` empty."""
+
+    rank: int
+    op_stack: str
+    kernel: str
+    correlation: int
+    counters: dict[str, float]
+
+
+class RankCounters(NamedTuple):
+    rank: int
+    measured: list[Measured]
+    note: str
+
+
+class Launch(NamedTuple):
+    """A kernel launch; `kernel` is empty where the profiler kept no activities, as is usual."""
+
+    op_row: int
+    correlation: int
+    kernel: str
+
+
+def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
+    ranges = rank.recorded.ranges if rank.recorded is not None else []
+    tree = op_tree(rank.linked.ops) if ranges else None
+    measured: list[Measured] = []
+    notes = []
+    for device in sorted({one.device for one in ranges}):
+        own = [one for one in ranges if one.device == device]
+        launches = _launches(rank.linked, device, several=len({one.device for one in ranges}) > 1)
+        problem = _disagreement(own, launches)
+        if problem:
+            notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
+            measured += [Measured(rank.rank, "", one.name, -1, one.counters) for one in own]
+            continue
+        for one, launch in zip(own, launches, strict=True):
+            stack = _stack(rank.linked, tree, launch.op_row) if tree is not None else ""
+            measured.append(Measured(rank.rank, stack, one.name, launch.correlation, one.counters))
+    return RankCounters(rank.rank, measured, "; ".join(notes) if ranges else NO_RANGES)
+
+
+def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
+    """The kernels launched on a device, in launch order: by its recorded kernels, else by the calls that launch kernels.
+
+    Calls do not tell their device, so that they count only where ranges were recorded on a single one.
+    """
+    activities, calls = linked.activities, linked.calls
+    kernels = (activities.device == device) & (activities.call_row >= 0)
+    rows = np.flatnonzero(kernels & (activity_classes(activities) != ActivityClass.MEMORY))
+    if len(rows):
+        rows = rows[np.lexsort((activities.start[rows], calls.start[activities.call_row[rows]]))]
+        return [
+            Launch(op, correlation, activities.name[row])
+            for row, op, correlation in zip(
+                rows.tolist(), activities.op_row[rows].tolist(), activities.correlation[rows].tolist(), strict=True
+            )
+        ]
+    rows = np.flatnonzero([bool(KERNEL_LAUNCH.search(name)) for name in calls.name.table] or [])
+    rows = np.flatnonzero(np.isin(calls.name.codes, rows)) if not several else rows[:0]
+    rows = rows[np.argsort(calls.start[rows], kind="stable")]
+    columns = calls.op_row[rows].tolist(), calls.correlation[rows].tolist()
+    return [Launch(op, correlation, "") for op, correlation in zip(*columns, strict=True)]
+
+
+def _disagreement(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
+    if len(ranges) != len(launches):
+        return f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
+    for number, (one, launch) in enumerate(zip(ranges, launches, strict=True), 1):
+        if launch.kernel and one.name != launch.kernel:
+            return f"range {number} is of {one.name}, launch {number} of {launch.kernel}"
+    return ""
+
+
+def _stack(linked: LinkedTrace, tree: OpTree, op_row: int) -> str:
+    ops = linked.ops
+    return STACK.join(ops.name[row] for row in tree.path(op_row) if ops.scope[row] != USER_SCOPE)
+
+
+def flops(counters: dict[str, float]) -> float:
+    """Floating-point operations outside tensor cores, NaN where none of their counters was recorded."""
+    known = [counters[name] * each for name, each in FLOPS.items() if name in counters]
+    return sum(known) if known else float("nan")
+
+
+def _over_ranks(parts: Sequence[RankCounters], _: Options) -> Table:
+    rows = [row for part in parts for row in part.measured]
+    counters = list(dict.fromkeys(name for row in rows for name in row.counters))
+    columns = [
+        Column("rank", "", _integers([row.rank for row in rows])),
+        Column("op_stack", "", [row.op_stack for row in rows]),
+        Column("kernel", "", [row.kernel for row in rows]),
+        Column("correlation", "", _integers([row.correlation for row in rows])),
+        Column("flops", "", _numbers([flops(row.counters) for row in rows])),
+        *(Column(name, "", _numbers([row.counters.get(name, np.nan) for row in rows])) for name in counters),
+    ]
+    notes = [f"rank {part.rank}: {part.note}" for part in parts if part.note and part.note != NO_RANGES]
+    return Table(NAME, "CUPTI counters", columns, "; ".join(notes) if rows else NO_RANGES)
+
+
+def _integers(values: list[int]) -> Int64:
+    return np.array(values, np.int64)
+
+
+def _numbers(values: list[float]) -> Floats:
+    return np.array(values, np.float64)
+
+
+NAME = "cupti_counters"
+cupti_counters = Analysis(NAME, _of_rank, _over_ranks)

@@ -1,0 +1,109 @@
+"""Which sequences of kernels recur: for every operator whose name contains a text, what was launched in its subtree, in launch order."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64
+from ...schema.linked import LinkedTrace
+from .op_tree import USER_SCOPE, op_tree
+from .rank_trace import Options, RankTrace, per_rank
+from .table import Column, Table, microseconds, rank_column
+
+ARROW = " → "
+
+
+class Occurrences(NamedTuple):
+    """n operators and what each launched: `activity` rows in launch order, `first[i]` … `first[i + 1]` - 1 those of operator i.
+    `longer` counts the operators that launched more than wanted."""
+
+    op_row: Int64
+    activity: Int64
+    first: Int64
+    longer: int
+
+
+def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences:
+    """Of every op whose name contains `operator` (annotations are no operators) what its subtree launched, up to `longest` activities.
+
+    Linear in the activities times how many of these ops stand around each, but for sorting.
+    """
+    ops, tree = linked.ops, op_tree(linked.ops)
+    in_order = _in_launch_order(linked)
+    number = tree.first[linked.activities.op_row[in_order]]
+    by_op = np.argsort(number, kind="stable")
+    begin = np.searchsorted(number[by_op], tree.first)
+    count = np.searchsorted(number[by_op], tree.last) - begin
+    named = np.array([operator in name for name in ops.name.table] + [False])[ops.name.codes]
+    wanted = named & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
+    row = np.flatnonzero(wanted & (count <= longest))
+    first = np.concatenate(([0], np.cumsum(count[row])))
+    which = np.repeat(np.arange(len(row)), count[row])
+    within = np.arange(len(which)) - first[which]
+    place = by_op[begin[row][which] + within]
+    place = place[np.lexsort((place, which))]
+    return Occurrences(row, in_order[place], first, int((wanted & (count > longest)).sum()))
+
+
+def _in_launch_order(linked: LinkedTrace) -> Int64:
+    """The rows of the activities that an op launched; one without a call counts from its op's start."""
+    ops, activities, calls = linked.ops, linked.activities, linked.calls
+    row = np.flatnonzero(activities.op_row >= 0)
+    call, issued = activities.call_row[row], ops.start[activities.op_row[row]]
+    issued[call >= 0] = calls.start[call[call >= 0]]
+    return row[np.lexsort((activities.start[row], issued))]
+
+
+class Patterns(NamedTuple):
+    """The distinct (operator, kernels) pairs by the codes of their names, and for each occurrence the place of its own."""
+
+    operator: list[int]
+    kernels: list[tuple[int, ...]]
+    of_occurrence: Int64
+
+
+def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
+    """Groups the occurrences of equal operators with equal sequences."""
+    kernel = linked.activities.name.codes[found.activity].astype(np.int32)
+    text, first = kernel.tobytes(), (kernel.itemsize * found.first).tolist()
+    names = linked.ops.name.codes[found.op_row].tolist()
+    pairs: dict[tuple[int, bytes], int] = {}
+    spans = zip(names, first[:-1], first[1:], strict=True)
+    number = [pairs.setdefault((name, text[begin:end]), len(pairs)) for name, begin, end in spans]
+    kernels = [tuple(np.frombuffer(codes, np.int32).tolist()) for _, codes in pairs]
+    return Patterns([name for name, _ in pairs], kernels, np.array(number, np.int64))
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    linked = rank.linked
+    found = occurrences(linked, options.operator, options.longest_pattern)
+    patterns = patterns_of(found, linked)
+    activities, ops = linked.activities, linked.ops
+    which = np.repeat(patterns.of_occurrence, np.diff(found.first))
+    count, device, host = np.zeros((3, len(patterns.kernels)), np.int64)
+    np.add.at(count, patterns.of_occurrence, 1)
+    np.add.at(device, which, (activities.end - activities.start)[found.activity])
+    np.add.at(host, patterns.of_occurrence, (ops.end - ops.start)[found.op_row])
+    order = np.lexsort((-device, -count))
+    names, shown = activities.name.table, order.tolist()
+    columns = [
+        rank_column(rank.rank, len(order)),
+        Column("operator", "", [ops.name.table[patterns.operator[one]] for one in shown]),
+        Column("pattern", "", [ARROW.join(names[code] for code in patterns.kernels[one]) for one in shown]),
+        Column("length", "", np.array([len(patterns.kernels[one]) for one in shown], np.int64)),
+        Column("count", "", count[order]),
+        microseconds("device_time", device[order]),
+        microseconds("host_time", host[order]),
+    ]
+    return Table(NAME, "Frequent kernel patterns", columns, _note(found, options))
+
+
+def _note(found: Occurrences, options: Options) -> str:
+    if found.longer:
+        return f"{found.longer} operators that launched more than {options.longest_pattern} activities are not in it"
+    named = f" with {options.operator!r} in its name" if options.operator else ""
+    return "" if len(found.op_row) else f"no operator{named} launched an activity"
+
+
+NAME = "frequent_kernel_patterns"
+frequent_kernel_patterns = per_rank(NAME, _table)

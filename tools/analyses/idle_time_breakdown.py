@@ -1,0 +1,105 @@
+"""Why each stream stood still between two activities: the host was late, the kernel took its time to start, or something else held it.
+
+A gap is an activity's start minus the latest end of the earlier ones on its stream. It is *host wait* if the launch call began after that
+end, else *kernel wait* if it is short, else *other*, with its cause where the order of work tells it.
+"""
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64
+from ...schema.linked import DeviceWaits, Found, LinkedTrace
+from .classes import spans_of, streams_of
+from .rank_trace import Options, RankTrace, per_rank
+from .spans import sequence
+from .table import Column, Table, microseconds, percentage, rank_column
+
+CATEGORIES = ("host wait", "kernel wait", "other")
+HOST_WAIT, KERNEL_WAIT, OTHER = range(3)
+NO_CAUSE, HOST_SYNC = "", "host sync"
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    activities, linked = rank.linked.activities, rank.linked
+    streams = streams_of(activities)
+    order = sequence(spans_of(activities), streams.lane)
+    gap = activities.start[order.row] - order.busy_until
+    idle = gap > 0
+    row, lane, freed, gap = order.row[idle], order.lane[idle], order.busy_until[idle], gap[idle]
+    category = _category(linked, row, freed, gap, round(1000 * options.kernel_wait_us))
+    causes, cause = _causes(linked, row, freed, category)
+    keys = np.stack((lane, category, cause), axis=1)
+    group, number = np.unique(keys, axis=0, return_inverse=True)
+    time, count = np.zeros((2, len(group)), np.int64)
+    np.add.at(time, number.reshape(-1), gap)
+    np.add.at(count, number.reshape(-1), 1)
+    whole = np.zeros(len(streams.device), np.int64)
+    np.add.at(whole, lane, gap)
+    columns = [
+        rank_column(rank.rank, len(group)),
+        Column("device", "", streams.device[group[:, 0]]),
+        Column("stream", "", streams.stream[group[:, 0]]),
+        Column("category", "", [CATEGORIES[one] for one in group[:, 1].tolist()]),
+        Column("cause", "", [causes[one] for one in group[:, 2].tolist()]),
+        microseconds("idle", time),
+        percentage("share", time, whole[group[:, 0]]),
+        Column("gaps", "", count),
+    ]
+    note = "" if len(group) else "no stream stood still between two activities"
+    return Table("idle_time_breakdown", "Idle time breakdown", columns, note)
+
+
+def _category(linked: LinkedTrace, row: Int64, freed: Int64, gap: Int64, short: int) -> Int64:
+    call = linked.activities.call_row[row]
+    called = np.full(len(row), np.iinfo(np.int64).min)
+    called[call >= 0] = linked.calls.start[call[call >= 0]]
+    return np.where(called > freed, HOST_WAIT, np.where(gap < short, KERNEL_WAIT, OTHER))
+
+
+def _causes(linked: LinkedTrace, row: Int64, freed: Int64, category: Int64) -> tuple[list[str], Int64]:
+    """The causes by name, and for each gap the place of its own. Only *other* gaps have one, an event wait before a host sync."""
+    causes = [NO_CAUSE, HOST_SYNC]
+    cause = np.where((category == OTHER) & _behind_host_sync(linked, row, freed), 1, 0)
+    awaited = _awaited(linked, row, freed)
+    held = np.flatnonzero((category == OTHER) & (awaited >= 0))
+    streams, number = np.unique(linked.activities.stream[awaited[held]], return_inverse=True)
+    cause[held] = len(causes) + number
+    return causes + [f"event wait on stream {stream}" for stream in streams.tolist()], cause
+
+
+def _awaited(linked: LinkedTrace, row: Int64, freed: Int64) -> Int64:
+    """The activity that each `row` had to wait for longest: by a stream wait event, and until after its stream was free. -1 for none."""
+    waits, activities = linked.device_waits, linked.activities
+    place = np.full(len(activities), -1, np.int64)
+    place[row] = np.arange(len(row))
+    known = _known(waits) & (place[waits.target_row] >= 0)
+    source, gap = waits.source_row[known], place[waits.target_row[known]]
+    late = activities.end[source] > freed[gap]
+    source, gap = source[late], gap[late]
+    by_end = np.argsort(activities.end[source], kind="stable")
+    found = np.full(len(row), -1, np.int64)
+    found[gap[by_end]] = source[by_end]
+    return found
+
+
+def _known(waits: DeviceWaits) -> Bool:
+    """Waits that were recorded or follow from the order of calls, not those guessed from times."""
+    guessed = np.array([text == Found.TIMING.value for text in waits.found.table] + [True])
+    return ~guessed[waits.found.codes]
+
+
+def _behind_host_sync(linked: LinkedTrace, row: Int64, freed: Int64) -> Bool:
+    """Whether the host was blocked until after the stream was free: the launch call itself where it is known to wait, as copies
+    may, else any blocking call that returned within the gap."""
+    calls, waits, activities = linked.calls, linked.host_waits, linked.activities
+    start, call = activities.start[row], activities.call_row[row]
+    waiting, source = waits.call_row[waits.source_row >= 0], waits.source_row[waits.source_row >= 0]
+    other = activities.call_row[source] != waiting
+    awaited = np.full(len(calls) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(awaited, waiting[other], activities.end[source[other]])
+    own = (call >= 0) & (awaited[call] > freed) & (awaited[call] <= start)
+    returned = np.sort(calls.end[np.unique(waits.call_row)])
+    within = np.searchsorted(returned, start, side="right") > np.searchsorted(returned, freed, side="right")
+    return own | ((call < 0) & within)
+
+
+idle_time_breakdown = per_rank("idle_time_breakdown", _table)

@@ -1,0 +1,84 @@
+"""What each device was busy with: the classes and their overlaps by one sweep, and the kernels of each class by total time."""
+
+import numpy as np
+
+from ...schema.columns import Int64
+from .classes import LABELS, ActivityClass, activity_classes, spans_of
+from .kernel_statistics import Durations
+from .rank_trace import Options, RankTrace, per_rank
+from .spans import time_by_set
+from .table import Column, Floats, Table, microseconds, percentage, rank_column
+from .temporal_breakdown import NO_ACTIVITIES
+
+OTHERS = "others"
+NO_LENGTH = "no recorded activity lasts"
+
+
+def set_label(classes: int) -> str:
+    """The classes whose bits are set, joined: what ran at once."""
+    return " + ".join(label for bit, label in enumerate(LABELS) if classes >> bit & 1)
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    activities = rank.linked.activities
+    classes, spans = activity_classes(activities), spans_of(activities)
+    rows: list[tuple[int, int, int, int]] = []
+    for device in np.unique(activities.device).tolist():
+        mine = activities.device == device
+        times = time_by_set(spans.take(mine), classes[mine], len(LABELS))
+        times[0] = 0
+        rows += [(device, which, time, int(times.sum())) for which, time in enumerate(times.tolist()) if time]
+    device, which, time, busy = np.array(rows, np.int64).reshape(-1, 4).T
+    columns = [
+        rank_column(rank.rank, len(device)),
+        Column("device", "", device),
+        Column("class", "", [set_label(one) for one in which.tolist()]),
+        microseconds("time", time),
+        percentage("share", time, busy),
+    ]
+    details = (_kernels(rank, options.top),)
+    note = "" if len(device) else NO_LENGTH if len(activities) else NO_ACTIVITIES
+    return Table(NAME, "Kernel breakdown", columns, note, details)
+
+
+def _kernels(rank: RankTrace, top: int) -> Table:
+    """Per class the `top` names by total time, and the rest as one row whose statistics are over all its activities."""
+    activities = rank.linked.activities
+    classes, names = activity_classes(activities), activities.name
+    duration = activities.end - activities.start
+    pair = classes.astype(np.int64) * len(names.table) + names.codes
+    pairs, number = np.unique(pair, return_inverse=True)
+    group_class, group_name = np.divmod(pairs, max(len(names.table), 1))
+    total = np.bincount(number, duration, len(pairs)).astype(np.float64)
+    place = _ranked(group_class, total)
+    # in the order of the table: by class, then by place; `top` stands for all the others
+    cell = group_class * (top + 1) + np.minimum(place, top)
+    cells, cell_of = np.unique(cell, return_inverse=True)
+    label = np.full(len(cells), -1, np.int64)
+    label[cell_of[place < top]] = group_name[place < top]
+    found = Durations.of(duration, cell_of[number], len(cells))
+    count, sums, *rest = found.columns()
+    by_class = np.bincount(classes, duration, len(ActivityClass))
+    columns = [
+        rank_column(rank.rank, len(cells)),
+        Column("class", "", [LABELS[one] for one in (cells // (top + 1)).tolist()]),
+        Column("name", "", [names.table[code] if code >= 0 else OTHERS for code in label.tolist()]),
+        sums,
+        percentage("share", found.sums(), by_class[cells // (top + 1)]),
+        *rest,
+        count,
+    ]
+    return Table(f"{NAME}_kernels", "Kernels by class", columns, "" if len(activities) else NO_ACTIVITIES)
+
+
+def _ranked(group: Int64, total: Floats) -> Int64:
+    """The place of each within its group, the largest first."""
+    order = np.lexsort((-total, group))
+    first = np.searchsorted(group[order], group[order])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - first
+    return place
+
+
+NAME = "kernel_breakdown"
+kernel_breakdown = per_rank(NAME, _table)

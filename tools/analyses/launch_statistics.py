@@ -1,0 +1,105 @@
+"""Every launch: how long its call took the host, how long its work took the device, and how long the work waited to start.
+
+Any runtime or driver call that owns activities is a launch; a graph is one launch with many activities, of which the device's time is
+the union.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64
+from ...schema.linked import LinkedTrace
+from .rank_trace import Options, RankTrace, per_rank
+from .spans import Spans, sequence
+from .table import Column, Table, microseconds, rank_column, texts
+
+FLAGS = ("short", "slow call", "long delay")
+
+
+@dataclass(slots=True)
+class Launches:
+    """n launches in order of their calls; times in ns. `first` is each one's earliest activity, `count` how many it has."""
+
+    call: Int64
+    first: Int64
+    count: Int64
+    host: Int64
+    device: Int64
+    delay: Int64
+
+    def flags(self, options: Options) -> list[Bool]:
+        """For each of FLAGS which launches have it."""
+        slow, late = round(1000 * options.slow_call_us), round(1000 * options.long_delay_us)
+        return [self.device < self.host, self.host > slow, self.delay > late]
+
+
+def launches_of(linked: LinkedTrace) -> Launches:
+    """The launches of a linked trace."""
+    activities, calls = linked.activities, linked.calls
+    row = np.flatnonzero(activities.call_row >= 0)
+    call, lane = np.unique(activities.call_row[row], return_inverse=True)
+    order = sequence(Spans(activities.start[row], activities.end[row]), lane)
+    fresh = activities.end[row][order.row] - np.maximum(activities.start[row][order.row], order.busy_until)
+    device = np.zeros(len(call), np.int64)
+    np.add.at(device, order.lane, np.maximum(fresh, 0))
+    first = row[order.row[np.searchsorted(order.lane, np.arange(len(call)))]] if len(row) else row
+    delay = np.maximum(activities.start[first] - calls.end[call], 0)
+    by_time = np.argsort(calls.start[call], kind="stable")
+    count = np.bincount(lane, minlength=len(call)).astype(np.int64)
+    host = calls.end[call] - calls.start[call]
+    return Launches(*(column[by_time] for column in (call, first, count, host, device, delay)))
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    activities, calls, found = rank.linked.activities, rank.linked.calls, launches_of(rank.linked)
+    flags = found.flags(options)
+    names = [", ".join(flag for bit, flag in enumerate(FLAGS) if mask >> bit & 1) for mask in range(1 << len(FLAGS))]
+    mask = sum((flag.astype(np.int64) << bit for bit, flag in enumerate(flags)), np.zeros(len(found.call), np.int64))
+    unlaunched = int((activities.call_row < 0).sum())
+    note = "no activity has a launch call" if not len(found.call) else ""
+    if unlaunched and not note:
+        note = f"{unlaunched} of {len(activities)} activities have no launch call and are not in it"
+    columns = [
+        rank_column(rank.rank, len(found.call)),
+        Column("on_device", "", activities.device[found.first]),
+        Column("stream", "", activities.stream[found.first]),
+        Column("correlation", "", calls.correlation[found.call]),
+        texts("api", calls.name.take(found.call)),
+        texts("name", activities.name.take(found.first)),
+        Column("activities", "", found.count),
+        microseconds("host", found.host),
+        microseconds("device", found.device),
+        microseconds("delay", found.delay),
+        Column("flags", "", [names[one] for one in mask.tolist()]),
+    ]
+    return Table(NAME, "Launch statistics", columns, note, (_by_api(rank, found, flags, note),))
+
+
+def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> Table:
+    api = rank.linked.calls.name.take(found.call)
+    codes, number = np.unique(api.codes, return_inverse=True)
+    count = np.bincount(number, minlength=len(codes)).astype(np.int64)
+
+    def total(column: Int64 | Bool) -> Int64:
+        sums = np.zeros(len(codes), np.int64)
+        np.add.at(sums, number, column)
+        return sums
+
+    longest = np.zeros(len(codes), np.int64)
+    np.maximum.at(longest, number, found.delay)
+    columns = [
+        rank_column(rank.rank, len(codes)),
+        Column("api", "", [api.table[code] for code in codes.tolist()]),
+        Column("launches", "", count),
+        microseconds("host", total(found.host)),
+        microseconds("device", total(found.device)),
+        *(Column(flag.replace(" ", "_"), "", total(which)) for flag, which in zip(FLAGS, flags, strict=True)),
+        microseconds("delay_mean", total(found.delay) / count),
+        microseconds("delay_max", longest),
+    ]
+    return Table(f"{NAME}_by_api", "Launches by API", columns, note)
+
+
+NAME = "launch_statistics"
+launch_statistics = per_rank(NAME, _table)

@@ -1,0 +1,36 @@
+"""How much of each device's communication was hidden behind computation, and how much was exposed."""
+
+import numpy as np
+
+from .classes import ActivityClass, activity_classes, spans_of
+from .rank_trace import Options, RankTrace, per_rank
+from .spans import intersection, union
+from .table import Column, Table, microseconds, percentage, rank_column
+
+NO_COMMUNICATION = "no communication on the device was recorded"
+
+
+def _table(rank: RankTrace, _: Options) -> Table:
+    activities = rank.linked.activities
+    classes, spans = activity_classes(activities), spans_of(activities)
+    devices = np.unique(activities.device[classes == ActivityClass.COMMUNICATION])
+    whole, hidden = np.zeros((2, len(devices)), np.int64)
+    for place, device in enumerate(devices.tolist()):
+        mine = activities.device == device
+        talk = union(spans.take(mine & (classes == ActivityClass.COMMUNICATION)))
+        work = union(spans.take(mine & (classes == ActivityClass.COMPUTATION)))
+        whole[place], hidden[place] = talk.length(), intersection(talk, work)
+    columns = [
+        rank_column(rank.rank, len(devices)),
+        Column("device", "", devices),
+        microseconds("communication", whole),
+        microseconds("overlap", hidden),
+        microseconds("exposed_communication", whole - hidden),
+        percentage("overlap_pct", hidden, whole),
+    ]
+    title = "Communication/computation overlap"
+    return Table(NAME, title, columns, "" if len(devices) else NO_COMMUNICATION)
+
+
+NAME = "communication_computation_overlap"
+communication_computation_overlap = per_rank(NAME, _table)

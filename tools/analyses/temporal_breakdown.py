@@ -1,0 +1,54 @@
+"""Where each device's time went: computing, busy with something else, or idle, between its first and its last activity."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .classes import ActivityClass, activity_classes, spans_of
+from .rank_trace import Options, RankTrace, per_rank
+from .spans import union
+from .table import Column, Table, microseconds, percentage, rank_column
+
+NO_ACTIVITIES = "no device activity was recorded"
+
+
+class DeviceTime(NamedTuple):
+    """ns of one device: `busy` is the union of its activities, `compute` that of its computation."""
+
+    device: int
+    activities: int
+    span: int
+    busy: int
+    compute: int
+
+
+def device_times(rank: RankTrace) -> list[DeviceTime]:
+    """The times of each device of the rank; none without activities."""
+    activities = rank.linked.activities
+    computes, spans = activity_classes(activities) == ActivityClass.COMPUTATION, spans_of(activities)
+    found = []
+    for device in np.unique(activities.device).tolist():
+        mine = activities.device == device
+        own = spans.take(mine)
+        busy, compute = union(own).length(), union(spans.take(mine & computes)).length()
+        found.append(DeviceTime(device, len(own.start), int(own.end.max() - own.start.min()), busy, compute))
+    return found
+
+
+def _table(rank: RankTrace, _: Options) -> Table:
+    rows = np.array(device_times(rank), np.int64).reshape(-1, len(DeviceTime._fields)).T
+    device, activities, span, busy, compute = rows
+    parts = {"idle": span - busy, "compute": compute, "non_compute": busy - compute}
+    columns = [
+        rank_column(rank.rank, len(device)),
+        Column("device", "", device),
+        microseconds("span", span),
+        microseconds("busy", busy),
+        *(microseconds(name, time) for name, time in parts.items()),
+        *(percentage(f"{name}_pct", time, span) for name, time in parts.items()),
+        Column("activities", "", activities),
+    ]
+    return Table("temporal_breakdown", "Temporal breakdown", columns, "" if len(device) else NO_ACTIVITIES)
+
+
+temporal_breakdown = per_rank("temporal_breakdown", _table)

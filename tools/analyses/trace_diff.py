@@ -1,0 +1,185 @@
+"""Two runs in, what differs out: by name and shape, and by call path, so that a moved or fused kernel shows where.
+
+Runs may have any number of ranks, which are summed; they are read rank by rank. Times are host time of ops and device time of kernels.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schema.columns import ABSENT, Bool, Int64, Strings
+from .op_tree import OpTree, op_tree
+from .per_op_device_time import device_time_of_ops
+from .rank_trace import RankTrace
+from .shapes import op_shapes
+from .table import Column, Table, microseconds
+
+OP, KERNEL = "op", "kernel"
+STEP = re.compile(r"^(ProfilerStep#)\d+$")
+PATH = " > "
+ROOT = -1
+
+
+class Item(NamedTuple):
+    kind: str
+    name: str
+    shape: str
+
+
+class Place(NamedTuple):
+    """A node of the merged call tree: what it is called below which other place."""
+
+    above: int
+    kind: str
+    name: str
+
+
+class Summary:
+    """What one run consists of; each value is a list of sums: count and time of items, count, device and host time of places.
+
+    `places` is shared between the runs that are compared.
+    """
+
+    def __init__(self, places: dict[Place, int]) -> None:
+        self.places = places
+        self.items: dict[Item, list[int]] = defaultdict(lambda: [0, 0])
+        self.tree: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+
+    def add(self, rank: RankTrace) -> None:
+        """Adds a rank: its ops that have times, and all its activities."""
+        linked, tree = rank.linked, op_tree(rank.linked.ops)
+        ops, activities = linked.ops, linked.activities
+        names = Strings(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
+        shapes = op_shapes(ops, rank.recorded)
+        host, device = ops.end - ops.start, activities.end - activities.start
+        timed = np.flatnonzero(ops.start != ABSENT)
+        self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])
+        # one more than there are ops, for the row -1 of activities without one
+        shape = Strings(np.append(shapes.codes, -1)[activities.op_row].astype(np.int32), shapes.table)
+        self._add_items(KERNEL, activities.name, shape, device)
+        place = self._op_places(tree, names, ops.start != ABSENT)
+        subtree = device_time_of_ops(linked, tree).subtree
+        self._add_places(place[timed], subtree[timed], host[timed])
+        leaf = self._places_below(KERNEL, np.append(place, ROOT)[activities.op_row], activities.name)
+        self._add_places(leaf, device, np.zeros(len(leaf), np.int64))
+
+    def _add_items(self, kind: str, name: Strings, shape: Strings, time: Int64) -> None:
+        for (code, which), count, total in _grouped(np.stack((name.codes, shape.codes), axis=1), time):
+            item = Item(kind, name.table[code], shape.table[which] if which >= 0 else "")
+            self.items[item][0] += count
+            self.items[item][1] += total[0]
+
+    def _op_places(self, tree: OpTree, names: Strings, timed: Bool) -> Int64:
+        """The place of each op; nodes without times, as threads are, are left out of the paths."""
+        place = np.full(len(timed), ROOT, np.int64)
+        for rows in tree.levels:
+            above = np.where(tree.parent[rows] >= 0, place[tree.parent[rows]], ROOT)
+            here = timed[rows]
+            place[rows] = above
+            place[rows[here]] = self._places_below(OP, above[here], names.take(rows[here]))
+        return place
+
+    def _places_below(self, kind: str, above: Int64, name: Strings) -> Int64:
+        pairs, number = np.unique(np.stack((above, name.codes.astype(np.int64)), axis=1), axis=0, return_inverse=True)
+        keys = (Place(upper, kind, name.table[code]) for upper, code in pairs.tolist())
+        known = [self.places.setdefault(key, len(self.places)) for key in keys]
+        return np.array(known, np.int64)[number.reshape(-1)]
+
+    def _add_places(self, place: Int64, device: Int64, host: Int64) -> None:
+        for (which,), count, (on_device, on_host) in _grouped(place[:, None], device, host):
+            sums = self.tree[which]
+            sums[0], sums[1], sums[2] = sums[0] + count, sums[1] + on_device, sums[2] + on_host
+
+
+def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, list[int]]]:
+    """Each distinct row of `keys`, how often it occurs, and the sums of the columns over its occurrences."""
+    distinct, number = np.unique(keys, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    sums = np.zeros((len(distinct), len(columns)), np.int64)
+    for place, column in enumerate(columns):
+        np.add.at(sums[:, place], number, column)
+    counts = np.bincount(number, minlength=len(distinct))
+    return zip(distinct.tolist(), counts.tolist(), sums.tolist(), strict=True)
+
+
+def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
+    """Ops and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference first.
+
+    The detail `trace_diff_tree` has one row for each call path of either run, depth first.
+    """
+    places: dict[Place, int] = {}
+    one, other = Summary(places), Summary(places)
+    for summary, ranks in ((one, before), (other, after)):
+        for rank in ranks:
+            summary.add(rank)
+    items = sorted(one.items.keys() | other.items.keys())
+    counts, times = (
+        np.array([[run.items[item][place] for run in (one, other)] for item in items], np.int64).reshape(-1, 2)
+        for place in range(2)
+    )
+    order = np.argsort(-np.abs(times[:, 1] - times[:, 0]), kind="stable")
+    counts, times, items = counts[order], times[order], [items[place] for place in order.tolist()]
+    columns = [
+        Column("kind", "", [item.kind for item in items]),
+        Column("name", "", [item.name for item in items]),
+        Column("shape", "", [item.shape for item in items]),
+        *_counts(counts),
+        microseconds("time_a", times[:, 0]),
+        microseconds("time_b", times[:, 1]),
+        microseconds("difference", times[:, 1] - times[:, 0]),
+        Column("category", "", _categories(counts)),
+    ]
+    note = "" if items else "neither run has an op or an activity"
+    return Table(NAME, "Trace diff", columns, note, (_tree(places, one, other, note),))
+
+
+def _tree(places: dict[Place, int], one: Summary, other: Summary, note: str) -> Table:
+    rows = list(_depth_first(places))
+    sums = np.array([[run.tree.get(place, (0, 0, 0)) for run in (one, other)] for _, place, _ in rows], np.int64)
+    counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)
+    keys = list(places)
+    columns = [
+        Column("depth", "", np.array([depth for depth, _, _ in rows], np.int64)),
+        Column("kind", "", [keys[place].kind for _, place, _ in rows]),
+        Column("path", "", [path for _, _, path in rows]),
+        Column("name", "", [keys[place].name for _, place, _ in rows]),
+        *_counts(counts),
+        microseconds("device_time_a", device[:, 0]),
+        microseconds("device_time_b", device[:, 1]),
+        microseconds("host_time_a", host[:, 0]),
+        microseconds("host_time_b", host[:, 1]),
+        microseconds("difference", device[:, 1] - device[:, 0]),
+        Column("category", "", _categories(counts)),
+    ]
+    return Table(f"{NAME}_tree", "Trace diff by call path (difference of device time)", columns, note)
+
+
+def _depth_first(places: dict[Place, int]) -> Iterator[tuple[int, int, str]]:
+    """(depth, place, path) of every place, each after the one above it."""
+    below: dict[int, list[int]] = defaultdict(list)
+    for key, place in places.items():
+        below[key.above].append(place)
+    names = [key.name for key in places]
+    pending = [(0, place, names[place]) for place in reversed(below[ROOT])]
+    while pending:
+        depth, place, path = pending.pop()
+        yield depth, place, path
+        pending += [(depth + 1, child, f"{path}{PATH}{names[child]}") for child in reversed(below[place])]
+
+
+def _counts(counts: Int64) -> list[Column]:
+    return [Column("count_a", "", counts[:, 0]), Column("count_b", "", counts[:, 1])]
+
+
+def _categories(counts: Int64) -> list[str]:
+    return [
+        "added" if not a else "removed" if not b else "more" if b > a else "fewer" if b < a else "same"
+        for a, b in counts.tolist()
+    ]
+
+
+NAME = "trace_diff"
