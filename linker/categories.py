@@ -1,6 +1,7 @@
 """What a row of the device trace is, by its category. Unknown categories are counted, never guessed at."""
 
 from enum import Enum
+from functools import lru_cache
 
 
 class Role(Enum):
@@ -35,6 +36,9 @@ _ROLES = {
 
 ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
 
+ROLE_OF_ENDING = {"_runtime": Role.CALL, "_driver": Role.CALL}
+"""Vendors to come name the categories of their calls as all others do; that such a row is a call is no guess."""
+
 ANNOTATIONS = ("user_annotation", "user")
 MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
@@ -43,9 +47,16 @@ DEVICE_SIDE_WAITS = ("event_wait", "event_record")
 """Rows of MTIA's device queues that record waiting, not work."""
 
 
-def role_of(category: str | None, name: str = "") -> Role:
+def role_of(category: str | None, name: str | None = "") -> Role:
     """The role of a row by its category, whatever its case; rows without one are bookkeeping of the viewer."""
+    role = _role_of_category(category)
+    return Role.DEVICE_WAIT if role is Role.ACTIVITY and name in DEVICE_SIDE_WAITS else role
+
+
+@lru_cache(maxsize=1024)
+def _role_of_category(category: str | None) -> Role:
     if not category:
         return Role.IGNORED
-    role = ROLE_OF_CATEGORY.get(category.lower(), Role.UNKNOWN)
-    return Role.DEVICE_WAIT if role is Role.ACTIVITY and name in DEVICE_SIDE_WAITS else role
+    category = category.lower()
+    by_ending = (role for ending, role in ROLE_OF_ENDING.items() if category.endswith(ending))
+    return ROLE_OF_CATEGORY.get(category) or next(by_ending, Role.UNKNOWN)

@@ -4,343 +4,249 @@ Times are int64 ns on the trace's own clock. Rows are in file order.
 """
 
 import re
-import zlib
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..schema import kineto
-from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.command import progress_bytes
+from ..schema.damage import Damage
 from ..schema.errors import DataError
 from ..schema.files import open_input
-from ..schema.json_stream import ArrayReader, decode
-from ..schema.times import InexactTime, nanoseconds
+from ..schema.json_stream import ArrayReader, decode, kind_of_text
+from ..schema.numbers import identity, integer
+from ..schema.times import ExactTimes, InexactTime, exact_times, nanoseconds
 from .categories import ANNOTATIONS, Role, role_of
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .duplicates import without_copies
+from .event_rows import LONGEST, Event, EventRows, unpadded
+
+__all__ = [
+    "ActivityRows", "CallRows", "DeviceTrace", "EventRecordRows", "OpRows", "SyncRows", "identity", "integer",
+    "read_device_trace",
+]  # fmt: skip
 
 
-@dataclass(slots=True)
-class OpRows:
-    """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded."""
-
-    name: Strings
-    process: Int64
-    thread: Int64
-    start: Int64
-    end: Int64
-    annotation: Bool
-    rf_id: Int64
-    external_id: Int64
-    event_index: Int64
-    sequence: Int64
-    forward_thread: Int64
-
-
-@dataclass(slots=True)
-class CallRows:
-    """Runtime and driver calls. `correlation` 0 means none."""
-
-    name: Strings
-    process: Int64
-    thread: Int64
-    start: Int64
-    end: Int64
-    correlation: Int64
-    external_id: Int64
-
-
-@dataclass(slots=True)
-class ActivityRows:
-    """Kernels, copies, sets and what other vendors call them."""
-
-    name: Strings
-    category: Strings
-    process: Int64
-    device: Int64
-    stream: Int64
-    start: Int64
-    end: Int64
-    correlation: Int64
-    external_id: Int64
-    graph_node: Int64
-
-
-@dataclass(slots=True)
-class SyncRows:
-    """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
-
-    kind: Strings
-    process: Int64
-    start: Int64
-    end: Int64
-    device: Int64
-    correlation: Int64
-    stream: Int64
-    wait_stream: Int64
-    record_correlation: Int64
-    event: Int64
-
-
-@dataclass(slots=True)
-class EventRecordRows:
-    """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
-
-    correlation: Int64
-    stream: Int64
-    event: Int64
-
-
-@dataclass(slots=True)
-class DeviceTrace:
-    path: str
-    rank: int | None
-    world_size: int | None
-    base_time_ns: int
-    groups: list[dict[str, Any]]
-    ops: OpRows
-    calls: CallRows
-    activities: ActivityRows
-    syncs: SyncRows
-    event_records: EventRecordRows
-    communication: dict[tuple[Role, int], kineto.Args]
-    labels: list[tuple[int, str]] = field(default_factory=list)
-    merge_marks: list[str] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def processes(self) -> list[int]:
-        """The processes whose host rows the file holds."""
-        return [int(pid) for pid in np.unique(np.concatenate((self.ops.process, self.calls.process)))]
-
-
-class _Rows:
-    """Events of one role on their way to columns."""
-
-    def __init__(self) -> None:
-        self.columns: dict[str, list[Any]] = defaultdict(list)
-        self.times: list[tuple[Int64, Int64]] = []
-        self.communication: dict[int, kineto.Args] = {}
-        self.count = 0
-
-    def add(self, events: list[kineto.Event]) -> None:
-        start = nanoseconds([event.ts for event in events])
-        duration = nanoseconds([event.dur for event in events])
-        self.times.append((start, start + np.maximum(np.where(duration == ABSENT, 0, duration), 0)))
-        arguments = [event.args or NO_ARGS for event in events]
-        for name in ("name", "cat", "pid", "tid"):
-            self.columns[name] += [getattr(event, name) for event in events]
-        for name in ARGUMENTS:
-            self.columns[name] += [getattr(args, name) for args in arguments]
-        for row, args in enumerate(arguments, self.count):
-            if args.collective is not None or args.group_name is not None:
-                self.communication[row] = args
-        self.count += len(events)
-
-    def start_end(self) -> tuple[Int64, Int64]:
-        starts = [start for start, _ in self.times]
-        return (np.concatenate(starts), np.concatenate([end for _, end in self.times])) if starts else (NONE, NONE)
-
-    def processes(self) -> Int64:
-        return np.fromiter((identity(pid) for pid in self.columns["pid"]), np.int64, self.count)
-
-    def integers(self, name: str, missing: int) -> Int64:
-        values = self.columns[name]
-        if all(type(value) is int and -LARGEST < value < LARGEST for value in values):
-            return np.array(values, np.int64)
-        return np.fromiter((integer(value, missing) for value in values), np.int64, len(values))
-
-
-NO_ARGS = kineto.Args()
-NONE: Int64 = np.empty(0, np.int64)
-ARGUMENTS = (
-    "correlation", "device", "stream", "external_id", "record_function_id", "ev_idx", "sequence", "forward_thread",
-    "graph_node", "sync_kind", "wait_stream", "wait_record", "wait_event", "event",
-)  # fmt: skip
-LARGEST = 1 << 63
+TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD)
+LABELS = ("process_labels", "process_name")
+BEGIN_AND_END = ("B", "E")
+NO_DURATION = (None, b"", b"null")
 ALL_STREAMS = (1 << 32) - 1
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
+HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
-def identity(value: kineto.Number) -> int:
-    """A process id; one that is text, as merging tools write it, becomes a negative number of its own."""
-    if isinstance(value, str) and not re.fullmatch(r"\s*-?\d+\s*", value):
-        return -2 - zlib.crc32(value.encode())
-    return integer(value, -1)
+def read_device_trace(path: str, strict: bool = False) -> DeviceTrace:
+    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is said.
 
-
-def integer(value: kineto.Number, missing: int) -> int:
-    """A number that may be text or absent, as an int; `stream 7` and `0x1f` are numbers too.
-
-    >>> integer("stream 7", -1), integer("0x1f", -1), integer(None, -1), integer(7.0, -1)
-    (7, 31, -1, 7)
+    Raises DataError when it is no Kineto trace, holds no usable event, or, with `strict`, is damaged.
     """
-    if isinstance(value, str):
-        found = re.search(r"0x[0-9a-f]+|-?\d+", value, re.IGNORECASE)
-        value = int(found.group(), 0 if found.group().lower().startswith("0x") else 10) if found else None
-    if value is None or value != value or abs(value) >= LARGEST:
-        return missing
-    return int(value)
-
-
-def read_device_trace(path: str) -> DeviceTrace:
-    """Reads `path` (JSON, gzip accepted). Raises DataError when it is no Kineto trace or holds no usable event."""
-    rows: dict[Role, _Rows] = {role: _Rows() for role in Role}
-    skipped: Counter[str] = Counter()
-    labels: list[kineto.Event] = []
+    damage = Damage(path, "device events", strict)
+    events = _Events()
     renamed = False
     with open_input(path) as stream, progress_bytes("read device trace", None) as bar:
-        reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, bar.update)
-        for piece, events in reader:
+        reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, bar.update, damage)
+        for piece, decoded in reader:
             renamed = renamed or RENAMED.search(piece) is not None
-            _add(rows, events, partial(decode, piece, list[kineto.ExactEvent], path), skipped, labels)
-    document = reader.document
-    if document.lstrip()[:1] == b"[":
-        document = b'{"traceEvents":' + document + b"}"
-    top = decode(document, kineto.DeviceFile, path)
-    if bytes(top.nodes):
-        raise DataError(f"{path}: a host trace (it has nodes); expected a Kineto device trace, see --device-trace")
-    _add(rows, top.events, lambda: decode(document, kineto.ExactDeviceFile, path).events, skipped, labels)
-    if not rows[Role.OP].count and not rows[Role.ACTIVITY].count:
-        raise DataError(f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents")
-    trace = _trace(path, top, rows, skipped)
-    trace.labels = [
-        (identity(label.pid), str(label.args.name or label.args.labels or "")) for label in labels if label.args
-    ]
-    if len(DISTRIBUTED.findall(document)) > 1:
+            events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
+    if not reader.found:
+        raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
+    bare = reader.document.lstrip()[:1] == b"["
+    top = kineto.DeviceFile() if bare else reader.top_level(kineto.DeviceFile)
+    if not events.rows[Role.OP].count and not events.rows[Role.ACTIVITY].count:
+        seen = f"; {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
+        raise DataError(
+            f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
+        )
+    trace = without_copies(_trace(path, top, events))
+    trace.skipped += damage.dropped
+    trace.noted += damage.noted
+    trace.remarks += damage.remarks
+    if len(DISTRIBUTED.findall(reader.document)) > 1:
         trace.merge_marks.append("several distributedInfo")
-    if renamed or RENAMED.search(document) is not None:
+    if renamed or RENAMED.search(reader.document) is not None:
         trace.merge_marks.append("arguments renamed by a merging tool")
     return trace
 
 
-def _add(
-    rows: dict[Role, _Rows],
-    events: list[kineto.Event],
-    again: Any,
-    skipped: Counter[str],
-    labels: list[kineto.Event],
-) -> None:
-    by_role: dict[Role, list[kineto.Event]] = {role: [] for role in Role}
-    for event in events:
-        if event.ph == "X" and event.ts is not None:
-            by_role[role_of(event.cat, event.name)].append(event)
-        elif event.ph == "M" and event.name in ("process_labels", "process_name"):
-            labels.append(event)
-    try:
-        for role in (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD):
-            nanoseconds([event.ts for event in by_role[role]])
-    except InexactTime:
-        if isinstance(events[0], kineto.ExactEvent):
-            raise
-        _add(rows, again(), again, skipped, labels)
-        return
-    for event in by_role[Role.UNKNOWN]:
-        skipped[f"unknown category {event.cat}"] += 1
-    skipped["device rows that record waiting"] += len(by_role[Role.DEVICE_WAIT])
-    for role in (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD):
-        rows[role].add(by_role[role])
+def _what_it_is(document: bytes) -> str:
+    return "a host trace (it has nodes)" if HOST_NODES.search(document) else kind_of_text(document, "traceEvents")
 
 
-def _trace(path: str, top: kineto.DeviceFile, rows: dict[Role, _Rows], skipped: Counter[str]) -> DeviceTrace:
+class _Events:
+    """The events of a file, told apart by role."""
+
+    def __init__(self) -> None:
+        self.rows = {role: EventRows(role) for role in TABLES}
+        self.labels: list[tuple[int, str]] = []
+        self.skipped: Counter[str] = Counter()
+        self.noted: Counter[str] = Counter()
+        self.read = self.ignored = 0
+        self._exact = False
+
+    def add(self, events: Sequence[Event], exactly: Callable[[], Sequence[Event]]) -> None:
+        """One piece; `exactly` decodes it again with times as text, as it and all later ones are read once a double lost ns."""
+        if not self._exact:
+            try:
+                nanoseconds([event.ts for event in events if isinstance(event, kineto.Event) and event.ph == "X"])
+            except InexactTime:
+                self._exact = True
+        by_role = self._by_role(exactly() if self._exact else events)
+        self.skipped.update(f"unknown category {event.cat}" for event in by_role[Role.UNKNOWN])
+        self.skipped["device rows that record waiting"] += len(by_role[Role.DEVICE_WAIT])
+        self.ignored += len(by_role[Role.IGNORED])
+        for role, table in self.rows.items():
+            self._add(table, by_role[role])
+
+    def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
+        by_role: dict[Role, list[Event]] = {role: [] for role in Role}
+        for event in events:
+            if event.ph == "X":
+                by_role[role_of(event.cat, event.name)].append(event)
+            elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
+                self.skipped["device events whose begin and end are rows of their own"] += 1
+            else:
+                self.ignored += 1
+                if event.ph == "M" and event.name in LABELS and event.args:
+                    self.labels.append((identity(event.pid), str(event.args.name or event.args.labels or "")))
+        self.read += len(events)
+        return by_role
+
+    def _add(self, table: EventRows, events: list[Event]) -> None:
+        if not events:
+            return
+        starts, durations = ([getattr(event, name) for event in events] for name in ("ts", "dur"))
+        start, duration = (_times(stamps, self._exact) for stamps in (starts, durations))
+        usable = (start.ns != ABSENT) & (duration.ns < LONGEST)
+        for row in np.flatnonzero(duration.ns == ABSENT).tolist():
+            usable[row] &= (bytes(durations[row]) if self._exact else durations[row]) in NO_DURATION
+        if not usable.all():
+            self.skipped["device events without a usable time"] += int((~usable).sum())
+            events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
+            start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
+        table.add(events, start, duration, self.noted)
+
+
+def _times(stamps: list[Any], exact: bool) -> ExactTimes:
+    if exact:
+        return exact_times([bytes(stamp) for stamp in stamps])
+    times = nanoseconds(stamps)
+    return ExactTimes(times, np.zeros(len(times), np.int64))
+
+
+def _trace(path: str, top: kineto.DeviceFile, events: _Events) -> DeviceTrace:
+    rows = events.rows
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
-    return DeviceTrace(
+    pad = unpadded(rows.values())
+    trace = DeviceTrace(
         path=path,
         rank=rank if rank >= 0 else None,
         world_size=world if world > 0 else None,
         base_time_ns=integer(top.base_time, 0),
         groups=[group for group in groups if isinstance(group, dict)],
-        ops=_ops(rows[Role.OP]),
-        calls=_calls(rows[Role.CALL]),
-        activities=_activities(rows[Role.ACTIVITY]),
-        syncs=_syncs(rows[Role.SYNC]),
+        ops=_ops(rows[Role.OP], pad),
+        calls=_calls(rows[Role.CALL], pad),
+        activities=_activities(rows[Role.ACTIVITY], pad),
+        syncs=_syncs(rows[Role.SYNC], pad),
         event_records=_event_records(rows[Role.EVENT_RECORD]),
         communication={
             (role, row): args for role in (Role.OP, Role.ACTIVITY) for row, args in rows[role].communication.items()
         },
-        skipped=skipped,
+        labels=events.labels,
+        skipped=events.skipped,
+        noted=events.noted,
+        read=events.read,
+        ignored=events.ignored,
     )
+    if any(pad.values()):
+        trace.remarks.append(
+            f"{path}: its times lack the zeros before their ns (5 ns is .5, as in March 2024); read so"
+        )
+    return trace
 
 
-def _ops(rows: _Rows) -> OpRows:
-    start, end = rows.start_end()
+def _ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
+    start, end = rows.start_end(pad)
+    category = rows.category.column()
+    annotation = np.array([name.lower() in ANNOTATIONS for name in category.table] + [False], np.bool_)
     return OpRows(
-        name=Strings.of(rows.columns["name"]),
-        process=rows.processes(),
-        thread=rows.integers("tid", -1),
+        name=rows.name.column(),
+        process=rows.column("process"),
+        thread=rows.column("thread"),
         start=start,
         end=end,
-        annotation=np.array([cat.lower() in ANNOTATIONS for cat in rows.columns["cat"]], np.bool_),
-        rf_id=rows.integers("record_function_id", 0),
-        external_id=rows.integers("external_id", 0),
-        event_index=rows.integers("ev_idx", -1),
-        sequence=rows.integers("sequence", -1),
-        forward_thread=rows.integers("forward_thread", 0),
+        annotation=annotation[category.codes],
+        rf_id=rows.column("record_function_id"),
+        external_id=rows.column("external_id"),
+        event_index=rows.column("ev_idx"),
+        sequence=rows.column("sequence"),
+        forward_thread=rows.column("forward_thread"),
     )
 
 
-def _calls(rows: _Rows) -> CallRows:
-    start, end = rows.start_end()
+def _calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
+    start, end = rows.start_end(pad)
     return CallRows(
-        name=Strings.of(rows.columns["name"]),
-        process=rows.processes(),
-        thread=rows.integers("tid", -1),
+        name=rows.name.column(),
+        process=rows.column("process"),
+        thread=rows.column("thread"),
         start=start,
         end=end,
-        correlation=rows.integers("correlation", 0),
-        external_id=rows.integers("external_id", 0),
+        correlation=rows.column("correlation"),
+        external_id=rows.column("external_id"),
     )
 
 
-def _activities(rows: _Rows) -> ActivityRows:
-    start, end = rows.start_end()
-    process = rows.processes()
-    device, stream = rows.integers("device", -1), rows.integers("stream", -1)
+def _activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
+    start, end = rows.start_end(pad)
+    category = rows.category.column()
+    lowered = Strings.of(name.lower() for name in category.table)
+    process, device, stream = rows.column("process"), rows.column("device"), rows.column("stream")
     return ActivityRows(
-        name=Strings.of(rows.columns["name"]),
-        category=Strings.of(cat.lower() for cat in rows.columns["cat"]),
+        name=rows.name.column(),
+        category=Strings(lowered.codes[category.codes], lowered.table),
         process=process,
         device=np.where(device < 0, process, device),
-        stream=np.where(stream < 0, rows.integers("tid", -1), stream),
+        stream=np.where(stream < 0, rows.column("lane"), stream),
         start=start,
         end=end,
-        correlation=rows.integers("correlation", 0),
-        external_id=rows.integers("external_id", 0),
-        graph_node=rows.integers("graph_node", -1),
+        correlation=rows.column("correlation"),
+        external_id=rows.column("external_id"),
+        graph_node=rows.column("graph_node"),
     )
 
 
-def _syncs(rows: _Rows) -> SyncRows:
-    start, end = rows.start_end()
+def _syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
+    start, end = rows.start_end(pad)
 
     def stream(name: str) -> Int64:
-        column = rows.integers(name, -1)
+        column = rows.column(name)
         return np.where(column == ALL_STREAMS, -1, column)
 
     return SyncRows(
-        kind=Strings.of(
-            kind or name for kind, name in zip(rows.columns["sync_kind"], rows.columns["name"], strict=True)
-        ),
-        process=rows.processes(),
+        kind=rows.sync_kind.column(),
+        process=rows.column("process"),
         start=start,
         end=end,
-        device=rows.integers("device", -1),
-        correlation=rows.integers("correlation", 0),
+        device=rows.column("device"),
+        correlation=rows.column("correlation"),
         stream=stream("stream"),
         wait_stream=stream("wait_stream"),
-        record_correlation=rows.integers("wait_record", -1),
+        record_correlation=rows.column("wait_record"),
         event=stream("wait_event"),
     )
 
 
-def _event_records(rows: _Rows) -> EventRecordRows:
+def _event_records(rows: EventRows) -> EventRecordRows:
     return EventRecordRows(
-        correlation=rows.integers("correlation", 0),
-        stream=rows.integers("stream", -1),
-        event=rows.integers("event", -1),
+        correlation=rows.column("correlation"),
+        stream=rows.column("stream"),
+        event=rows.column("event"),
     )

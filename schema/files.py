@@ -1,36 +1,61 @@
-"""Opening inputs and outputs: gzip by content in, by suffix out, `-` for the standard streams, outputs whole or not at all."""
+"""Opening inputs and outputs: gzip and zstd by content in, gzip by suffix out, `-` for the standard streams.
+
+Outputs are whole or not there at all.
+"""
 
 import contextlib
-import gzip
 import io
 import secrets
 import stat
 import sys
 from collections.abc import Iterator
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
 from .errors import DataError
 
-GZIP_MAGIC = b"\x1f\x8b"
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
+LARGEST_RATIO = 500
+LEAST_SUSPECT = 1 << 30
+FOREIGN = {
+    b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"PK\x03\x04": "is a zip archive; unpack it and give the file inside",
+}
 
 
 def open_input(path: str) -> BinaryIO:
-    """The bytes of `path` as a stream, decompressed if they are gzip, whatever the file is called.
+    """The bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
 
-    Raises DataError when there is no such file, it is a directory, it may not be read, or it is empty.
+    What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it. Raises DataError
+    when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed.
     """
     try:
         raw = sys.stdin.buffer if path == STANDARD_STREAM else Path(path).open("rb", buffering=PIECE)  # noqa: SIM115
         raw = cast(io.BufferedReader, raw)
-        head = raw.peek(2)[:2]
+        head = raw.peek(4)[:4]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if not head:
         raise DataError(f"{path}: is empty; was the trace written to its end?")
-    return cast(BinaryIO, gzip.GzipFile(fileobj=raw) if head == GZIP_MAGIC else raw)
+    for magic, what in FOREIGN.items():
+        if head.startswith(magic):
+            raise DataError(f"{path}: {what}")
+    if head.startswith(GZIP_MAGIC):
+        return cast(BinaryIO, gunzipped(raw))
+    return cast(BinaryIO, unzstd(raw, path) if head == ZSTD_MAGIC else raw)
+
+
+def largest_content(path: str) -> int:
+    """The most bytes that a file may decompress to, far beyond what traces do; a small file that fills a machine is no trace."""
+    try:
+        size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
+    except OSError:
+        size = 0
+    return max(LARGEST_RATIO * size, LEAST_SUSPECT) if size else sys.maxsize
 
 
 @contextlib.contextmanager
@@ -83,5 +108,5 @@ def _compressed(path: str, raw: IO[bytes]) -> Iterator[IO[bytes]]:
     if not path.endswith(".gz"):
         yield raw
         return
-    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
+    with GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
         yield cast(IO[bytes], stream)

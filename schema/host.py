@@ -1,4 +1,7 @@
-"""Typed records of the host trace (PyTorch Execution Trace) in its two layouts: flat (1.0.1) and with attributes (1.0.2 on)."""
+"""Typed records of the host trace (PyTorch Execution Trace).
+
+One record serves all versions: what differs is which keys are there, flat ones (1.0.1) or `attrs` (1.0.2 on); unknown ones are skipped.
+"""
 
 from typing import Any
 
@@ -10,7 +13,7 @@ EMPTY_LIST = Raw(b"[]")
 
 class Attr(msgspec.Struct, gc=False):
     name: str
-    type: str = ""
+    type: Any = ""
     value: Any = None
 
 
@@ -24,44 +27,35 @@ class TensorLists(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A node of schema 1.0.2 and later; `ctrl_deps` is the one id of the calling op."""
+    """A node; `ctrl_deps`, in flat nodes `parent`, is the id of the calling op, `inputs` and `outputs` are `TensorLists` or the values."""
 
-    id: int
-    name: str = ""
-    ctrl_deps: int | list[int] | None = None
-    inputs: Raw = msgspec.field(default_factory=Raw)
-    outputs: Raw = msgspec.field(default_factory=Raw)
+    id: Any
+    name: str | None = ""
+    ctrl_deps: Any = None
+    parent: Any = None
+    inputs: Raw = Raw()
+    outputs: Raw = Raw()
     attrs: list[Attr] = []
-
-
-class FlatNode(msgspec.Struct):
-    """A node of schema 1.0.1."""
-
-    id: int
-    name: str = ""
-    parent: int | None = None
-    rf_id: int = 0
-    fw_parent: int = 0
-    seq_id: int = -1
-    scope: int = 0
-    tid: int = 0
-    fw_tid: int = 0
-    op_schema: str = ""
-    inputs: Raw = EMPTY_LIST
+    rf_id: Any = None
+    fw_parent: Any = None
+    seq_id: Any = None
+    scope: Any = None
+    tid: Any = None
+    fw_tid: Any = None
+    op_schema: Any = ""
     input_shapes: Raw = EMPTY_LIST
     input_types: Raw = EMPTY_LIST
-    outputs: Raw = EMPTY_LIST
+    input_strides: Raw = EMPTY_LIST
     output_shapes: Raw = EMPTY_LIST
     output_types: Raw = EMPTY_LIST
+    output_strides: Raw = EMPTY_LIST
 
 
 class HostFile(msgspec.Struct):
-    """The top level without its nodes."""
+    """The top level beside its nodes."""
 
     schema: str = ""
-    pid: int | None = None
+    pid: Any = None
     time: str = ""
     start_ts: int | float = 0
     finish_ts: int | float | None = None
-    nodes: list[Raw] | None = None
-    events: Raw = msgspec.field(name="traceEvents", default_factory=Raw)

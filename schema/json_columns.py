@@ -16,15 +16,22 @@ FRACTIONS = Spans.of([f".{fraction:03d}".rstrip("0").rstrip(".").encode() for fr
 
 
 class Member(NamedTuple):
-    """The values that stand under a key in some rows (ascending), or in all. Each consists of the texts of all `parts` side by side."""
+    """The values that stand under a key in all rows, or in these (ascending). Each consists of the texts of all `parts` side by side."""
 
     key: str
     parts: Sequence[Spans]
     rows: Int64 | slice = slice(None)
 
-    def within(self, block: slice) -> "Member":
-        """What a member that only some rows have is in a block of the rows."""
-        assert not isinstance(self.rows, slice)
+
+class SparseMember(NamedTuple):
+    """A member of some of so many rows that they are written in blocks."""
+
+    key: str
+    parts: Sequence[Spans]
+    rows: Int64
+
+    def within(self, block: slice) -> Member:
+        """What it is in a block of the rows."""
         chosen = np.arange(*np.searchsorted(self.rows, (block.start, block.stop)))
         return Member(self.key, [part.take(chosen) for part in self.parts], self.rows[chosen] - block.start)
 
@@ -62,9 +69,9 @@ def microseconds(time: Int64) -> tuple[Spans, Spans, Spans]:
     return SIGNS.take((time < 0).astype(np.int64)), integers(whole), FRACTIONS.take(fraction)
 
 
-def lists(key: str, row: Int64, value: Int64) -> Member:
+def lists(key: str, row: Int64, value: Int64) -> SparseMember:
     """A list in each row that is there, of its values in the order given."""
     order = np.argsort(row, kind="stable")
     rows, place = np.unique(row[order], return_inverse=True)
     values = decimal_lists(value[order], place.reshape(-1), len(rows))
-    return Member(key, (repeated(b"[", len(rows)), values, repeated(b"]", len(rows))), rows)
+    return SparseMember(key, (repeated(b"[", len(rows)), values, repeated(b"]", len(rows))), rows)

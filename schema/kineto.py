@@ -1,15 +1,17 @@
-"""Typed records of the device trace (Kineto, Chrome trace JSON). Fields that a version lacks have defaults; others are skipped."""
+"""Typed records of the device trace (Kineto, Chrome trace JSON). Fields that a version lacks have defaults; others are skipped.
 
-from decimal import Decimal
+Numbers may be text in some versions and of some vendors, so fields that hold them take anything: see `numbers.integer`.
+"""
+
 from typing import Any
 
 import msgspec
 
-Number = int | float | str | None
+Number = Any
 
 
 class Args(msgspec.Struct, gc=False):
-    """The arguments that linking reads, of every category; numbers may be text in some versions."""
+    """The arguments that linking reads, of every category."""
 
     correlation: Number = None
     device: Number = None
@@ -23,11 +25,12 @@ class Args(msgspec.Struct, gc=False):
     sequence: Number = msgspec.field(name="Sequence number", default=None)
     forward_thread: Number = msgspec.field(name="Fwd thread id", default=None)
     graph_node: Number = msgspec.field(name="graph node id", default=None)
-    sync_kind: str | None = msgspec.field(name="cuda_sync_kind", default=None)
+    sync_kind: Any = msgspec.field(name="cuda_sync_kind", default=None)
     wait_stream: Number = msgspec.field(name="wait_on_stream", default=None)
     wait_record: Number = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
     wait_event: Number = msgspec.field(name="wait_on_cuda_event_id", default=None)
     event: Number = msgspec.field(name="event_id", default=None)
+    finished: Any = None
     collective: Any = msgspec.field(name="Collective name", default=None)
     dtype: Any = None
     in_elements: Number = msgspec.field(name="In msg nelems", default=None)
@@ -48,9 +51,9 @@ class Args(msgspec.Struct, gc=False):
 class Event(msgspec.Struct, gc=False):
     """One row of traceEvents."""
 
-    ph: str = ""
+    ph: str
     cat: str | None = None
-    name: str = ""
+    name: str | None = ""
     pid: Number = None
     tid: Number = None
     ts: int | float | str | None = None
@@ -58,34 +61,29 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-class ExactEvent(Event, gc=False):
-    """The same with time stamps as decimal text, for files whose fractions a double cannot hold."""
+class ExactEvent(msgspec.Struct):
+    """The same with times as text, for files whose fractions a double cannot hold."""
 
-    ts: Decimal | str | None = None  # type: ignore[assignment]
-
-
-class GroupConfig(msgspec.Struct):
-    pg_name: Any = ""
-    pg_desc: str = ""
-    pg_size: int = 0
-    ranks: Any = None
+    ph: str
+    cat: str | None = None
+    name: str | None = ""
+    pid: Number = None
+    tid: Number = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    args: Args | None = None
 
 
 class DistributedInfo(msgspec.Struct):
-    backend: str = ""
+    backend: Any = ""
     rank: Number = None
     world_size: Number = None
     pg_config: Any = None
 
 
 class DeviceFile(msgspec.Struct):
-    """The top level without its events."""
+    """The top level; a reader in pieces leaves no events in it."""
 
     events: list[Event] = msgspec.field(name="traceEvents", default_factory=list)
     distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
     base_time: Number = msgspec.field(name="baseTimeNanoseconds", default=None)
-    nodes: msgspec.Raw = msgspec.Raw()
-
-
-class ExactDeviceFile(DeviceFile):
-    events: list[ExactEvent] = msgspec.field(name="traceEvents", default_factory=list)  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from .columns import ABSENT, Int64, Strings
 from .command import progress
 from .files import open_output
 from .host import Attr
-from .json_columns import SEPARATOR, Member, integers, lists, microseconds, objects, repeated, texts
+from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, repeated, texts
 from .linked import Found, LinkedTrace, Ops
 from .linked_layout import (
     INTEGER_ATTRIBUTES,
@@ -38,22 +38,16 @@ def write_linked(linked: LinkedTrace, path: str) -> None:
         "start_ts": info.start_ts,
         "finish_ts": info.finish_ts,
     }
+    blocks = [*_blocks(_OpNodes(linked), len(linked.ops)), *_blocks(_ActivityNodes(linked), len(linked.activities))]
     with open_output(path) as out:
         out.write(encoded(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
-        for block in progress(_node_blocks(linked), "write linked trace", unit="block"):
-            out.write(before + block)
+        for nodes, block in progress(blocks, "write linked trace", unit="block"):
+            out.write(before + objects(nodes.members(block), block.stop - block.start))
             before = SEPARATOR
         out.write(b"],\n")
         out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")
-
-
-def _node_blocks(linked: LinkedTrace) -> Iterator[bytes]:
-    for nodes, count in ((_OpNodes(linked), len(linked.ops)), (_ActivityNodes(linked), len(linked.activities))):
-        for start in range(0, count, NODES_AT_ONCE):
-            block = slice(start, min(start + NODES_AT_ONCE, count))
-            yield objects(nodes.members(block), block.stop - block.start)
 
 
 NO_ATTRIBUTES = encoded([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
@@ -162,24 +156,28 @@ class _ActivityNodes:
         return tensors
 
 
+def _blocks(nodes: _OpNodes | _ActivityNodes, count: int) -> list[tuple[_OpNodes | _ActivityNodes, slice]]:
+    return [(nodes, slice(start, min(start + NODES_AT_ONCE, count))) for start in range(0, count, NODES_AT_ONCE)]
+
+
 def _given(key: str, column: Int64, missing: int) -> Member:
     """A member of the rows that have a value."""
     rows = np.flatnonzero(column != missing)
     return Member(key, [integers(column[rows])], rows)
 
 
-def _extra_attributes(extra: dict[int, dict[str, Any]]) -> Member:
+def _extra_attributes(extra: dict[int, dict[str, Any]]) -> SparseMember:
     """The further attributes of the ops that have some, as the list of all goes on with them."""
     rows = sorted(extra)
     texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in extra[row].items()) for row in rows]
-    return Member("", [Spans.of(texts)], np.array(rows, np.int64))
+    return SparseMember("", [Spans.of(texts)], np.array(rows, np.int64))
 
 
 def _extra_attribute(name: str, value: Any) -> Attr:
     return Attr(name, "string" if isinstance(value, str) else "int64", value)
 
 
-def _awaited_by_op(linked: LinkedTrace) -> Member:
+def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
     """Ids of the activities that each op's calls waited for."""
     waits = linked.host_waits
     real = waits.source_row >= 0
@@ -188,7 +186,7 @@ def _awaited_by_op(linked: LinkedTrace) -> Member:
     return lists("sync_dep", op[op >= 0], source[op >= 0])
 
 
-def _awaited_by_activity(linked: LinkedTrace) -> Member:
+def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
     """Ids of the activities that each activity's stream was told to wait for."""
     waits = linked.device_waits
     return lists("sync_dep", waits.target_row, linked.activities.id[waits.source_row])
@@ -201,7 +199,7 @@ class _ThreadOps(NamedTuple):
     start: Int64
 
 
-def _called_from(linked: LinkedTrace) -> Member:
+def _called_from(linked: LinkedTrace) -> SparseMember:
     """For ops that another thread released, the id of that thread's last op before."""
     ops, over, threads = linked.ops, linked.hand_overs, _ops_of_threads(linked.ops)
     found: dict[int, int] = {}
@@ -213,7 +211,7 @@ def _called_from(linked: LinkedTrace) -> Member:
         if last >= 0 and first < len(released.row):
             found[int(released.row[first])] = int(ops.id[before.row[last]])
     rows = np.array(sorted(found), np.int64)
-    return Member("inter_thread_dep", [integers(np.array([found[row] for row in rows.tolist()], np.int64))], rows)
+    return SparseMember("inter_thread_dep", [integers(np.array([found[row] for row in rows.tolist()], np.int64))], rows)
 
 
 def _ops_of_threads(ops: Ops) -> dict[int, _ThreadOps]:

@@ -207,6 +207,15 @@ def killed_by_3(number: int) -> int:
     return number * number
 
 
+def process_of(_: int) -> int:
+    return os.getpid()
+
+
+def test_a_single_task_needs_no_worker() -> None:
+    assert dict(in_processes(process_of, [1], 4)) == {1: os.getpid()}
+    assert os.getpid() not in dict(in_processes(process_of, [1, 2], 1)).values()
+
+
 def test_a_killed_worker_fails_its_own_task_only() -> None:
     outcomes = dict(in_processes(killed_by_3, range(6), 2))
     assert isinstance(outcomes.pop(3), WorkerDied)

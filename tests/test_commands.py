@@ -1,5 +1,7 @@
 """trace-link and trace-convert from a shell: what they print, where they write, and that they fail in one line."""
 
+import argparse
+import gc
 import json
 import os
 import signal
@@ -13,6 +15,7 @@ import pytest
 from builder import TraceBuilder
 from execgraph.converter import trace_convert
 from execgraph.linker import trace_link
+from execgraph.schema.command import run_command
 
 MAIN: dict[str, Callable[[Sequence[str]], NoReturn]] = {
     "trace-link": trace_link.main,
@@ -186,6 +189,14 @@ def test_a_reader_that_leaves_is_no_traceback(files: dict[str, Path]) -> None:
     assert (result.returncode, result.stderr) == (1, b"")
 
 
+def test_the_garbage_collector_rests_while_a_command_works() -> None:
+    at_work: list[bool] = []
+    with pytest.raises(SystemExit):
+        run_command(lambda _: at_work.append(gc.isenabled()), argparse.Namespace(quiet=True, verbose=False), "trace-x")
+    assert at_work == [False]
+    assert gc.isenabled()
+
+
 def test_a_stopped_command_leaves_nothing(out: Path) -> None:
     arguments = shell("trace-convert", "--input", "-", "--output", out / "g.et")
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -212,7 +223,7 @@ WRONG = {
     "a missing host trace": ("missing", "device", "cannot be read"),
     "a missing device trace": ("host", "missing", "cannot be read"),
     "no JSON": ("host", "text", "is not valid JSON"),
-    "an unfinished device trace": ("host", "cut", "is not valid JSON"),
+    "an unfinished device trace": ("host", "cut", "cut off by the end of the file"),
     "two runs": ("other", "device", "are not of one run"),
     "a linked trace for the device trace": ("host", "linked", "a host trace"),
 }

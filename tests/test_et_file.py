@@ -124,6 +124,14 @@ def test_a_graph_is_read_as_it_was_written(folder, graph):
 
 
 @given(graph=graphs())
+def test_without_its_tensors_the_rest_of_a_graph_is_the_same(folder, graph):
+    path = str(folder / "graph.et")
+    graph.write(path)
+    graph.tensors = None
+    assert rows_of(ExecutionGraph.read(path, tensors=False)) == rows_of(graph)
+
+
+@given(graph=graphs())
 def test_written_messages_are_those_of_the_protobuf_library(folder, graph):
     path = folder / "graph.et"
     graph.write(str(path))

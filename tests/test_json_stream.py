@@ -97,6 +97,63 @@ def test_real_traces_read_the_same_in_small_pieces(data: Path, monkeypatch: pyte
     assert [small_device.ops.name[row] for row in range(50)] == [whole_device.ops.name[row] for row in range(50)]
 
 
+# Files that profilers did not write so, but are read
+
+
+def device_ops(tmp_path: Path, content: bytes) -> list[str]:
+    """The names of the ops in a device trace."""
+    path = tmp_path / "device.json"
+    path.write_bytes(content)
+    ops = read_device_trace(str(path)).ops
+    return [ops.name[row] for row in range(len(ops.start))]
+
+
+def op(name: str, first: str = "ph") -> str:
+    row = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    return json.dumps({first: row[first], **row})
+
+
+def events(*elements: str, between: str = ",") -> bytes:
+    return ('{"traceEvents": [' + between.join(elements) + "]}").encode()
+
+
+def test_elements_whose_first_keys_differ_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 300)
+    names = [f"op {number}" for number in range(40)]
+    rows = [op(name, "ph" if number % 5 == 0 else "name") for number, name in enumerate(names)]
+    assert device_ops(tmp_path, events(*rows)) == names
+    assert device_ops(tmp_path, events(*rows, "{broken}", *rows)) == names + names
+
+
+@pytest.mark.parametrize("size", [40, 64, 100, 1000])
+def test_damage_is_found_whatever_the_size_of_a_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", size)
+    rows = [op(f"op {number}") for number in range(12)]
+    rows[4], rows[7] = op("MARK").replace("MARK", 'a "quoted" name'), '{"ph": "X", "cat": "cpu_op", "name": }{'
+    found = device_ops(tmp_path, events(*rows, between=",\n  "))
+    assert found == [f"op {number}" if number != 4 else 'a "quoted" name' for number in range(12) if number != 7]
+
+
+def test_a_name_that_looks_like_an_element_is_a_name(tmp_path: Path) -> None:
+    name = '"},\n {"ph": "X", "cat": "cpu_op", "name": "not an op'
+    assert device_ops(tmp_path, events(op(name), op("real"), "{broken}", op(name), op("last"))) == [
+        name, "real", name, "last",
+    ]  # fmt: skip
+
+
+def test_the_first_place_of_damage_is_the_byte_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    rows = [op(f"op {number}") for number in range(50)]
+    rows[30] = '{"ph": "X", "name": [}'
+    text = events(*rows)
+    path = tmp_path / "device.json"
+    path.write_bytes(text)
+    [remark] = read_device_trace(str(path)).remarks
+    assert f"the first at byte {text.index(rows[30].encode())}:" in remark
+
+
 # What cannot be read
 
 
@@ -109,12 +166,12 @@ def cut(text: bytes) -> bytes:
     [
         (b"", "is empty"),
         (b"hello", "is not valid JSON"),
-        (b'[{"ph": "X"}', "is not valid JSON"),
-        (b'{"traceEvents": [{"ph": "X", "ts": {}}]}', "unexpected content"),
-        (cut(json.dumps(DOCUMENT).encode()), "is not valid JSON"),
-        (cut(gzip.compress(json.dumps(DOCUMENT).encode())), "damaged compressed file"),
-        (b"\xff\xfe" + json.dumps(DOCUMENT).encode("utf-16"), "is not valid JSON"),
-        (b'{"traceEvents": [{"name": "\xff"}]}', "is not valid JSON"),
+        (b'[{"ph": "X"}', "holds no host op"),
+        (b'{"traceEvents": [{"ph": "X", "ts": {}}]}', "cannot be read"),
+        (cut(json.dumps(DOCUMENT).encode()), "cut off by the end of the file"),
+        (cut(gzip.compress(json.dumps(DOCUMENT).encode())), "holds no host op"),
+        (b"\xff\xfe" + json.dumps(DOCUMENT).encode("utf-16"), "is UTF-16"),
+        (b'{"traceEvents": [{"name": "\xff"}]}', "cannot be read"),
     ],
 )
 def test_what_is_no_trace_is_one_clear_line(tmp_path: Path, content: bytes, complaint: str) -> None:
@@ -125,13 +182,58 @@ def test_what_is_no_trace_is_one_clear_line(tmp_path: Path, content: bytes, comp
     assert str(refused.value).startswith(str(path))
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="msgspec refuses the type of ExactEvent.ts")
-def test_fractions_that_a_double_cannot_hold_are_read_exactly(tmp_path: Path) -> None:
-    text = (
-        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1707417525509335.789,'
-        ' "dur": 1.211}]}'
+@pytest.mark.parametrize(
+    "text", [b'{"nodes": [{"a": 1}, {"a": }]}', b'{"nodes": [{"a": 1}, {"a": 2}', b'{"nodes": [1, 2']
+)
+def test_without_leave_to_mend_damage_is_left_to_the_decoder(text: bytes) -> None:
+    with pytest.raises(DataError, match="is not valid JSON"):
+        json_stream.decode(all_of(text).document, dict[str, Any], "t.json")
+
+
+def test_without_leave_to_mend_an_element_may_not_be_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 100)
+    monkeypatch.setattr(json_stream, "LONGEST_ELEMENT", 1000)
+    with pytest.raises(DataError, match="an element of more than"):
+        all_of(b'{"nodes": [{"a": "' + b"x" * 5000)
+
+
+def all_of(text: bytes) -> json_stream.ArrayReader[Any]:
+    """A reader that has read all of a text."""
+    reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
+        io.BytesIO(text), "t.json", "nodes", Any, lambda _: None
     )
+    for _ in reader:
+        pass
+    return reader
+
+
+# Times
+
+
+def ops_at(tmp_path: Path, *times: str) -> list[tuple[int, int]]:
+    """Starts and durations, as read from a device trace with rows of those `ts` and `dur`."""
+    rows = (f'{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, {time}}}' for time in times)
     path = tmp_path / "device.json"
-    path.write_text(text)
+    path.write_text('{"traceEvents": [' + ", ".join(rows) + "]}")
     ops = read_device_trace(str(path)).ops
-    assert (int(ops.start[0]), int(ops.end[0])) == (1_707_417_525_509_335_789, 1_707_417_525_509_337_000)
+    return list(zip(ops.start.tolist(), (ops.end - ops.start).tolist(), strict=True))
+
+
+def test_fractions_that_a_double_cannot_hold_are_read_exactly(tmp_path: Path) -> None:
+    assert ops_at(tmp_path, '"ts": 1707417525509335.789, "dur": 1.211') == [(1_707_417_525_509_335_789, 1211)]
+    assert ops_at(tmp_path, '"ts": "1707417525509335.789", "dur": "1.211"') == [(1_707_417_525_509_335_789, 1211)]
+
+
+def test_fractions_without_leading_zeros_are_told_by_their_digits(tmp_path: Path) -> None:
+    """Kineto wrote 5 ns as .5 for some weeks of 2024."""
+    unpadded = ops_at(
+        tmp_path, '"ts": 1710806400000001.7, "dur": 12.30', '"ts": 1710806400000002.120, "dur": 3.4', '"ts": 1710806400000003.86, "dur": 1'
+    )  # fmt: skip
+    epoch = 1_710_806_400_000_000_000
+    assert unpadded == [(epoch + 1007, 12_030), (epoch + 2120, 3004), (epoch + 3086, 1000)]
+
+
+def test_fractions_with_leading_zeros_are_what_they_seem(tmp_path: Path) -> None:
+    epoch = 1_710_806_400_000_000_000
+    padded = ops_at(tmp_path, '"ts": 1710806400000001.7, "dur": 1.5', '"ts": 1710806400000002.012, "dur": 1.05')
+    assert padded == [(epoch + 1700, 1500), (epoch + 2012, 1050)]

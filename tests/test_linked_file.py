@@ -11,7 +11,8 @@ from execgraph.converter.convert import convert
 from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema import json_stream
+from execgraph.schema import json_stream, linked_writer
+from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
@@ -90,6 +91,16 @@ def test_a_linked_file_is_read_in_pieces_too(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(json_stream, "PIECE", 700)
     back = through_a_file(linked, tmp_path / "linked.json")
     assert et_bytes(back, tmp_path / "b.et") == et_bytes(linked, tmp_path / "a.et")
+
+
+def test_a_linked_file_is_written_in_blocks_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = link_run(rich_run())
+    write_linked(linked, str(tmp_path / "a.json"))
+    monkeypatch.setattr(linked_writer, "NODES_AT_ONCE", 3)
+    write_linked(linked, str(tmp_path / "b.json"))
+    assert (tmp_path / "b.json").read_bytes() == (tmp_path / "a.json").read_bytes()
 
 
 def test_equal_runs_make_equal_files(tmp_path: Path) -> None:
@@ -242,6 +253,19 @@ def test_a_file_of_chakra_trace_link_converts_and_says_what_is_assumed(tmp_path:
     assert nodes.follows("sgemm") == {"aten::mm#0": DependencyKind.LAUNCH}
     assert nodes.follows("vectorized_add") == {"aten::add": DependencyKind.LAUNCH, "sgemm": DependencyKind.EVENT_WAIT}
     assert nodes.times(1) == [("aten::mm", 0, 8.5), ("aten::mm", 8.5, 10), ("host idle", 10, 12), ("aten::add", 12, 17)]
+
+
+def test_fractions_that_a_double_cannot_hold_are_read_exactly(tmp_path: Path) -> None:
+    path = Path(chakra_file(tmp_path / "chakra.json"))
+    path.write_text(path.read_text().replace("1008.5", "1700000000001008.567"))
+    linked = read_linked(str(path))
+    assert linked.activities.start.tolist() == [1_700_000_000_001_008_567, 1_030_000]
+    assert (linked.activities.end - linked.activities.start).tolist() == [20_000, 5_000]
+
+
+def test_ops_without_a_time_stand_beside_others(tmp_path: Path) -> None:
+    linked = read_linked(chakra_file(tmp_path / "chakra.json"))
+    assert (linked.ops.start == ABSENT).tolist() == [True, True, False, False]
 
 
 def test_a_compressed_file_is_read_whatever_its_name(tmp_path: Path) -> None:

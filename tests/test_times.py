@@ -4,7 +4,15 @@ from decimal import Decimal
 
 import pytest
 from execgraph.schema.columns import ABSENT
-from execgraph.schema.times import EXACT_MICROSECONDS, InexactTime, microseconds, nanoseconds
+from execgraph.schema.times import (
+    EXACT_MICROSECONDS,
+    InexactTime,
+    exact_times,
+    lacks_padding,
+    microseconds,
+    nanoseconds,
+    with_padding,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,10 +62,11 @@ def test_numbers_may_be_text_or_missing() -> None:
     "stamp",
     [
         float("nan"),
-        pytest.param(float("inf"), marks=pytest.mark.xfail(strict=True, reason="taken for a double that lost ns")),
+        float("inf"),
         1e300,
         1 << 80,
         "1e400",
+        "1e999999999",
     ],
 )
 def test_what_is_no_time_is_absent(stamp: float | str) -> None:
@@ -73,3 +82,27 @@ def test_no_stamps_are_no_times() -> None:
 )
 def test_microseconds_are_written_without_needless_zeros(time: int, text: str) -> None:
     assert microseconds(time) == text
+
+
+def test_exact_times_know_how_many_digits_they_had() -> None:
+    times = exact_times([b"12.5", b'"-3.045"', b"7", b"1e3", b"null", b"soon"])
+    assert times.ns.tolist() == [12_500, -3045, 7000, 1_000_000, ABSENT, ABSENT]
+    assert times.digits.tolist() == [1, 3, 0, -1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "lacks"),
+    [
+        ([b"10.7", b"11.120"], True),
+        ([b"10.7", b"11.012"], False),  # a padded fraction
+        ([b"10.5", b"11.25", b"12.75"], False),  # what a double holds near a time since 1970
+        ([b"10.120", b"11.386"], False),
+        ([b"10", b"11"], False),
+    ],
+)
+def test_a_lack_of_padding_is_told_by_the_digits(texts: list[bytes], lacks: bool) -> None:
+    assert lacks_padding(exact_times(texts)) is lacks
+
+
+def test_padding_is_added_to_fractions() -> None:
+    assert with_padding(exact_times([b"10.7", b"11.12", b"12.345", b"13"])).tolist() == [10_007, 11_012, 12_345, 13_000]
