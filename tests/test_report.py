@@ -1,0 +1,302 @@
+"""trace-report: what it reads, what it says about a run, and that its outputs agree with each other. The page is in test_report_page."""
+
+import csv
+import doctest
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builder import TraceBuilder
+from execgraph.converter import convert
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.linked_file import write_linked
+from execgraph.tools import kernel_names, trace_report
+from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table
+from execgraph.tools.report import cells, overview, page
+from execgraph.tools.report.excerpt import excerpt
+from execgraph.tools.report.inputs import find_sources, read_ranks
+from execgraph.tools.report.report import report_on
+from execgraph.tools.report.rows import first_rows, largest_rows
+from execgraph.tools.report.text import as_text
+from execgraph.tools.report.what_if import what_if
+from execgraph.tools.scaling import parse_scale
+from graphs import GraphBuilder, rank_with_collective, training_step
+
+needs_page = pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        trace_report.main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+def small_run(kernels: int = 2) -> TraceBuilder:
+    t = TraceBuilder(rank=0)
+    for number in range(kernels):
+        with t.op("aten::mm", inputs=[t.tensor()]):
+            t.work(2)
+            t.launch(f"gemm {number}", duration=50)
+    t.device_synchronize()
+    return t
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Path]:
+    """A pair in a folder, its linked trace and graph, and things that are none of these."""
+    pair = tmp_path / "pair"
+    pair.mkdir()
+    host, device = small_run().write(pair)
+    linked = link(read_host_trace(str(host)), read_device_trace(str(device)))
+    write_linked(linked, str(tmp_path / "linked.json"))
+    convert(linked).write(str(tmp_path / "graph.et"))
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "text.json").write_text("hello")
+    (tmp_path / "nothing").mkdir()
+    copy = shutil.copy(device, tmp_path / "copy.json")
+    names = ("linked.json", "graph.et", "empty.json", "text.json", "nothing", "missing.json")
+    return {Path(name).stem: tmp_path / name for name in names} | {
+        "pair": pair, "host": host, "device": device, "copy": Path(copy), "out": tmp_path / "out"
+    }  # fmt: skip
+
+
+def as_json(capfd: pytest.CaptureFixture[str], *arguments: object) -> dict[str, list[dict[str, Any]]]:
+    assert run("-q", "--json", *arguments) == 0
+    found: dict[str, list[dict[str, Any]]] = json.loads(capfd.readouterr().out)
+    return found
+
+
+# What it reads
+
+
+def test_a_folder_its_files_and_the_linked_trace_say_the_same(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = as_json(capfd, given["pair"])
+    assert [row["activities"] for row in folder["temporal_breakdown"]] == [2]
+    assert as_json(capfd, given["host"], given["device"]) == folder
+    linked = as_json(capfd, given["linked"])
+    assert linked["critical_path"] == folder["critical_path"]
+    assert linked["temporal_breakdown"] == folder["temporal_breakdown"]
+
+
+def test_a_device_trace_alone_is_enough(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    found = as_json(capfd, given["device"])
+    assert {analysis.name for analysis in ANALYSES} <= found.keys()
+    assert [row["op"] is not None for row in found["per_op_device_time"]] == [True, True]
+
+
+def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> None:
+    sources = find_sources(sorted((data / "training").iterdir()))
+    assert [(one.path.name, one.host and one.host.name) for one in sources.ranks] == [
+        ("device_rank0.json.gz", "host_rank0.json.gz"),
+        ("device_rank1.json.gz", "host_rank1.json.gz"),
+    ]
+    assert [rank.rank for rank in read_ranks(sources.ranks, graphs=False)] == [0, 1]
+
+
+def test_a_host_trace_without_its_device_trace_is_said(
+    given: dict[str, Path], data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stranger = data / "attention" / "host_rank0.json.gz"
+    assert run("--only", "temporal_breakdown", "--csv", given["out"], given["copy"], stranger) == 0
+    assert "host_rank0.json.gz: has no device trace; not used" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "complaint"),
+    [
+        (["missing"], "cannot be read"),
+        (["empty"], "is empty"),
+        (["text"], "files that are no traces"),
+        (["graph"], "execution graphs"),
+        (["nothing"], "holds no device trace"),
+        (["host"], "has no device trace"),
+        (["device", "copy"], "is of rank 0 like"),
+    ],
+)
+def test_unusable_data_is_one_line_and_leaves_the_old_page(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str], inputs: list[str], complaint: str
+) -> None:
+    given["out"].write_text("precious")
+    assert run("--output", given["out"], *(given[name] for name in inputs)) == 1
+    said = capfd.readouterr()
+    assert said.out == "" and complaint in said.err
+    assert said.err.startswith("trace-report: error: ") and said.err.count("\n") == 1
+    assert given["out"].read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["d", "--diff", "a", "b"],
+        ["--diff", "a"],
+        ["--diff", "a", "b", "--only", "counters"],
+        ["--diff", "a", "b", "--scale", "x=1"],
+        ["d", "--only", "everything"],
+        ["d", "--scale", "gemm"],
+        ["d", "--scale", "class:disk=1"],
+        ["d", "--json", "--output", "-"],
+    ],
+)
+def test_wrong_usage_ends_with_2(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert run(*arguments) == 2
+    assert "error" in capfd.readouterr().err
+
+
+# What comes out
+
+
+def test_csv_json_and_the_terminal_hold_the_same_tables(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = as_json(capfd, given["pair"], "--csv", given["out"])
+    for name, rows in found.items():
+        with (given["out"] / f"{name}.csv").open(newline="") as file:
+            read = list(csv.DictReader(file))
+        assert len(read) == len(rows)
+        for row, same in zip(rows, read, strict=True):
+            assert {key: "" if value is None else str(value) for key, value in row.items()} == same
+    assert run(given["pair"]) == 0
+    assert "Temporal breakdown\n  rank  device  span [µs]" in capfd.readouterr().out
+
+
+def test_only_the_analyses_asked_for(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    assert list(as_json(capfd, given["pair"], "--only", "counters", "temporal_breakdown")) == [
+        "temporal_breakdown",
+        "counters",
+        "counters_summary",
+    ]
+
+
+def test_scale_says_what_each_change_brings_and_all_together(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["--scale", "gemm 0=0.5", "--scale", "gemm 1=0.5"]
+    rows = as_json(capfd, given["pair"], "--only", "critical_path", *changes)["what_if"]
+    assert [row["change"] for row in rows] == ["gemm 0=0.5", "gemm 1=0.5", "all of these"]
+    assert [row["saved"] for row in rows] == pytest.approx([25, 25, 50])
+
+
+def test_a_faster_rank_still_waits_for_the_others() -> None:
+    graphs = [
+        rank_with_collective(0, work=10, collective=20, clock=0),
+        rank_with_collective(1, work=15, collective=15, clock=0),
+    ]
+    table = what_if(graphs, [parse_scale("gemm=0")])
+    assert [table[name][0] * 1000 for name in ("before", "after")] == pytest.approx([15 + 15 + 5, 15 + 5])
+    assert "2 ranks" in table.note
+    assert len(what_if([], [parse_scale("gemm=0")])) == 0
+
+
+def test_diff_of_a_run_with_itself_finds_nothing_and_with_another_what_was_added(
+    given: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    same = as_json(capfd, "--diff", given["pair"], given["pair"])["trace_diff"]
+    assert same and {row["category"] for row in same} == {"same"}
+    other = tmp_path / "other"
+    other.mkdir()
+    small_run(kernels=3).write(other)
+    changed = as_json(capfd, "--diff", given["pair"], other)["trace_diff"]
+    added = [(row["name"], row["difference"]) for row in changed if row["category"] == "added"]
+    assert added == [("gemm 2", 50)]
+
+
+def test_a_folder_for_csv_that_cannot_be_made_is_said(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-q", given["pair"], "--csv", given["device"]) == 1
+    assert "cannot be made a folder" in capfd.readouterr().err
+
+
+@needs_page
+def test_the_page_goes_to_stdout_alone(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(given["pair"], "--output", "-") == 0
+    text = capfd.readouterr().out
+    assert text.lstrip().startswith("<!doctype html>") and text.rstrip().endswith("</html>")
+    assert '<link rel="stylesheet"' not in text and 'src="http' not in text
+
+
+def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
+    given: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(page, "MISSING", "altair")
+    assert run(given["pair"], "--output", given["out"]) == 1
+    assert "pip install 'execgraph[report]'" in capfd.readouterr().err
+    assert not given["out"].exists()
+    assert run("-q", given["pair"], "--csv", given["out"]) == 0
+
+
+# What the page is made of
+
+
+def test_the_excerpt_of_a_short_run_is_all_of_it() -> None:
+    found = excerpt(rank_of(training_step()), most=100)
+    assert found is not None and len(found.bars) == found.nodes == 7
+    assert found.lanes == ["rank 0 · thread 1", "rank 0 · device 0 stream 7", "rank 0 · device 0 stream 8"]
+    assert found.window == (0, 0.05)
+    critical = [bar["name"] for bar in found.bars if bar["critical"]]
+    assert critical == ["aten::mm", "sgemm", "vector_add", "Memcpy", "cudaDeviceSynchronize", "host idle"]
+    assert len(found.steps) == 3
+
+
+def test_the_excerpt_of_a_long_run_is_around_the_longest_piece_of_its_critical_path() -> None:
+    g = GraphBuilder()
+    for number in range(100):
+        g.host("long" if number == 70 else "op", 10 * number, 9 if number == 70 else 2)
+    found = excerpt(rank_of(g.build()), most=10)
+    assert found is not None and 5 <= len(found.bars) <= 15
+    assert "long" in [bar["name"] for bar in found.bars]
+    assert found.window[0] > 0.6 and found.window[1] < 0.8
+    assert excerpt(rank_of(None), most=10) is None
+
+
+def rank_of(graph: Any) -> RankTrace:
+    return RankTrace(0, linked=None, graph=graph)  # type: ignore[arg-type]
+
+
+def test_times_of_lanes_are_those_of_their_nodes() -> None:
+    found = excerpt(rank_of(training_step()), most=100)
+    assert found is not None
+    spent = {(row["lane"].removeprefix("rank 0 · "), row["kind"]): row["time"] for row in found.lane_times}
+    assert spent == pytest.approx(
+        {
+            ("thread 1", "host"): 0.009,
+            ("thread 1", "waiting"): 0.004,
+            ("device 0 stream 7", "computation"): 0.030,
+            ("device 0 stream 8", "memory"): 0.006,
+        }
+    )
+
+
+def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
+    report = report_on(find_sources([data / "training"]))
+    assert report.twice_as_fast is not None
+    said = overview.findings(report.tables | {"twice_as_fast": report.twice_as_fast})
+    assert said[0].startswith("Computation limits the run most: twice as fast, it would shorten the run by 39 %")
+    assert "33 % of the communication is hidden behind computation." in said
+    assert [figure.label for figure in overview.figures(report.tables)][:2] == ["run", "device busy"]
+    assert overview.findings({}) == overview.figures({}) == []
+
+
+def table_of(count: int) -> Table:
+    times = np.array([float(number % 7) if number else np.nan for number in range(count)])
+    return Table("t", "T", [Column("name", "", [f"n{number}" for number in range(count)]), Column("time", "us", times)])
+
+
+def test_long_tables_are_shown_in_part_and_say_so() -> None:
+    assert [row["name"] for row in first_rows(table_of(20), 2)] == ["n0", "n1"]
+    assert [row["name"] for row in largest_rows(table_of(20), "time", 3)] == ["n6", "n13", "n5"]
+    assert largest_rows(table_of(3), "time", 9)[-1] == {"name": "n0", "time": None}
+    assert as_text(
+        table_of(20), rows=2
+    ) == "T\n  name  time [µs]\n  n0             \n  n1          1.0\n  … 18 more rows".replace("n0             ", "n0")
+
+
+@pytest.mark.parametrize("module", [cells, overview, kernel_names])
+def test_examples_in_docstrings_hold(module: Any) -> None:
+    assert doctest.testmod(module).failed == 0

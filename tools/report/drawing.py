@@ -1,0 +1,134 @@
+"""Rows in, bars of Altair out: what the charts of several analyses share. Colours are variables of the page's style."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import altair as alt
+
+from .cells import cell
+from .rows import Row
+
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+
+SHOWN_NAMES, LONGEST, LONGEST_NAME = 12, 240, 64
+SERIES = [f"var(--series-{number})" for number in range(1, 9)]
+FIT = alt.AutoSizeParams(type="fit-x", contains="padding")
+"""As wide as the place on the page."""
+LOGARITHMIC = alt.Scale(type="symlog", constant=1)
+POWERS = alt.Axis(values=[0, *(10**power for power in range(10))], format=",.0f")
+"""A logarithmic scale that has a place for 0, and the values that it names."""
+NUMBER = ",.1f"
+
+
+def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineData:
+    """These fields of the rows for a chart, all if none is named; fractions to four digits, texts to LONGEST letters."""
+    kept = [{key: row[key] for key in fields} for row in rows] if fields else rows
+    return alt.InlineData(name=name, values=[{key: _short(value) for key, value in row.items()} for row in kept])
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return shortened(value, LONGEST)
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def shortened(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+def top_legend(title: str | None = None) -> alt.Legend:
+    return alt.Legend(title=title, orient="top")
+
+
+def by_label(labels: Iterable[str]) -> alt.Color:
+    """`part` by one variable of the style per label: `--host-wait` for `host wait`; what overlaps has one colour for all."""
+    labels = list(labels)
+    names = ["overlap" if "+" in label else label.replace(" ", "-") for label in labels]
+    scale = alt.Scale(domain=labels, range=[f"var(--{name})" for name in names])
+    return alt.Color("part:N", scale=scale, legend=top_legend())
+
+
+def by_series(field: str, title: str | None = None) -> alt.Color:
+    """A field whose values have no colours of their own."""
+    return alt.Color(f"{field}:N", scale=alt.Scale(range=SERIES), legend=top_legend(title))
+
+
+def hover(*fields: str) -> list[alt.Tooltip]:
+    """`name`, `time [µs]`, `share [%]`: fields with a unit are numbers."""
+    return [_hover(*field.partition(" [")) for field in fields]
+
+
+def _hover(field: str, bracket: str, unit: str) -> alt.Tooltip:
+    title = (field + bracket + unit).replace("_", " ")
+    return alt.Tooltip(f"{field}:Q", title=title, format=NUMBER) if unit else alt.Tooltip(f"{field}:N", title=title)
+
+
+def fields_of(told: list[alt.Tooltip]) -> list[str]:
+    """The fields that a hover shows."""
+    return [str(one["shorthand"]).partition(":")[0] for one in told]
+
+
+def sized(chart: Chart, height: int) -> Chart:
+    """As wide as the page, `height` px high."""
+    return chart.properties(width="container", height=height, autosize=FIT)
+
+
+def per_value(rows: Sequence[Row], field: str, step: int) -> int:
+    """The height that gives each value of a field `step` px."""
+    return step * len({row[field] for row in rows})
+
+
+def stacked(rows: Sequence[Row], labels: Iterable[str], y: str, x: str, title: str, *more: str) -> Chart:
+    """Horizontal bars of parts, stacked in the order of `labels`; rows hold `y`, `x` and `part`."""
+    present = {row["part"] for row in rows}
+    order = {label: number for number, label in enumerate(label for label in labels if label in present)}
+    told = hover(y, "part", *more)
+    ordered = [{**row, "order": order[row["part"]]} for row in rows]
+    bars = (
+        alt.Chart(data(ordered, x, "order", *fields_of(told)))
+        .mark_bar(height={"band": 0.72})
+        .encode(
+            alt.X(f"{x}:Q", title=title, stack="zero", axis=alt.Axis(tickCount=6)),
+            alt.Y(f"{y}:N", title=None, sort=None),
+            by_label(order),
+            alt.Order("order:Q"),
+            tooltip=told,
+        )
+    )
+    return sized(bars, per_value(rows, y, 34))
+
+
+def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable[str] = ()) -> Chart:
+    """Horizontal bars of names, the longest on top: the mean over ranks as a bar and, of several, each rank as a tick."""
+    order = alt.EncodingSortField(x, op="max", order="descending")
+    told = hover("name", "rank", f"{x} [{title.rpartition('[')[2]}", *more)
+    fields = ["short", *(["part"] if labels else []), *fields_of(told)]
+    base = alt.Chart(data(rows, *fields)).encode(alt.Y("short:N", title=None, sort=order))
+    bars = base.mark_bar(height={"band": 0.7}, color="var(--computation)").encode(
+        alt.X(f"mean({x}):Q", title=title, stack=None, axis=alt.Axis(tickCount=6)),
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip(f"mean({x}):Q", title=title, format=NUMBER)],
+    )
+    if labels:
+        bars = bars.encode(by_label(labels))
+    if len({row["rank"] for row in rows}) == 1:
+        return sized(bars.encode(alt.X(f"{x}:Q", title=title), tooltip=told), per_value(rows, "short", 22))
+    ticks = base.mark_tick(color="var(--ink)", thickness=2, height=12).encode(alt.X(f"{x}:Q"), tooltip=told)
+    return sized(alt.layer(bars, ticks), per_value(rows, "short", 22))
+
+
+def place(row: Row) -> str:
+    """Which rank, device and stream a row is of."""
+    stream = f" · stream {row['stream']}" if "stream" in row else ""
+    return f"rank {row['rank']} · device {row['device']}{stream}"
+
+
+def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
+    """The rows of the names that are largest in total, with `short`, a form of the name that tells it from the others."""
+    total: dict[str, float] = {}
+    for row in rows:
+        total[row["name"]] = total.get(row["name"], 0) + row[by]
+    short: dict[str, str] = {}
+    for name in sorted(total, key=lambda name: -total[name])[:SHOWN_NAMES]:
+        text = shortened(cell(name), LONGEST_NAME)
+        short[name] = text if text not in short.values() else f"{text} ({len(short) + 1})"
+    return [{**row, "short": short[row["name"]]} for row in rows if row["name"] in short]

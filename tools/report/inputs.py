@@ -1,0 +1,125 @@
+"""Folders and files in, the ranks they hold out, read one at a time.
+
+A folder is searched for pairs. Of single files a host trace belongs to the device trace of its process, then of its rank.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...converter import convert
+from ...schema.command import progress
+from ...schema.errors import DataError
+from ...schema.linked_file import read_linked
+from ..analyses.rank_trace import RankTrace, read_rank
+from ..pairs import find_pairs, rank_in_name
+from ..recognise import Kind, recognise
+
+TITLED = 3
+
+
+class Source(NamedTuple):
+    """The files of one rank: a linked trace, or a device trace and its host trace. `rank` None: what is recorded."""
+
+    path: Path
+    host: Path | None = None
+    rank: int | None = None
+    is_linked: bool = False
+
+
+class Sources(NamedTuple):
+    """What was given in short, one source per rank, and a line about everything that was left out or is odd."""
+
+    title: str
+    ranks: list[Source]
+    notes: list[str]
+
+
+class Found(NamedTuple):
+    path: Path
+    pid: int | None
+    rank: int | None
+
+
+def find_sources(paths: Sequence[Path]) -> Sources:
+    """What the paths hold. Raises DataError where one cannot be used or all of them hold no trace of a run."""
+    names = [path.resolve().name for path in paths]
+    more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
+    sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), []
+    for path in paths:
+        if path.is_dir():
+            _add_folder(path, sources)
+        else:
+            files.append(path)
+    _add_files(files, sources)
+    if not sources.ranks:
+        reasons = sources.notes or [", ".join(map(str, files))]
+        raise DataError(
+            f"{reasons[0]}: nothing to report on; give device traces, with their host traces, or linked traces"
+        )
+    return sources
+
+
+def read_ranks(sources: list[Source], graphs: bool = True) -> Iterator[RankTrace]:
+    """Each source as a rank, with its graph unless told otherwise. Raises DataError where a file cannot be used or two are of one rank."""
+    seen: dict[int, Path] = {}
+    for place, source in enumerate(progress(sources, "reading ranks", unit="rank")):
+        rank = _read(source, place, graphs)
+        if rank.rank in seen:
+            raise DataError(
+                f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
+            )
+        seen[rank.rank] = source.path
+        yield rank
+
+
+def _read(source: Source, place: int, graphs: bool) -> RankTrace:
+    """A rank that is neither recorded nor in the name is the place in the list."""
+    named = rank_in_name(source.path.name) if source.rank is None else source.rank
+    if source.is_linked:
+        linked = read_linked(str(source.path))
+        rank = RankTrace(linked.info.rank, linked, convert(linked) if graphs else None)
+    else:
+        rank = read_rank(str(source.path), str(source.host) if source.host else None, source.rank, graphs)
+    if rank.linked.info.rank < 0:
+        rank.rank = place if named is None else named
+    return rank
+
+
+def _add_folder(folder: Path, sources: Sources) -> None:
+    pairs = find_pairs(folder, lambda _: False)
+    for pair in pairs.ranks:
+        host = folder / pair.host if pair.host else None
+        sources.ranks.append(Source(folder / pair.device, host, None if pair.records_rank else pair.rank))
+        sources.notes.extend(pair.notes)
+    sources.notes.extend([*pairs.failures, *pairs.notes])
+
+
+def _add_files(files: list[Path], sources: Sources) -> None:
+    found: dict[Kind, list[Found]] = {kind: [] for kind in Kind}
+    for path in files:
+        kind, pid, rank = recognise(path)
+        found[kind].append(Found(path, pid, rank_in_name(path.name) if rank is None else rank))
+    for kind in (Kind.GRAPH, Kind.OTHER_EVENTS, Kind.OTHER):
+        for one in found[kind][:1]:
+            raise DataError(
+                f"{one.path}: one of the {kind.value}; give device traces, with their host traces, or linked traces"
+            )
+    hosts = found[Kind.HOST]
+    for device in found[Kind.DEVICE] + found[Kind.MERGED]:
+        host = _host_of(device, hosts)
+        sources.ranks.append(Source(device.path, host.path if host else None))
+    used = {source.host for source in sources.ranks}
+    sources.notes.extend(f"{host.path}: has no device trace; not used" for host in hosts if host.path not in used)
+    sources.ranks.extend(Source(linked.path, is_linked=True) for linked in found[Kind.LINKED])
+
+
+def _host_of(device: Found, hosts: list[Found]) -> Found | None:
+    """The only host trace of the same process and rank, else of the same process, else of the same rank; never of another process."""
+    hosts = [host for host in hosts if host.pid == device.pid or None in (host.pid, device.pid)]
+    for fields in (("pid", "rank"), ("pid",), ("rank",)):
+        key = [getattr(device, field) for field in fields]
+        same = [host for host in hosts if None not in key and [getattr(host, field) for field in fields] == key]
+        if len(same) == 1:
+            return same[0]
+    return None

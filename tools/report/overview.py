@@ -1,0 +1,138 @@
+"""The tables of a run in, what a reader wants first out: a few figures, and sentences on where the time went and what limits the run."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..analyses.table import Table
+from ..kernel_names import short_name
+from .cells import cell
+
+Tables = Mapping[str, Table]
+Row = dict[str, Any]
+
+
+class Figure(NamedTuple):
+    """A number with its unit, what it is, and how it varies over ranks."""
+
+    value: str
+    label: str
+    detail: str = ""
+
+
+def time_text(time_us: float) -> str:
+    """A duration in the unit that suits it.
+
+    >>> time_text(4.56), time_text(4560.0), time_text(4.56e6)
+    ('4.6 µs', '4.56 ms', '4.56 s')
+    """
+    if abs(time_us) < 1000:
+        return f"{time_us:.1f} µs"
+    return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
+
+
+def figures(tables: Tables) -> list[Figure]:
+    """What to know at a glance: the length of the run, and how its devices spent it."""
+    path, devices = _rows(tables, "critical_path"), _rows(tables, "temporal_breakdown")
+    overlap = _rows(tables, "communication_computation_overlap")
+    found = []
+    if path:
+        found.append(_over_ranks("run", list(_sums(path, "rank", "time").values()), time_text))
+    if devices:
+        found.append(_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
+        found.append(_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))
+        found.append(_over_ranks("idle", [row["idle_pct"] for row in devices], _percent))
+    if overlap:
+        found.append(_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text))
+    if devices:
+        found.append(Figure(cell(sum(row["activities"] for row in devices)), "device activities"))
+    return found
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1f} %"
+
+
+def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
+    """The mean, and the range where ranks differ."""
+    low, high = text(min(values)), text(max(values))
+    of_low = low.removesuffix(high.lstrip("0123456789.,"))
+    return Figure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
+
+
+def findings(tables: Tables) -> list[str]:
+    """Sentences, each from one analysis that has something to say."""
+    said = (_limit, _path, _idle, _hidden, _heaviest, _straggler)
+    return [sentence for say in said for sentence in say(tables)]
+
+
+def _limit(tables: Tables) -> Iterator[str]:
+    rows = [row for row in _rows(tables, "twice_as_fast") if row["saved_pct"] >= 0.5]
+    if rows:
+        best = max(rows, key=lambda row: row["saved"])
+        who = {"host": "The host", "memory": "Copying"}.get(best["change"], best["change"].capitalize())
+        gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])})"
+        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}."
+
+
+def _path(tables: Tables) -> Iterator[str]:
+    spent = _sums(_rows(tables, "critical_path"), "kind", "time")
+    whole = sum(spent.values())
+    parts = [f"{100 * time / whole:.0f} % {kind}" for kind, time in spent.items() if time >= 0.01 * whole]
+    if parts:
+        yield f"The critical path is {', '.join(parts[:4])}."
+
+
+def _idle(tables: Tables) -> Iterator[str]:
+    spent = _sums(_rows(tables, "idle_time_breakdown"), "category", "idle")
+    if spent and sum(spent.values()):
+        category, time = next(iter(spent.items()))
+        why = {
+            "host wait": "the host launches too late",
+            "kernel wait": "kernels pause before they start",
+            "other": "launched work waits for other work",
+        }
+        yield f"Streams stand still mostly because {why[category]} ({100 * time / sum(spent.values()):.0f} % of their idle time)."
+
+
+def _hidden(tables: Tables) -> Iterator[str]:
+    rows = _rows(tables, "communication_computation_overlap")
+    whole = sum(row["communication"] for row in rows)
+    if whole:
+        hidden = 100 * sum(row["overlap"] for row in rows) / whole
+        yield f"{hidden:.0f} % of the communication is hidden behind computation."
+
+
+def _heaviest(tables: Tables) -> Iterator[str]:
+    rows = [
+        row
+        for row in _rows(tables, "kernel_breakdown_kernels")
+        if row["class"] == "computation" and row["name"] != "others"
+    ]
+    spent = _sums(rows, "name", "sum")
+    if spent:
+        name, time = next(iter(spent.items()))
+        whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
+        yield f"The heaviest kernel is {short_name(name)[:80]} with {100 * time / whole:.0f} % of the computation."
+
+
+def _straggler(tables: Tables) -> Iterator[str]:
+    rows = [row for row in _rows(tables, "collectives_over_ranks") if row["present"] > 1 and row["straggler"] >= 0]
+    if rows:
+        rank, times = Counter(row["straggler"] for row in rows).most_common(1)[0]
+        often = f"Rank {rank} arrives last at {times} of {len(rows)} collectives"
+        fair = len(rows) / max(row["present"] for row in rows)
+        who = often if times > 1.5 * fair else "No rank stands out as the last at collectives"
+        yield f"{who}; the longest wait for a rank is {time_text(max(row['start_skew'] or 0 for row in rows))}."
+
+
+def _rows(tables: Tables, name: str) -> list[Row]:
+    return tables[name].rows() if name in tables else []
+
+
+def _sums(rows: list[Row], key: str, value: str) -> dict[Any, float]:
+    """The total of a column by another one, the largest first."""
+    total: dict[Any, float] = defaultdict(float)
+    for row in rows:
+        total[row[key]] += row[value]
+    return dict(sorted(total.items(), key=lambda item: -item[1]))

@@ -1,0 +1,71 @@
+"""The charts at the top of the page: where the time went, and what limits the run."""
+
+from ..analyses.table import Table
+from .charts import what_if
+from .drawing import Chart, largest_names, place, ranked, stacked
+from .excerpt import Excerpt
+from .report import Report
+from .rows import Row
+
+EXPOSED, HIDDEN, OTHER = "exposed communication", "hidden communication", "memory"
+SPENT = ("computation", HIDDEN, EXPOSED, OTHER, "idle")
+LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "unrecorded")
+
+
+def spent(report: Report) -> list[Chart]:
+    """Each device's span by what ran; without devices, each host thread's time."""
+    kernels, devices = report.tables.get("kernel_breakdown"), report.tables.get("temporal_breakdown")
+    if kernels and devices and len(kernels) and len(devices):
+        return [_of_devices(kernels, devices)]
+    return [_of_lanes(report.excerpts)] if report.excerpts else []
+
+
+def _of_devices(kernels: Table, devices: Table) -> Chart:
+    rows = [{"place": place(row), "part": _part(row["class"]), "time": row["time"]} for row in kernels.rows()]
+    rows += [{"place": place(row), "part": "idle", "time": row["idle"]} for row in devices.rows()]
+    span = {place(row): row["span"] for row in devices.rows()}
+    total: dict[tuple[str, str], float] = {}
+    for row in rows:
+        total[row["place"], row["part"]] = total.get((row["place"], row["part"]), 0) + row["time"]
+    summed: list[Row] = [
+        {"place": where, "part": part, "time": time, "share": 100 * time / (span[where] or 1)}
+        for (where, part), time in total.items()
+    ]
+    return stacked(summed, SPENT, "place", "time", "time [µs]", "time [µs]", "share [%]")
+
+
+def _part(classes: str) -> str:
+    """What a reader cares for in a set of classes that ran at once."""
+    parts = classes.split(" + ")
+    if "communication" in parts:
+        return HIDDEN if "computation" in parts else EXPOSED
+    return "computation" if "computation" in parts else OTHER
+
+
+def _of_lanes(excerpts: list[Excerpt]) -> Chart:
+    rows = [{**row, "part": row["kind"]} for one in excerpts for row in one.lane_times if row["kind"] in LANE_KINDS]
+    present = [kind for kind in LANE_KINDS if any(row["part"] == kind for row in rows)]
+    return stacked(rows, present, "lane", "time", "time [µs]", "time [µs]")
+
+
+def limits(report: Report) -> list[Chart]:
+    """The names that the critical path spends most time on, and what each class would bring if it were twice as fast."""
+    charts: list[Chart] = []
+    nodes, classes = report.tables.get("critical_path_nodes"), report.twice_as_fast
+    if nodes and len(nodes):
+        charts.append(_on_the_path(nodes))
+    if classes and len(classes):
+        charts += what_if(classes)
+    return charts
+
+
+def _on_the_path(nodes: Table) -> Chart:
+    total: dict[tuple[int, str, str], float] = {}
+    for row in nodes.rows():
+        name = row["name"] if row["kind"] in ("host", "kernel", "communication", "memory") else row["kind"]
+        key = row["rank"], name, row["kind"]
+        total[key] = total.get(key, 0) + row["time"]
+    rows = largest_names(
+        [{"rank": rank, "name": name, "part": kind, "time": time} for (rank, name, kind), time in total.items()], "time"
+    )
+    return ranked(rows, "time", "time on the critical path [µs]", labels=dict.fromkeys(row["part"] for row in rows))

@@ -1,0 +1,154 @@
+"""A report in, one HTML file out that needs no network: charts with values on hover, tables to sort, a timeline they lead to."""
+
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import orjson
+
+from ...schema.errors import DataError
+from ..analyses.table import Column, Table
+from .cells import cell, heading
+from .overview import figures, findings
+from .report import Report
+from .rows import Row, first_rows, largest_rows
+from .sections import SECTIONS, Section
+
+try:
+    import jinja2
+    import vl_convert
+
+    from .charts import CHARTS
+    from .drawing import Chart
+    from .overview_charts import limits, spent
+    from .timeline_chart import timeline
+except ImportError as error:  # without the extra there are still tables
+    MISSING: str | None = error.name
+else:
+    MISSING = None
+
+ROWS, SHORT, LONGEST = 200, 40, 400
+LIBRARY = "window.vegaEmbed = vegaEmbed;"
+HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
+"""How charts on half of the page differ from page.js."""
+NAMES = ("name", "kernel", "op", "node")
+"""Columns whose cells lead to the timeline where it shows what they name."""
+
+
+class Cell(NamedTuple):
+    """A cell as it is shown and, where that is long, in full; by what it is sorted (None: the text); its name on the timeline, if there."""
+
+    text: str
+    full: str = ""
+    key: float | None = None
+    on_timeline: str = ""
+
+
+class ShownTable(NamedTuple):
+    """The rows of a table that the page shows, the others counted."""
+
+    title: str
+    headings: list[tuple[str, bool]]
+    rows: list[list[Cell]]
+    length: int
+    largest: str
+
+
+class ShownSection(NamedTuple):
+    name: str
+    label: str
+    title: str
+    reads: str
+    charts: list[str]
+    tables: list[ShownTable]
+    note: str
+
+
+class Page:
+    """Charts by the id of the element that they are drawn in, and what the template shows."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.specs: dict[str, dict[str, Any]] = {}
+        self.on_timeline = {bar[field] for one in report.excerpts for bar in one.bars for field in ("name", "node")}
+
+    def add(self, name: str, charts: "list[Chart]", half: bool = False) -> list[str]:
+        """The charts' elements, on the whole page or on half of it."""
+        names = [f"{name}-{number}" for number in range(len(charts))]
+        for one, chart in zip(names, charts, strict=True):
+            spec = chart.to_dict()
+            self.specs[one] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
+        return names
+
+    def section(self, section: Section) -> ShownSection | None:
+        """None where none of its tables was asked for."""
+        tables = [self.report.tables[name] for name in section.tables if name in self.report.tables]
+        if not tables:
+            return None
+        filled = [table for table in tables if len(table)]
+        charts = [
+            one for table in filled if table.name in CHARTS for one in self.add(table.name, CHARTS[table.name](table))
+        ]
+        shown = [self.table(table, section.tables[table.name]) for table in filled]
+        title = self.report.tables[section.name].title
+        return ShownSection(section.name, section.label, title, section.reads, charts, shown, tables[0].note)
+
+    def table(self, table: Table, largest: str = "") -> ShownTable:
+        """Its first rows, or those that are largest by a column."""
+        cut = largest if len(table) > ROWS else ""
+        rows = largest_rows(table, cut, ROWS) if cut else first_rows(table, ROWS)
+        headings = [
+            (heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns
+        ]
+        cells = [[self._cell(column, row) for column in table.columns] for row in rows]
+        return ShownTable(table.title, headings, cells, len(table), cut)
+
+    def _cell(self, column: Column, row: Row) -> Cell:
+        name, value = column.name, row[column.name]
+        text = cell(value, name, column.unit)
+        here = f"{row['rank']}/{value}" if name == "node" and "rank" in row else str(value)
+        on_timeline = here if name in NAMES and here in self.on_timeline else ""
+        if isinstance(value, (int, float)):
+            return Cell(text, key=float(value), on_timeline=on_timeline)
+        return Cell(text, str(value)[:LONGEST] if len(text) > SHORT else "", on_timeline=on_timeline)
+
+
+def render(report: Report) -> str:
+    """The page. Raises DataError where the libraries that draw it are not installed."""
+    if MISSING:
+        raise DataError(
+            f"the page needs {MISSING}, which is not installed: pip install 'execgraph[report]'; --json and --csv do not need it"
+        )
+    page, tables = Page(report), dict(report.tables)
+    if report.twice_as_fast:
+        tables["twice_as_fast"] = report.twice_as_fast
+    sections = [shown for section in SECTIONS if (shown := page.section(section))]
+    content = {
+        "title": report.title,
+        "figures": figures(tables),
+        "findings": findings(tables),
+        "spent": page.add("spent", spent(report), half=True),
+        "limits": page.add("limits", limits(report), half=True),
+        "timeline": page.add("timeline", [timeline(report.excerpts)] if report.excerpts else []),
+        "excerpts": report.excerpts,
+        "ranks": page.table(report.ranks),
+        "sections": [one for one in sections if one.tables],
+        "empty": [one for one in sections if not one.tables],
+        "notes": report.notes,
+    }
+    texts = {name: _text(f"page.{name}") for name in ("css", "js")}
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    template = environment.from_string(_text("page.html"))
+    return template.render(
+        content,
+        style=texts["css"],
+        # a script ends at the first of these, even inside a string
+        library=vl_convert.javascript_bundle(LIBRARY).replace("</script", "<\\/script"),
+        script=texts["js"],
+        specs=orjson.dumps(page.specs).decode().replace("<", "\\u003c"),
+    )
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")

@@ -1,0 +1,103 @@
+"""What the page says about each analysis, in the order in which it shows them."""
+
+from typing import NamedTuple
+
+
+class Section(NamedTuple):
+    """An analysis by name, its link and what to look for in it; its tables, each with the column by which the rows shown are picked."""
+
+    name: str
+    label: str
+    reads: str
+    tables: dict[str, str]
+
+
+SECTIONS = (
+    Section(
+        "what_if",
+        "What if",
+        "The run replayed with changed durations: what it would take in all, as work that ran beside the change then limits it.",
+        {"what_if": ""},
+    ),
+    Section(
+        "trace_diff",
+        "Difference",
+        "Run B less run A, by name and shape, and by call path, which shows where a moved or fused kernel went.",
+        {"trace_diff": "", "trace_diff_tree": ""},
+    ),
+    Section(
+        "temporal_breakdown",
+        "Busy and idle",
+        "Busy is the time in which anything runs on a device, idle the rest between its first and last activity.",
+        {"temporal_breakdown": ""},
+    ),
+    Section(
+        "idle_time_breakdown",
+        "Idle time",
+        "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual pause "
+        "(kernel wait), or the work was there but held back (other).",
+        {"idle_time_breakdown": ""},
+    ),
+    Section(
+        "kernel_breakdown",
+        "Kernels",
+        "What ran on the devices, classes that overlap counted once. Ticks are single ranks, bars their mean.",
+        {"kernel_breakdown": "", "kernel_breakdown_kernels": ""},
+    ),
+    Section(
+        "kernel_duration_distribution",
+        "Durations",
+        "Boxes hold the middle half of a kernel's durations over all ranks, lines reach from the 5th to the 95th percentile.",
+        {"kernel_duration_distribution": "sum", "kernel_duration_distribution_by_rank": "sum"},
+    ),
+    Section(
+        "communication_computation_overlap",
+        "Overlap",
+        "Communication that runs beside computation costs nothing; what is exposed makes the run longer.",
+        {"communication_computation_overlap": ""},
+    ),
+    Section(
+        "launch_statistics",
+        "Launches",
+        "Each point is a launch. Short: the device was done sooner than the call; slow: a call above 50 µs; long delay: more than "
+        "100 µs from call to start, which is good where the host runs ahead.",
+        {"launch_statistics_by_api": "", "launch_statistics": "delay"},
+    ),
+    Section(
+        "counters",
+        "Queues and copies",
+        "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit (1024) the host waits for it.",
+        {"counters_summary": "", "counters": ""},
+    ),
+    Section(
+        "frequent_kernel_patterns",
+        "Patterns",
+        "Operators that launch the same kernels in the same order, over and over, are candidates for fusion or graphs.",
+        {"frequent_kernel_patterns": "device_time"},
+    ),
+    Section(
+        "cupti_counters",
+        "CUPTI",
+        "Hardware counters of the kernels and ops that they measured.",
+        {"cupti_counters": ""},
+    ),
+    Section(
+        "critical_path",
+        "Critical path",
+        "The chain of work and waits that the run's length consists of; anything beside it can get faster without effect.",
+        {"critical_path": "", "critical_path_nodes": "time"},
+    ),
+    Section(
+        "collectives_over_ranks",
+        "Collectives",
+        "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew the wait for "
+        "the last.",
+        {"collectives_over_ranks": "start_skew", "collectives_over_ranks_missing": ""},
+    ),
+    Section(
+        "per_op_device_time",
+        "Ops",
+        "Device time of what an op launched itself, and of its whole subtree.",
+        {"per_op_device_time_by_name": "self", "per_op_device_time": "self"},
+    ),
+)

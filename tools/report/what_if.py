@@ -1,0 +1,47 @@
+"""The graphs of all ranks and changes to them in, what each change would bring to the whole run out, by replay."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...schema.graph import ExecutionGraph
+from ..analyses.table import Column, Table
+from ..node_class import NodeClass, node_classes
+from ..replay import replay_ranks
+from ..scaling import SCALABLE, Scale, parse_scale
+
+NAME, TITLE = "what_if", "What a changed run would take"
+TWICE_AS_FAST = 0.5
+
+
+def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
+    """Makespans with each change alone and, of several, with all together, over all ranks at once. A replay per row."""
+    changes = {scale.spec: [scale] for scale in scales}
+    if len(changes) > 1:
+        changes["all of these"] = list(scales)
+    return _table(graphs, changes)
+
+
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph]) -> Table:
+    """The same for half the duration of each class of nodes that the graphs have."""
+    present = {NodeClass(one) for graph in graphs for one in np.unique(node_classes(graph)).tolist()}
+    changes = {
+        label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")] for label, one in SCALABLE.items() if one in present
+    }
+    return _table(graphs, changes)
+
+
+def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) -> Table:
+    graphs = [graph for graph in graphs if len(graph)]
+    if not graphs:
+        return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
+    before = replay_ranks(graphs).makespan_ns
+    after = np.array([replay_ranks(graphs, scales).makespan_ns for scales in changes.values()], np.int64)
+    columns = [
+        Column("change", "", list(changes)),
+        Column("before", "us", np.full(len(after), before / 1000)),
+        Column("after", "us", after / 1000),
+        Column("saved", "us", (before - after) / 1000),
+        Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
+    ]
+    return Table(NAME, TITLE, columns, "" if len(graphs) == 1 else f"{len(graphs)} ranks, which wait for each other")

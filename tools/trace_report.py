@@ -1,0 +1,86 @@
+"""The command trace-report: traces of a run in, the analyses of all its ranks as a page, tables, CSV or JSON out."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ..schema.command import command_parser, print_json, run_command, usage_error
+from ..schema.files import STANDARD_STREAM, open_output
+from .analyses import ANALYSES
+from .report.files import as_json, write_csv
+from .report.inputs import find_sources
+from .report.page import render
+from .report.report import report_on, report_on_diff
+from .report.text import as_text
+from .scaling import SCALABLE, Scale, parse_scale
+
+NAME = "trace-report"
+log = logging.getLogger("execgraph")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if bool(arguments.paths) == bool(arguments.diff):
+        usage_error(parser, "give the files of one run, or --diff with two runs")
+    if arguments.diff and (arguments.only or arguments.scale):
+        usage_error(parser, "--diff compares two runs as they were, without --only and --scale")
+    if arguments.json and arguments.output == STANDARD_STREAM:
+        usage_error(parser, "--json and --output - both want stdout")
+    run_command(_run, arguments, NAME)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        NAME,
+        "Says what ran, where the time went and what limits it: the analyses of a run over all its ranks. Tables go to the\n"
+        "terminal, everything else where the options say.",
+        f"{NAME} traces/ --output report.html --scale 'class:computation=0.5'",
+    )
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="FILE_OR_DIR",
+        help="device traces, with their host traces, linked traces, or a folder of pairs; a file per rank",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="REPORT.html", help="write the page, one file that needs no network")
+    parser.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
+    parser.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="NAME",
+        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES),
+    )  # fmt: skip
+    parser.add_argument(
+        "--scale", action="append", default=[], type=_scale, metavar="SPEC",
+        help="what a changed run would take, by replay: REGEX=F multiplies the durations of the nodes whose name matches, "
+        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}); repeatable",
+    )  # fmt: skip
+    parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
+    return parser
+
+
+def _scale(spec: str) -> Scale:
+    try:
+        return parse_scale(spec)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.diff:
+        report = report_on_diff(*(find_sources([path]) for path in arguments.diff))
+    else:
+        report = report_on(find_sources(arguments.paths), arguments.only, arguments.scale, bool(arguments.output))
+    for note in report.notes:
+        log.warning(f"{NAME}: note: {note}")
+    if arguments.output:
+        page = render(report)
+        with open_output(arguments.output) as stream:
+            stream.write(page.encode("utf-8", "replace"))
+    if arguments.csv:
+        write_csv(report.tables.values(), arguments.csv)
+    if arguments.json:
+        print_json(as_json(report.tables.values()))
+    elif not arguments.quiet and arguments.output != STANDARD_STREAM:
+        sys.stdout.write("\n\n".join(as_text(table) for table in report.tables.values()) + "\n")
