@@ -97,7 +97,7 @@ class _Events:
             except InexactTime:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)
-        self.skipped.update(f"unknown category {event.cat}" for event in by_role[Role.UNKNOWN])
+        self.skipped.update(f"unknown category {(event.cat or '')[:40]}" for event in by_role[Role.UNKNOWN])
         self.skipped["device rows that record waiting"] += len(by_role[Role.DEVICE_WAIT])
         self.ignored += len(by_role[Role.IGNORED])
         for role, table in self.rows.items():

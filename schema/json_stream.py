@@ -83,11 +83,12 @@ class ArrayReader(Generic[T]):
 
     def top_level(self, kind: type[S]) -> S:
         """`document` by a typed decoder; of a damaged one what can be told of the keys that `kind` has, with `damage`."""
+        if self._damage is None:
+            return decode(self.document, kind, self.path)
         try:
+            self.document.decode()
             return msgspec.json.decode(self.document, type=kind)
         except REFUSED as error:
-            if self._damage is None:
-                return decode(self.document, kind, self.path)
             names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
             keys = known_keys(self.document, tuple(names))
             what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(keys) or 'nothing'}"

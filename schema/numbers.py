@@ -41,7 +41,7 @@ def integers(values: Sequence[Any], missing: int) -> Int64:
         column = np.array(present)
     except (ValueError, OverflowError):
         column = np.empty(0, object)
-    if column.dtype.kind == "i":
+    if column.dtype.kind == "i" and column.ndim == 1:
         return column.astype(np.int64, copy=False)
     return np.fromiter((integer(value, missing) for value in present), np.int64, len(present))
 
