@@ -1,6 +1,7 @@
 """One rank's pair of traces in, its graph file and a small summary out. Runs in a process of its own, here or on another machine."""
 
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,36 +37,46 @@ class RankResult(NamedTuple):
     communicates: Communicates | None = None
 
 
+class Inputs(NamedTuple):
+    """What a rank is built from."""
+
+    device: FileContent
+    host: FileContent | None
+
+
 @no_garbage_collection()
 def build_rank(task: RankTask) -> RankResult:
     """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
     try:
-        pair = task.pair
-        device = content_of(task.folder / pair.device, pair.device)
-        host = content_of(task.folder / pair.host, pair.host) if pair.host else None
-        if task.earlier and _holds(task.earlier, task, device, host):
-            return RankResult(task.earlier, unchanged=True)
-        return _built(task, device, host)
+        # hashing does not hold the interpreter, so it takes no time beside the building
+        with ThreadPoolExecutor(1) as beside:
+            inputs = beside.submit(_inputs, task)
+            if task.earlier and _holds(task.earlier, task, inputs.result()):
+                return RankResult(task.earlier, unchanged=True)
+            return _built(task, inputs)
     except Exception as error:
         return RankResult(failed(task, error))
 
 
 def is_up_to_date(task: RankTask) -> bool:
     """Whether the earlier graph still is what would come out."""
+    return task.earlier is not None and _holds(task.earlier, task, _inputs(task))
+
+
+def _inputs(task: RankTask) -> Inputs:
     pair = task.pair
     device = content_of(task.folder / pair.device, pair.device)
-    host = content_of(task.folder / pair.host, pair.host) if pair.host else None
-    return task.earlier is not None and _holds(task.earlier, task, device, host)
+    return Inputs(device, content_of(task.folder / pair.host, pair.host) if pair.host else None)
 
 
-def _holds(earlier: RankSummary, task: RankTask, device: FileContent, host: FileContent | None) -> bool:
+def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
     """Whether the earlier graph is still there and was built from the same files."""
-    if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, device, host, task.pair.notes):
+    if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
         return False
     return task.graph.is_file() and content_of(task.graph, task.graph.name) == earlier.graph
 
 
-def _built(task: RankTask, device: FileContent, host: FileContent | None) -> RankResult:
+def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     graph = convert(linked, task.options)
     known = look_up(graph, task.options.target, task.ranks)
@@ -76,8 +87,7 @@ def _built(task: RankTask, device: FileContent, host: FileContent | None) -> Ran
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
-        device=device,
-        host=host,
+        **inputs.result()._asdict(),
         graph=content_of(task.graph, task.graph.name),
         edges=len(graph.data_deps.values),
         notes=pair.notes,
