@@ -1,0 +1,8 @@
+"""The traces of a job in, what is in each and what is wrong with them out, before any linking."""
+
+from .diagnosis import Diagnosis, diagnose, in_parallel_if_large
+from .findings import Finding
+from .inspection import Inspection
+from .text import report
+
+__all__ = ["Diagnosis", "Finding", "Inspection", "diagnose", "in_parallel_if_large", "report"]

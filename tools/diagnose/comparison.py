@@ -1,0 +1,87 @@
+"""The inspections of all processes of a job in, what some of them lack that others have out."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from ..cross_rank import mark_of
+from .findings import NOTE, WRONG, Finding
+from .inspection import GroupCount, Inspection
+from .wording import ranges
+
+MARKED = {"note": "fewer than others"}
+
+
+def compare(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    """What the processes with device traces, if several, do not have in common. Linear in their groups' members."""
+    recorded = [process for process in processes if process.device and not process.error and not process.merged]
+    if len(recorded) > 1:
+        yield from _fewer_kernels(recorded)
+        yield from _other_steps(recorded)
+        yield from _missing_collectives(recorded)
+    yield from _same_rank(recorded)
+    yield from _absent_ranks(recorded)
+
+
+def most_kernels(processes: Sequence[Inspection]) -> int:
+    """The kernels of the process that has most."""
+    return max((process.kernels for process in processes if not process.merged), default=0)
+
+
+def _fewer_kernels(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    most = most_kernels(processes)
+    for process in processes:
+        mark = mark_of(process.kernels, most)
+        if mark:
+            what = f"{MARKED.get(mark, mark)}: {process.kernels} kernels where another rank has {most}"
+            advice = "was it stopped, idle, or traced over fewer steps?"
+            yield Finding(NOTE if mark == "note" else WRONG, [process.name], what, advice)
+
+
+def _other_steps(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    counted = Counter(process.steps for process in processes)
+    usual = counted.most_common(1)[0][0]
+    for process in processes:
+        if process.steps != usual:
+            what = f"{process.steps} steps, other ranks have {usual}"
+            yield Finding(NOTE, [process.name], what, "trace the same steps on all ranks")
+
+
+def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    """Groups of known members in which not all of those that are here recorded equally many, and the same ones."""
+    here = {process.rank: process for process in processes if process.rank is not None}
+    groups: dict[tuple[int, ...], dict[int, GroupCount]] = defaultdict(dict)
+    for rank, process in here.items():
+        for group in process.groups:
+            groups[tuple(group.ranks)][rank] = group
+    for members, counts in sorted(groups.items()):
+        most = max(counts.values(), key=lambda group: group.count)
+        for rank in members:
+            own = counts.get(rank, GroupCount(list(members), 0))
+            if rank in here and (own.count, own.first, own.last) != (most.count, most.first, most.last):
+                what = f"{_collectives(own)} of group {ranges(sorted(members))}, where another member recorded {_collectives(most)}"
+                advice = "a simulator would hang on the rest: trace the same steps on all ranks"
+                yield Finding(WRONG, [here[rank].name], what, advice)
+
+
+def _collectives(group: GroupCount) -> str:
+    numbers = f" (numbers {group.first} to {group.last})" if group.first >= 0 else ""
+    return f"{group.count} collectives{numbers}"
+
+
+def _same_rank(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    files = defaultdict(list)
+    for process in processes:
+        if process.rank is not None:
+            files[process.rank].append(process.device)
+    for rank, names in sorted(files.items()):
+        if len(names) > 1:
+            what = f"{len(names)} device traces of one rank ({', '.join(names[:4])})"
+            yield Finding(WRONG, [f"rank {rank}"], what, "keep one, or look at one run at a time")
+
+
+def _absent_ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    world = max((process.world_size or 0 for process in processes), default=0)
+    absent = sorted(set(range(world)) - {process.rank for process in processes})
+    if absent and any(process.records_rank for process in processes):
+        places = [f"rank {rank}" for rank in absent]
+        yield Finding(NOTE, places, f"absent from a job of {world} ranks", "only these ranks' graphs will be missing")

@@ -1,0 +1,103 @@
+"""A diagnosis in, the text for a terminal out."""
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..cross_rank import mark_of
+from .comparison import most_kernels
+from .diagnosis import Diagnosis
+from .inspection import KERNELS_SHOWN, Inspection, KernelTime
+from .wording import amount, in_words, places
+
+HEADINGS = (
+    "rank", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices", "streams", "collectives", "syncs",
+    "graphs", "graph activities", "files",
+)  # fmt: skip
+LONGEST_NAME = 110
+
+
+def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
+    """The processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the findings."""
+    processes = diagnosis.processes
+    lines = [*_table(processes), "", *_versions(processes)]
+    groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
+    for title, kernels in [*groups, ("all", _summed(processes))]:
+        lines += ["", f"longest kernels, {title}", *map(_kernel, kernels)] if kernels else []
+    lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
+    lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
+    lines += ["", *(f"{found.severity:<6} {in_words(found)}" for found in diagnosis.findings)]
+    return "\n".join([*lines, f"{diagnosis.wrong} wrong, {len(diagnosis.findings) - diagnosis.wrong} notes"])
+
+
+def _table(processes: Sequence[Inspection]) -> list[str]:
+    most = most_kernels(processes)
+    folder = _common_folder(processes)
+    rows = [HEADINGS, *(_row(process, most, folder) for process in processes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in rows]
+
+
+def _row(process: Inspection, most: int, folder: str) -> tuple[str, ...]:
+    rank = "-" if process.rank is None else f"{process.rank}" + ("" if process.records_rank else "?")
+    pids = process.processes or ([] if process.host_process is None else [process.host_process])
+    pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
+    files = " + ".join(os.path.relpath(path, folder) for path in (process.device, process.host) if path)
+    if process.error:
+        return (rank, pid, f"{process.bytes / 1e6:.1f}", *["-"] * (len(HEADINGS) - 4), files)
+    matched = f"{process.agreement_pct:g} %" if process.matched_by else "-"
+    mark = mark_of(process.kernels, most) if process.device else ""
+    counts = (
+        process.copies, process.devices, process.streams, process.collectives, process.sync_records, process.graph_launches,
+        process.graph_activities,
+    )  # fmt: skip
+    first = (rank, pid, f"{process.bytes / 1e6:.1f}", f"{process.steps}", f"{process.host_ops or process.ops}")
+    return (*first, matched, process.matched_by or "-", f"{process.kernels}", mark, *map(str, counts), files)
+
+
+def _common_folder(processes: Iterable[Inspection]) -> str:
+    folders = {
+        str(Path(path).resolve().parent) for process in processes for path in (process.device, process.host) if path
+    }
+    return os.path.commonpath(folders) if folders else "."
+
+
+def _versions(processes: Sequence[Inspection]) -> list[str]:
+    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for process in processes:
+        for version in process.versions.items():
+            where[version].append(process.name)
+    everywhere = len(processes)
+    return [
+        f"{name:<24} {value}" + ("" if len(names) == everywhere else f" ({places(names)})")
+        for (name, value), names in where.items()
+    ]
+
+
+def _summed(processes: Iterable[Inspection]) -> list[KernelTime]:
+    """The longest kernels of all processes, out of the longest of each."""
+    count, total = Counter[str](), defaultdict[str, float](float)
+    for process in processes:
+        for kernel in process.top_kernels:
+            count[kernel.name] += kernel.count
+            total[kernel.name] += kernel.total_us
+    longest = sorted(total, key=total.__getitem__, reverse=True)[:KERNELS_SHOWN]
+    return [KernelTime(name, count[name], total[name]) for name in longest]
+
+
+def _kernel(kernel: KernelTime) -> str:
+    name = kernel.name if len(kernel.name) <= LONGEST_NAME else kernel.name[: LONGEST_NAME - 1] + "…"
+    return f"{kernel.total_us / 1000:>12.3f} ms {kernel.count:>8} × {name}"
+
+
+def _dropped(processes: Iterable[Inspection]) -> list[str]:
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for process in processes:
+        for reason, count in process.dropped.items():
+            found[reason].append((process.name, count))
+    lines = [
+        f"{amount([count for _, count in own]):>12} {reason} ({places([name for name, _ in own])})"
+        for reason, own in found.items()
+    ]
+    return lines or ["        none"]

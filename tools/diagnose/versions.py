@@ -1,0 +1,80 @@
+"""What wrote a trace: the versions that stand at the beginning of a device trace, and the PyTorch that a host schema belongs to."""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from ...linker.rocpd_database import dialect, is_database, opened
+from ...schema.errors import DataError
+from ...schema.files import open_input
+
+HEAD = 1 << 18
+EVENTS = re.compile(r',?\s*"traceEvents"\s*:\s*\[')
+VERSION = re.compile(
+    r"^(torch|pytorch|cuda|cupti|nvidia|nccl|rccl|hip|rocm|roctracer|rocprofiler)\w*[ _-]version$", re.IGNORECASE
+)
+UNKNOWN = ("", "N/A", "None")
+PYTORCH = {
+    "1.0.1": "1.13 to 2.1",
+    "1.0.2": "2.2 or 2.3",
+    "1.0.3": "2.4 in development",
+    "1.0.4": "2.4 in development",
+    "1.1.0": "2.4",
+    "1.1.1": "2.5 or newer",
+}
+
+
+def host_versions(schema: str) -> dict[str, str]:
+    """The schema of a host trace, and the PyTorch releases that write it."""
+    pytorch = PYTORCH.get(schema.partition("-")[0])
+    return {"host schema": schema} | ({"PyTorch": pytorch} if pytorch else {})
+
+
+def device_versions(path: str) -> dict[str, str]:
+    """Versions and devices by name, as far as the beginning of a device trace tells them; of a database its dialect."""
+    if is_database(path):
+        with opened(path) as database:
+            return {"written by": dialect(database).name}
+    top = _top_level(path)
+    named = {name: _words(name, value) for name, value in _values(top) if VERSION.search(name)}
+    found = {name.replace("_", " "): value for name, value in named.items() if value not in UNKNOWN}
+    devices = top.get("deviceProperties")
+    names = (
+        [str(device.get("name", "")) for device in devices if isinstance(device, dict)]
+        if isinstance(devices, list)
+        else []
+    )
+    return found | ({"devices": ", ".join(sorted(set(names)))} if names else {})
+
+
+def _top_level(path: str) -> dict[str, Any]:
+    """The keys before the events; none where the file begins otherwise."""
+    try:
+        with open_input(path) as stream:
+            head = stream.read(HEAD).decode("utf-8", "replace")
+        events = EVENTS.search(head)
+        top = json.loads(head[: events.start()] + "}", strict=False) if events else {}
+    except (DataError, OSError, EOFError, zlib.error, ValueError, RecursionError):
+        return {}
+    return top if isinstance(top, dict) else {}
+
+
+def _values(top: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every key with its value, nested ones too."""
+    for name, value in top.items():
+        if isinstance(value, dict):
+            yield from _values(value)
+        else:
+            yield name, value
+
+
+def _words(name: str, value: object) -> str:
+    """CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
+    number = int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else 0
+    if name.startswith("hip") and number >= 10_000_000:
+        return f"{number // 10_000_000}.{number // 100_000 % 100}.{number % 100_000}"
+    if name.startswith("cuda") and number >= 1000:
+        return f"{number // 1000}.{number % 1000 // 10}"
+    return str(value)

@@ -1,0 +1,22 @@
+"""What a merge says of itself: for each rank where it comes from, how much of it is there, and how its clock was moved."""
+
+import msgspec
+
+
+class RankReport(msgspec.Struct):
+    """`clock_correction_ns` is what shared collectives say this rank's clock is behind; `activities` are counted by device."""
+
+    rank: int
+    file: str
+    rows: int
+    activities: int
+    clock_correction_ns: int = 0
+
+
+class MergeReport(msgspec.Struct):
+    """Ranks in order, files that were left out by kind, and remarks."""
+
+    output: str
+    ranks: list[RankReport] = []
+    skipped: dict[str, int] = {}
+    notes: list[str] = []

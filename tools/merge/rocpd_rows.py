@@ -1,0 +1,71 @@
+"""A trace that was read from a database in, the rows that Kineto would have written of it out.
+
+Reading these rows gives the same columns again.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from ...linker.device_rows import DeviceTrace
+from ...schema.times import microseconds
+from .rewrite import Row
+
+ROWS_AT_A_TIME = 1 << 14
+LARGEST_LANE = 1 << 31
+
+
+def chrome_rows(trace: DeviceTrace) -> Iterator[list[Row]]:
+    """The rows in pieces: annotations, calls, activities, and the flows between the latter two."""
+    rows = _rows(trace)
+    while piece := list(islice(rows, ROWS_AT_A_TIME)):
+        yield msgspec.json.decode(msgspec.json.encode(piece), type=list[Row])
+
+
+def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
+    ops, calls, activities = trace.ops, trace.calls, trace.activities
+    launches = set(activities.correlation[activities.correlation > 0].tolist())
+    for row in range(len(ops.start)):
+        place = {"pid": int(ops.process[row]), "tid": int(ops.thread[row])}
+        yield _complete("user_annotation", ops.name[row], place, int(ops.start[row]), int(ops.end[row]), {})
+    for row, number in enumerate(calls.correlation.tolist()):
+        place = {"pid": int(calls.process[row]), "tid": int(calls.thread[row])}
+        yield _complete(
+            "hip_runtime", calls.name[row], place, int(calls.start[row]), int(calls.end[row]), {"correlation": number}
+        )
+        if number in launches:
+            yield _flow("s", number, place, int(calls.start[row]))
+    lanes = _lanes(trace)
+    for row, number in enumerate(activities.correlation.tolist()):
+        device, stream = int(activities.device[row]), int(activities.stream[row])
+        place = {"pid": device, "tid": lanes[device, stream]}
+        args = {"device": device, "stream": stream, "correlation": number}
+        start, end = int(activities.start[row]), int(activities.end[row])
+        yield _complete(activities.category[row], activities.name[row], place, start, end, args)
+        if number:
+            yield _flow("f", number, place, start)
+
+
+def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
+    """The thread on which a stream is shown: its number, or where viewers cannot show that, its rank among the device's streams."""
+    keys = np.unique(np.stack((trace.activities.device, trace.activities.stream)), axis=1).T.tolist()
+    shown = all(0 <= stream < LARGEST_LANE for _, stream in keys)
+    return {(device, stream): stream if shown else lane for lane, (device, stream) in enumerate(keys, 1)}
+
+
+def _complete(
+    category: str, name: str, place: dict[str, int], start: int, end: int, args: dict[str, int]
+) -> dict[str, object]:
+    times = {"ts": _stamp(start), "dur": _stamp(end - start)}
+    return {"ph": "X", "cat": category, "name": name, **place, **times, "args": args}
+
+
+def _flow(phase: str, number: int, place: dict[str, int], at: int) -> dict[str, object]:
+    ends = {"bp": "e"} if phase == "f" else {}
+    return {"ph": phase, "id": number, **place, "ts": _stamp(at), "cat": "ac2g", "name": "ac2g", **ends}
+
+
+def _stamp(ns: int) -> msgspec.Raw:
+    return msgspec.Raw(microseconds(ns).encode())

@@ -1,0 +1,50 @@
+"""A first look at every rank's device trace: its clock and its processes, before anything is written."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...linker.device_rows import DeviceTrace
+from ...schema.command import progress
+from ..trace_files import RankTrace, read_trace
+from .clocks import Ends, clock_corrections, collective_ends
+
+
+class Clock(NamedTuple):
+    """The epoch of a rank's times (ns), and what to add to them on the common clock: whole µs, at least 0."""
+
+    base_time_ns: int
+    shift_ns: int
+    correction_ns: int
+
+
+class Survey(NamedTuple):
+    """The epoch of the common clock, and for each rank its clock and the processes of its host rows."""
+
+    base_time_ns: int
+    clocks: dict[int, Clock]
+    hosts: dict[int, frozenset[int]]
+
+
+def survey(ranks: Sequence[RankTrace]) -> Survey:
+    """Reads each trace once; keeps a few hundred numbers of each. Raises DataError for one that cannot be read."""
+    bases: dict[int, int] = {}
+    hosts: dict[int, frozenset[int]] = {}
+    ends: dict[int, Ends] = {}
+    for rank, path in progress(ranks, "comparing clocks", unit="rank"):
+        trace = read_trace(path)
+        bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
+    first, corrections = min(bases.values()), clock_corrections(ends)
+    clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}
+    return Survey(first, clocks, hosts)
+
+
+def _clock(base: int, first: int, correction: int) -> Clock:
+    return Clock(base, round((base - first + correction) / 1000) * 1000, correction)
+
+
+def _hosts(trace: DeviceTrace) -> frozenset[int]:
+    """The processes of host rows; some profilers show calls on devices too."""
+    devices = np.setdiff1d(trace.activities.device, trace.ops.process)
+    return frozenset(trace.processes) - frozenset(devices.tolist())

@@ -1,0 +1,93 @@
+"""The device traces of all ranks in, one Chrome trace for Perfetto out, from which each rank's own trace can be taken again.
+
+Every row is kept. Memory is that of one rank's columns and one piece of its file, however many ranks there are.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ...linker.rocpd_database import is_database
+from ...schema.command import progress
+from ...schema.damage import Damage
+from ...schema.files import open_input, open_output
+from ...schema.json_stream import ArrayReader
+from ...schema.kineto import DeviceFile
+from ...schema.merged_ranks import MergedRank
+from ..trace_files import RankTrace, read_trace
+from .report import MergeReport, RankReport
+from .rewrite import RankRows, Row
+from .rocpd_rows import chrome_rows
+from .survey import Survey, survey
+
+EVENTS = "traceEvents"
+
+
+def merge_for_viewing(ranks: Sequence[RankTrace], output: str) -> MergeReport:
+    """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing then."""
+    known = survey(ranks)
+    report, records = MergeReport(output), []
+    with open_output(output) as out:
+        head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": known.base_time_ns}
+        out.write(msgspec.json.encode(head)[:-1] + b',"%b":[' % EVENTS.encode())
+        rows: RankRows | None = None
+        for trace in progress(ranks, "merging ranks", len(ranks), "rank"):
+            rows, damage = _write_rank(trace, known, rows, out)
+            records.append(rows.record)
+            correction = known.clocks[trace.rank].correction_ns
+            report.ranks.append(RankReport(trace.rank, str(trace.path), rows.rows, rows.activities, correction))
+            report.notes += damage.remarks
+        out.write(b'],"mergedRanks":' + msgspec.json.encode(records) + b"}\n")
+    return report
+
+
+def _write_rank(trace: RankTrace, known: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
+    """Writes the rows of a rank behind those of the one before."""
+    record = MergedRank(
+        trace.rank, trace.path.name, known.clocks[trace.rank].shift_ns, before.largest_id if before else 0
+    )
+    rows = RankRows(record, known.hosts[trace.rank], before.last_process if before else 0)
+    source = _Rows(trace.path)
+    separator = b",\n" if before else b"\n"
+    for piece in source:
+        text = rows.rewritten(piece)
+        if text:
+            out.write(separator + text)
+            separator = b",\n"
+    out.write(separator + rows.names())
+    record.metadata = source.metadata
+    return rows, source.damage
+
+
+class _Rows:
+    """The rows of a trace in pieces; afterwards `metadata` is the rest of its top level, as JSON, and `damage` what was wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.damage = Damage(str(path), "rows")
+        self.metadata = msgspec.Raw(b"{}")
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        if is_database(str(self._path)):
+            yield from chrome_rows(read_trace(self._path))
+            return
+        name = str(self._path)
+        with open_input(name) as stream:
+            reader: ArrayReader[Row] = ArrayReader(stream, name, EVENTS, Row, lambda _: None, self.damage)
+            for _, rows in reader:
+                yield rows
+        if reader.document.lstrip()[:1] == b"{":
+            self.metadata = msgspec.Raw(msgspec.json.encode(_metadata(reader)))
+
+
+def _metadata(reader: ArrayReader[Row]) -> Row:
+    """The keys beside the rows; of a damaged file those that say whose it is."""
+    try:
+        top = msgspec.json.decode(reader.document, type=Row)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        known = msgspec.to_builtins(reader.top_level(DeviceFile))
+        top = {key: msgspec.Raw(msgspec.json.encode(known[key])) for key in ("distributedInfo", "baseTimeNanoseconds")}
+    top.pop(EVENTS, None)
+    return top
