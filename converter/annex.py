@@ -4,12 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import Int64, Strings
 from ..schema.graph import DependencyKind
 from .run import Edges, Run
+from .timeline import names_of
 
 CARRY_IN = "carry-in"
 UNRECORDED = "unrecorded host"
+LOWEST = -(1 << 62)
+"""Of absurd thread numbers none is below this one."""
 
 
 @dataclass(slots=True)
@@ -47,9 +50,19 @@ class Annex:
         metadata = np.full(len(self.groups), run.start_of_trace)
         return np.concatenate((run.end, run.linked.activities.start[self.carried], metadata))
 
+    def names(self, run: Run) -> Strings:
+        """Names of all nodes, the annex included."""
+        host, device, ops = names_of(run.linked, run.timeline), run.linked.activities.name, run.linked.ops.name
+        place = {name: code for code, name in enumerate(host.table)}
+        recode = np.array([place.setdefault(name, len(place)) for name in device.table] or [0], np.int32)
+        own = [UNRECORDED] * len(run.unrecorded) + [CARRY_IN] * len(self.carried)
+        own += [ops[row] for row in self.groups.tolist()]
+        extra = np.array([place.setdefault(name, len(place)) for name in own], np.int32)
+        return Strings(np.concatenate((host.codes, recode[device.codes], extra)), list(place))
+
     def threads(self, run: Run) -> Int64:
         """Thread numbers of the `unrecorded host` nodes, carry-ins and metadata, below all recorded ones."""
-        lowest = min(0, int(run.timeline.thread.min(initial=0)))
+        lowest = max(min(0, int(run.timeline.thread.min(initial=0))), LOWEST)
         carry = lowest - 2 - np.arange(len(self.carried), dtype=np.int64)
         unrecorded = np.full(len(run.unrecorded), lowest - 1)
         return np.concatenate((unrecorded, carry, np.full(len(self.groups), lowest - 2 - len(self.carried))))

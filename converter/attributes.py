@@ -11,11 +11,10 @@ import numpy as np
 from ..schema.columns import ABSENT, Int64, Ragged, Strings
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
 from ..schema.host import TensorLists
-from ..schema.linked import Communication
-from .annex import CARRY_IN, UNRECORDED, Annex
-from .communication import Meaning, meaning, peers
+from .annex import Annex
+from .communication_columns import CommunicationColumns, Place, communication_columns
 from .run import Edges, Run
-from .timeline import HostKind, names_of
+from .timeline import HostKind
 
 if TYPE_CHECKING:
     from .convert import Options
@@ -26,14 +25,15 @@ LISTS_AT_ONCE = 1 << 11
 
 def graph_of(
     run: Run, annex: Annex, gap: Int64, order: Int64, edges: Edges, control: Edges, options: "Options"
-) -> tuple[ExecutionGraph, int]:
-    """The graph whose i-th node is number `order[i]`, and how many communications stayed computation for want of a known type.
+) -> tuple[ExecutionGraph, CommunicationColumns]:
+    """The graph whose i-th node is number `order[i]`, and what became of its communication.
 
     `edges` and `control` are between positions in `order`; ids are positions + 1.
     """
     start, end = annex.start(run)[order], annex.end(run)[order]
     columns = _Columns(run, annex, order)
-    types, communication, unknown = _communication(columns)
+    communication = communication_columns(run.linked, len(order), columns.communications())
+    communication.types[columns.group_nodes()] = NodeType.METADATA
     dependencies, kinds = _by_target(edges, len(order))
     full_gap = columns.of_activities(gap)
     attributes: dict[str, Column] = {
@@ -44,14 +44,14 @@ def graph_of(
         "overlap_ns": columns.of_activities(run.linked.activities.end - run.activity_end),
         **columns.host_attributes(),
         **columns.device_attributes(),
-        **communication,
+        **communication.attributes,
         "data_dep_kinds": kinds,
     }
     lane = columns.lanes()
     graph = ExecutionGraph(
         id=np.arange(1, len(order) + 1, dtype=np.int64),
-        name=columns.names(),
-        type=types,
+        name=annex.names(run).take(order),
+        type=communication.types,
         data_deps=dependencies,
         ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=start // 1000,
@@ -60,7 +60,7 @@ def graph_of(
         metadata=_metadata(run, options),
         tensors=columns.tensors() if options.io == "full" else None,
     )
-    return graph, unknown
+    return graph, communication
 
 
 def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
@@ -101,22 +101,6 @@ class _Columns:
         column = self._absent()
         column[self._activity_place] = values[self._activity_row]
         return column
-
-    def names(self) -> Strings:
-        run, annex = self.run, self.annex
-        host = names_of(run.linked, run.timeline)
-        device = run.linked.activities.name
-        place = {name: code for code, name in enumerate(host.table)}
-        recode = np.array([place.setdefault(name, len(place)) for name in device.table] or [0], np.int32)
-        names = run.linked.ops.name
-        synthetic = [UNRECORDED] * len(run.unrecorded) + [CARRY_IN] * len(annex.carried)
-        synthetic += [names[row] for row in annex.groups.tolist()]
-        extra = np.array([place.setdefault(name, len(place)) for name in synthetic] or [0], np.int32)
-        codes = np.empty(len(self.order), np.int32)
-        codes[self._host_place] = host.codes[self._host_row]
-        codes[self._activity_place] = recode[device.codes[self._activity_row]]
-        codes[self._synthetic_place] = extra[self._synthetic_row]
-        return Strings(codes, list(place))
 
     def lanes(self) -> Int64:
         """A number per host thread and per device stream."""
@@ -192,21 +176,21 @@ class _Columns:
             "cat": Strings(category, activities.category.table),
         }
 
-    def communications(self) -> list[tuple[int, int, str]]:
-        """(position, communication, kernel) of the nodes that communicate, in id order: activities, and of an op that does so on the host
-        the longest slice."""
+    def communications(self) -> list[Place]:
+        """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""
         linked, rows = self.run.linked, self._op_rows()
         own = linked.activities.communication_row[self._activity_row]
         talking = np.flatnonzero(own >= 0)
         names = linked.activities.name
         found = [
-            (int(self._activity_place[i]), int(own[i]), names[int(self._activity_row[i])]) for i in talking.tolist()
+            Place(int(self._activity_place[i]), int(own[i]), names[int(self._activity_row[i])])
+            for i in talking.tolist()
         ]
         slices = np.flatnonzero(rows >= 0)
         slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
         length = (self.annex.end(self.run) - self.annex.start(self.run))[self.order[slices]]
         longest = {int(rows[place]): place for place in slices[np.argsort(length, kind="stable")].tolist()}
-        found += [(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
+        found += [Place(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
         return sorted(found)
 
     def group_nodes(self) -> Int64:
@@ -241,48 +225,6 @@ def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
         for column, part in ((shapes, "shapes"), (types, "types")):
             column += [known.setdefault(text, text) for text in map(bytes, map(attrgetter(part), block))]
     return values, shapes, types
-
-
-COMMUNICATION_INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
-
-
-def _communication(columns: _Columns) -> tuple["np.ndarray[tuple[int], np.dtype[np.uint8]]", dict[str, Column], int]:
-    """Node types, the attributes of communication nodes, and how many are of unknown type."""
-    linked, count = columns.run.linked, len(columns.order)
-    types = np.full(count, NodeType.COMP, np.uint8)
-    types[columns.group_nodes()] = NodeType.METADATA
-    integers = {name: np.full(count, ABSENT, np.int64) for name in COMMUNICATION_INTEGERS}
-    group, members = np.full(count, -1, np.int32), np.zeros(count, np.int64)
-    names: dict[str, int] = {}
-    ranks: list[int] = []
-    unknown = 0
-    for place, row, kernel in columns.communications():
-        recorded = linked.communications[row]
-        found = meaning(recorded, kernel)
-        if found is None:
-            unknown += 1
-            continue
-        types[place] = found.node
-        for name, value in _integers_of(recorded, found, linked.info.rank).items():
-            integers[name][place] = value
-        group[place] = names.setdefault(recorded.group, len(names))
-        members[place] = len(recorded.ranks)
-        ranks += recorded.ranks
-    starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
-    attributes: dict[str, Column] = {**integers, "pg_name": Strings(group, list(names))}
-    if ranks:
-        attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))
-    return types, attributes, unknown
-
-
-def _integers_of(recorded: Communication, found: Meaning, rank: int) -> dict[str, int]:
-    values = {"comm_size": found.size}
-    if recorded.sequence >= 0:
-        values["comm_seq"] = recorded.sequence
-    if found.type is not None:
-        return {**values, "comm_type": found.type}
-    source, target = peers(recorded, found.node, rank)
-    return {**values, "comm_src": source, "comm_dst": target, "comm_tag": 0}
 
 
 def _metadata(run: Run, options: "Options") -> dict[str, str | int]:

@@ -11,6 +11,7 @@ from ..schema.linked import LinkedTrace, without_guesses
 from .annex import Annex
 from .attributes import graph_of
 from .calling import calling_slices
+from .communication_columns import CommunicationColumns
 from .dependencies import RULES
 from .dependencies.inferred import inferred
 from .dependencies.launch import launch
@@ -27,7 +28,8 @@ GROUP_INIT = "process_group:init"
 class Options:
     """How to convert; without `host` only activities are in the graph.
 
-    Times in ns: slices below `shortest_slice` are folded, device gaps up to `largest_gap` kept.
+    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
+    communicate takes its measured time. Times in ns: slices below `shortest_slice` are folded, device gaps up to `largest_gap` kept.
     """
 
     target: str = "generic"
@@ -35,6 +37,7 @@ class Options:
     io: str = "full"
     inferred: bool = True
     host: bool = True
+    whole_groups: bool = False
     shortest_slice: int = 1_000
     largest_gap: int = 10_000
 
@@ -56,18 +59,18 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     if options.promote == "all":
         edges = deduplicated(block_on_activities(run, edges), annex.node_count)
     control = Edges.joined([launch(run), calling_slices(run)])
-    order = topological_order(annex.start(run), Edges.joined([edges, control]))
+    order = topological_order(annex.start(run), Edges.joined([edges, control]), lambda: annex.names(run))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     edges = Edges(place[edges.source], place[edges.target], edges.kind)
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
     gap = np.where((delay > 0) & (delay <= options.largest_gap), delay, 0)
-    graph, unknown = graph_of(run, annex, gap, order, edges, control, options)
+    graph, communication = graph_of(run, annex, gap, order, edges, control, options)
     unexplained = delay[np.setdiff1d(late, annex.carried)]
     if not options.host:
         graph = without_host(graph)
-    graph.report = _report(run, graph, annex, gap, unexplained, unknown)
+    graph.report = _report(run, graph, annex, gap, unexplained, communication)
     return graph
 
 
@@ -108,7 +111,7 @@ def _group_nodes(run: Run, target: str) -> Int64:
 
 
 def _report(
-    run: Run, graph: ExecutionGraph, annex: Annex, gap: Int64, unexplained: Int64, unknown: int
+    run: Run, graph: ExecutionGraph, annex: Annex, gap: Int64, unexplained: Int64, communication: CommunicationColumns
 ) -> ConvertReport:
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
@@ -128,5 +131,6 @@ def _report(
         unexplained_delays=len(unexplained),
         unexplained_us=float(unexplained.sum()) / 1000,
         carried_in=len(annex.carried),
-        unknown_communications=unknown,
+        unknown_communications=communication.unknown_types,
+        unknown_dtypes=communication.unknown_dtypes,
     )

@@ -6,7 +6,7 @@ The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any ot
 import io
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
@@ -18,8 +18,8 @@ from ..schema.errors import DataError
 from ..schema.files import open_input, open_output
 from ..schema.framing import FrameBlock, read_bytes, read_frames
 from ..schema.json_form import METADATA, FormError
-from ..schema.json_parsing import NodeTextEncoder
-from ..schema.json_rendering import render_nodes
+from ..schema.json_parsing import GivenNode, NodeEncoder, NodesDecoder
+from ..schema.json_rendering import NodeRenderer
 from ..schema.json_stream import ArrayReader
 from ..schema.varints import varint, varint_lengths
 from ..schema.wire import Messages, WireError
@@ -29,7 +29,7 @@ Progress = Callable[[int], object]
 """Is told how many more bytes of the input were read."""
 
 HEAD_SIZE = 1 << 20
-NODES_AT_ONCE = 1000
+NODES_AT_ONCE = 4000
 NODES_KEY = re.compile(rb'"nodes"\s*:\s*(?=\[)')
 
 
@@ -47,10 +47,11 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is not UTF-8.
     """
     nodes = size = 0
+    renderer = NodeRenderer()
     with open_input(source) as stream, open_output(target) as out:
         for block in read_frames(stream, source):
             try:
-                count, text = _block_text(block, nodes)
+                count, text = _block_text(block, nodes, renderer)
             except WireError as error:
                 at = block.offset + error.at
                 raise DataError(f"{source}: cannot be converted: {error.what} at byte {at}") from error
@@ -63,7 +64,7 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     return Converted(nodes, size)
 
 
-def _block_text(block: FrameBlock, nodes_before: int) -> tuple[int, bytes]:
+def _block_text(block: FrameBlock, nodes_before: int, renderer: NodeRenderer) -> tuple[int, bytes]:
     """The number of nodes in a block and their text, in a file's first block with what stands before the nodes."""
     _check_lengths(block)
     opening, nodes = b"", slice(None)
@@ -73,7 +74,7 @@ def _block_text(block: FrameBlock, nodes_before: int) -> tuple[int, bytes]:
     if not len(starts):
         return 0, opening
     separator = b",\n" if nodes_before else b"\n"
-    return len(starts), opening + separator + render_nodes(Messages.of(block.data, starts, ends))
+    return len(starts), opening + separator + renderer.render(Messages.of(block.data, starts, ends))
 
 
 def _metadata_text(block: FrameBlock) -> bytes:
@@ -160,24 +161,26 @@ class _Resumed(io.RawIOBase):
 
 def _write_nodes(rest: BinaryIO, source: str, out: IO[bytes], progress: Progress) -> tuple[int, int, _Remainder]:
     """Writes all nodes as frames; returns their number, their bytes and what stands after them."""
-    encoder = NodeTextEncoder()
+    encoder = NodeEncoder()
     count = size = 0
 
-    def write(texts: list[msgspec.Raw]) -> None:
+    def write(nodes: Sequence[GivenNode]) -> None:
         nonlocal count, size
-        for first in range(0, len(texts), NODES_AT_ONCE):
-            block = texts[first : first + NODES_AT_ONCE]
-            try:
-                size += out.write(encoder.encode(block))
-            except FormError as error:
-                raise DataError(f"{source}: nodes[{count + error.row}]: {error}") from error
-            count += len(block)
+        try:
+            size += out.write(encoder.encode(nodes))
+        except FormError as error:
+            raise DataError(f"{source}: nodes[{count + error.row}]: {error}") from error
+        count += len(nodes)
 
-    reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
-    for _, texts in reader:
-        write(texts)
+    waiting: list[GivenNode] = []
+    reader: ArrayReader[GivenNode] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress, decoder=NodesDecoder())
+    for _, nodes in reader:
+        waiting += nodes
+        while len(waiting) >= NODES_AT_ONCE:
+            write(waiting[:NODES_AT_ONCE])
+            del waiting[:NODES_AT_ONCE]
     remainder = _decode(b'{"last_nodes":' + reader.document, _Remainder, source)
-    write(remainder.last_nodes)
+    write([*waiting, *remainder.last_nodes])
     return count, size, remainder
 
 

@@ -1,15 +1,17 @@
 """Numbers the nodes: a topological order that follows the measured start times, and the proof that the graph is sound."""
 
 import heapq
+from collections.abc import Callable
 
 import networkx as nx
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import Int64, Strings
 from ..schema.errors import DataError
 from .run import Edges
 
 ROUNDS = 64
+NODES_SHOWN = 16
 
 
 def deduplicated(edges: Edges, count: int) -> Edges:
@@ -22,14 +24,20 @@ def deduplicated(edges: Edges, count: int) -> Edges:
     return Edges(key[first] % count, key[first] // count, kind)
 
 
-def topological_order(start: Int64, edges: Edges) -> Int64:
+def topological_order(start: Int64, edges: Edges, names: Callable[[], Strings] | None = None) -> Int64:
     """Node numbers in an order in which every edge points forward, by start time as far as that allows.
 
     Ties in time, frequent in whole-µs traces, are settled in a few vectorised rounds; what is left, by a heap. Raises DataError
-    with the nodes of a cycle if there is one.
+    with the nodes of a cycle, by name where `names` tells them, if there is one.
     """
     order = _settle_ties(start, edges)
-    return order if order is not None else _by_heap(start, edges)
+    if order is None:
+        order = _by_heap(start, edges)
+    if len(order) < len(start):
+        raise DataError(
+            f"the dependencies form a cycle: {_cycle(edges, order, names)}; if link made the trace, please report this"
+        )
+    return order
 
 
 def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
@@ -47,6 +55,7 @@ def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
 
 
 def _by_heap(start: Int64, edges: Edges) -> Int64:
+    """The order, without the nodes on a cycle or behind one."""
     count = len(start)
     waiting = np.bincount(edges.target, minlength=count).tolist()
     by_source = np.argsort(edges.source, kind="stable")
@@ -62,16 +71,19 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
             waiting[dependent] -= 1
             if not waiting[dependent]:
                 heapq.heappush(ready, (time[dependent], dependent))
-    if len(order) < count:
-        raise DataError(f"the dependencies form a cycle: {_cycle(edges, waiting)}")
     return np.array(order, np.int64)
 
 
-def _cycle(edges: Edges, waiting: list[int]) -> str:
-    blocked = np.array(waiting) > 0
+def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Strings] | None) -> str:
+    blocked = np.ones(int(max(edges.source.max(), edges.target.max())) + 1, np.bool_)
+    blocked[ordered[ordered < len(blocked)]] = False
     inside = blocked[edges.source] & blocked[edges.target]
     graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
-    return " -> ".join(str(source) for source, _ in nx.find_cycle(graph))
+    nodes = [source for source, _ in nx.find_cycle(graph)]
+    known = names() if names is not None else None
+    shown = [str(node) if known is None else f"{node} ({known[node]})" for node in [*nodes, nodes[0]]]
+    left_out = len(shown) - NODES_SHOWN
+    return " -> ".join([*shown[:NODES_SHOWN], f"and {left_out} more"] if left_out > 0 else shown)
 
 
 def check(edges: Edges, control: Edges, count: int) -> None:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import Bool, Int64
 from .dependencies.launch import launching_node
 from .run import Edges, Run
 
 
 def block_on_activities(run: Run, edges: Edges) -> Edges:
     """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity that it
-    launched on each stream. Kinds are kept."""
-    node, tail = _tails(run)
+    launched on each stream. Kinds are kept. An activity that followed one launched after it blocks nobody: its stream is no queue."""
+    node, tail = _tails(run, _in_turn(run, edges))
     own = np.full(run.unrecorded_from, -1, np.int64)
     own[run.activities_from : run.unrecorded_from] = launching_node(run)
     is_activity = (edges.target >= run.activities_from) & (edges.target < run.unrecorded_from)
@@ -28,11 +28,33 @@ def block_on_activities(run: Run, edges: Edges) -> Edges:
     return Edges.joined([Edges(edges.source[kept], edges.target[kept], edges.kind[kept]), blocked])
 
 
-def _tails(run: Run) -> tuple[Int64, Int64]:
-    """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream."""
+def _in_turn(run: Run, edges: Edges) -> Bool:
+    """Which activities followed only activities that had been launched before them."""
+    first, count = run.activities_from, len(run.linked.activities)
+    node = launching_node(run)
+    launched = np.empty(run.unrecorded_from + len(run.unrecorded), np.int64)
+    launched[np.lexsort((np.arange(len(launched)), run.end))] = np.arange(len(launched))
+    own = launched[node]
+    inside = (edges.source >= first) & (edges.source < first + count) & (edges.target >= first)
+    inside &= edges.target < first + count
+    source, target = edges.source[inside] - first, edges.target[inside] - first
+    if np.all(own[source] <= own[target]):
+        return np.ones(count, np.bool_)
+    latest, order = own.tolist(), np.argsort(run.linked.activities.start[target], kind="stable")
+    changed = True
+    while changed:
+        changed = False
+        for before, after in zip(source[order].tolist(), target[order].tolist(), strict=True):
+            if latest[before] > latest[after]:
+                latest[after], changed = latest[before], True
+    return np.array(latest) == own
+
+
+def _tails(run: Run, in_turn: Bool) -> tuple[Int64, Int64]:
+    """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream, of those in turn."""
     activities, node = run.linked.activities, launching_node(run)
-    order = np.lexsort((activities.start, activities.stream, activities.device, node))
-    order = order[node[order] >= 0]
+    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
+    order = order[(node[order] >= 0) & in_turn[order]]
     keys = (node, activities.device, activities.stream)
     last = np.ones(len(order), np.bool_)
     last[:-1] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0) if len(order) else last[:-1]

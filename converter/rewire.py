@@ -66,7 +66,7 @@ def rewired(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> 
     place[kept] = np.arange(len(kept))
     both = _moved(Edges.joined([data, control]), place)
     if not np.all(both.source < both.target):
-        kept = kept[topological_order(graph.start_ns[kept], both)]
+        kept = kept[topological_order(graph.start_ns[kept], both, lambda: graph.name.take(kept))]
         place[kept] = np.arange(len(kept))
     data, control = _moved(data, place), _moved(control, place)
     check(data, control, len(kept))

@@ -10,6 +10,9 @@ from ..schema.columns import ABSENT, Int64
 from ..schema.linked import LinkedTrace
 from .timeline import Timeline
 
+PROMPT = 10_000
+"""ns between two activities of a stream within which the second one was waiting for the first to end."""
+
 
 class Edges(NamedTuple):
     """Finish-to-start dependencies between nodes: `target` starts after `source` has ended. `kind` is a DependencyKind mask."""
@@ -54,10 +57,21 @@ class Run:
 
     @cached_property
     def unrecorded(self) -> Int64:
-        """Activities without a launch call, in the order of their start."""
-        activities = self.linked.activities
-        rows = np.flatnonzero(activities.call_row < 0)
-        return rows[np.argsort(activities.start[rows], kind="stable")]
+        """Activities without a launch call, in the order in which they were released."""
+        rows = np.flatnonzero(self.linked.activities.call_row < 0)
+        return rows[np.lexsort((self.linked.activities.start[rows], self.released[rows]))]
+
+    @cached_property
+    def released(self) -> Int64:
+        """When activities without a launch call must have been with the device: at their start as measured, or, where that right
+        follows the end of the one before on the stream, when this one was."""
+        activities, order = self.linked.activities, self.stream_sorted
+        previous = self.stream_previous[order]
+        right_after = (previous >= 0) & (activities.start[order] - activities.end[previous] <= PROMPT)
+        first = ~right_after | (activities.call_row[order] >= 0)
+        released = np.empty(len(order), np.int64)
+        released[order] = activities.start[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
+        return released
 
     @cached_property
     def stream_sorted(self) -> Int64:
@@ -100,14 +114,14 @@ class Run:
     @cached_property
     def start(self) -> Int64:
         """Measured start of every node."""
-        released = self.linked.activities.start[self.unrecorded]
+        released = self.released[self.unrecorded]
         before = np.concatenate(([self.start_of_trace], released[:-1]))[: len(released)]
         return np.concatenate((self.timeline.start, self.linked.activities.start, before))
 
     @cached_property
     def end(self) -> Int64:
         """Measured end of every node."""
-        return np.concatenate((self.timeline.end, self.activity_end, self.linked.activities.start[self.unrecorded]))
+        return np.concatenate((self.timeline.end, self.activity_end, self.released[self.unrecorded]))
 
     @cached_property
     def op_parent(self) -> Int64:

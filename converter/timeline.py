@@ -87,7 +87,7 @@ class _Nodes:
 
 @dataclass(slots=True)
 class _Blocking:
-    """Blocking calls: from `since` the host only waits, from `until` to `end` the call has work of its own again."""
+    """Blocking calls: from `since` the host only waits, from `until` to `end` the call itself has work again."""
 
     call: Int64
     since: Int64
@@ -101,7 +101,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     cuts = launch_cuts(linked)
     blocking = _blocking(linked, cuts)
     segments = _segments(linked, owners, cuts, blocking)
-    bare, waits = _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, blocking)
+    bare, waits = _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, cuts, blocking)
     nodes = _Nodes.joined([segments, bare, waits])
     nodes = _Nodes.joined([nodes, _beginnings(nodes, linked, blocking)])
     nodes = nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
@@ -181,7 +181,9 @@ def _blocking(linked: LinkedTrace, cuts: Int64) -> _Blocking:
     since = np.where(cuts[call] == ABSENT, calls.start[call], cuts[call])
     earlier = np.flatnonzero(waits.since != ABSENT)
     np.minimum.at(since, group[earlier], waits.since[earlier])
-    return _Blocking(call, since, np.clip(awaited, since, np.maximum(end, since)), np.maximum(end, since))
+    until, end = np.clip(awaited, since, np.maximum(end, since)), np.maximum(end, since)
+    # a launch that waited for room is its op's own work from then on
+    return _Blocking(call, since, until, np.where(since < cuts[call], until, end))
 
 
 def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blocking) -> _Nodes:
@@ -270,11 +272,12 @@ def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: 
     )
 
 
-def _waits(linked: LinkedTrace, owners: _Owners, blocking: _Blocking) -> _Nodes:
+def _waits(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blocking) -> _Nodes:
     call = blocking.call
     kind = np.full(len(call), HostKind.WAIT, np.int64)
-    # of a call that launches and waits, the wait is the later node
-    moment = np.maximum(linked.calls.start[call] + 1, blocking.since)
+    # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
+    begin = linked.calls.start[call]
+    moment = np.where(blocking.since < cuts[call], begin - 1, np.maximum(begin + 1, blocking.since))
     return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, kind, owners.of_call[call], call)
 
 

@@ -12,7 +12,7 @@ from ..schema.files import STANDARD_STREAM
 from ..schema.graph import ConvertReport
 from ..schema.linked_file import read_linked
 from .convert import Options, convert
-from .targets import TARGETS, for_target
+from .targets import TARGET_HELP, TARGETS, for_target
 
 log = logging.getLogger("execgraph")
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument(
         "--output", "--output_filename", metavar="GRAPH", required=True, help="execution graph, .et (- is stdout)"
     )
-    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="who runs the graph")
+    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
     parser.add_argument(
         "--promote",
         choices=("sync", "all"),
@@ -89,6 +89,8 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**dataclasses.asdict(report), "target": made.report})
     log.info(summary(report))
+    for change, count in made.report.items():
+        log.info(f"{'target':<12}{change}: {count:g}")
     for remark in (*linked.report.remarks, *made.remarks):
         log.info(f"{'note':<12}{remark}")
 
@@ -110,4 +112,8 @@ def summary(report: ConvertReport) -> str:
         )
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
+    if report.unknown_dtypes:
+        lines.append(
+            f"unknown     {report.unknown_dtypes} communications of unknown dtype, taken as one byte an element"
+        )
     return "\n".join(lines)

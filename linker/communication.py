@@ -1,33 +1,36 @@
-"""Collects the recorded arguments of communications: from `record_param_comms` of either trace, from kernel arguments, group set-ups."""
+"""Which communication each kernel of a communication library did: the recorded arguments around its launch, or those before it.
 
-import ast
-import json
+Several messages or collectives may be given to the library one by one and launched together, when their group ends: by one kernel
+that no `record_param_comms` is around.
+"""
+
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
 
 import msgspec
 import numpy as np
 
-from ..schema import host as host_schema
 from ..schema import kineto
-from ..schema.columns import Bool, Int64, Strings
-from ..schema.linked import Activities, Communication, Ops, ProcessGroup
+from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.linked import Activities, Calls, Communication, Ops
 from .categories import Role
-from .device_trace import DeviceTrace, integer
-from .host_trace import GROUP_INIT, HostTrace
+from .device_trace import DeviceTrace
+from .process_groups import WAIT
+from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
 
 RECORD = "record_param_comms"
-WAIT = "wait"
 KERNEL = re.compile(
     r"\b(nccl|rccl|msccl|hccl|xccl|oneccl|nvshmem|rocshmem|c10d)|ncclKernel|ncclDevKernel|ncclSym|rcclGenericKernel|mscclKernel"
-    r"|cross_device_reduce|multimem_all_|oneRankReduce|deep_ep",
+    r"|cross_device_reduce|multimem_|(one|two)_shot_all_reduce|oneRankReduce|deep_ep",
     re.IGNORECASE,
 )
-TENSOR = re.compile(rb'\[\s*\d+,\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+),\s*"([^"]*)"\s*\]')
-TENSOR_TYPE = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?)\)")
-SHORTENED = "..."
+ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
+COALESCED = "coalesced"
+SINGLE = (WAIT, "init", "barrier", COALESCED)
+"""Records of what is never given to the library to be launched together with others."""
 
 
 def is_communication_kernel(names: Strings) -> Bool:
@@ -36,77 +39,15 @@ def is_communication_kernel(names: Strings) -> Bool:
     return known[names.codes]
 
 
-def from_device(args: kineto.Args) -> Communication:
-    """The arguments on a kernel or `record_param_comms` row of the device trace."""
-    return Communication(
-        name=str(args.collective or ""),
-        dtype=str(args.dtype or ""),
-        in_elements=integer(args.in_elements, -1),
-        out_elements=integer(args.out_elements, -1),
-        in_split=_integers(args.in_split),
-        out_split=_integers(args.out_split),
-        group=str(args.group_name if args.group_name is not None else ""),
-        description=str(args.group_description or ""),
-        group_size=integer(args.group_size, -1),
-        ranks=_integers(args.group_ranks),
-        sequence=integer(args.comm_sequence, -1),
-        source=integer(args.source_rank, -1),
-        target=integer(args.target_rank, -1),
-    )
-
-
-def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
-    """The arguments of a `record_param_comms` host node: named attributes where there are any, else the positional inputs.
-
-    Positions vary by version: a tensor (or list of them, or none), the sequence number, the group, a rank, the name, two split
-    lists. The first text argument is the name.
-    """
-    lists = msgspec.json.decode(inputs, type=host_schema.TensorLists)
-    values, types = msgspec.json.decode(lists.values), msgspec.json.decode(lists.types)
-    scalars = [(value, kind) for value, kind in zip(values, types, strict=False) if "Tensor(" not in kind]
-    numbers = [value for value, kind in scalars if kind == "Int"]
-    pair = next((value for value, kind in scalars if kind.startswith("Tuple[Int")), None)
-    group = next((value for value, kind in scalars if kind.startswith("Tuple[String")), None)
-    name = next((value for value, kind in scalars if kind == "String"), "")
-    splits = [value for value, kind in scalars if kind.startswith("GenericList")]
-    sequence = pair[0] if pair else numbers[0] if numbers else -1
-    after_group = (pair is None) + (group is None)
-    peer = numbers[after_group] if len(numbers) > after_group else -1
-    name = str(attributes.get("collective_name", name))
-    dtype = TENSOR_TYPE.search(" ".join(types))
-    return Communication(
-        name=name,
-        dtype=str(attributes.get("dtype", dtype.group(1) if dtype else "")),
-        in_elements=integer(attributes.get("in_msg_nelems"), _elements(bytes(lists.values))),
-        out_elements=integer(attributes.get("out_msg_nelems"), _elements(outputs)),
-        in_split=_integers(attributes.get("in_split_size", splits[0] if splits else [])),
-        out_split=_integers(attributes.get("out_split_size", splits[1] if len(splits) > 1 else [])),
-        group=str(attributes.get("pg_name", group[0] if group else numbers[1] if len(numbers) > 1 else "")),
-        description=str(attributes.get("pg_desc", group[1] if group else "")),
-        group_size=integer(attributes.get("pg_size"), -1),
-        ranks=_regular_ranks(attributes),
-        sequence=integer(sequence, -1),
-        source=peer if "recv" in name else -1,
-        target=peer if "send" in name else -1,
-    )
-
-
-def merge(first: Communication, second: Communication) -> Communication:
-    """What `first` knows, and what only `second` does."""
-    empty = Communication()
-    chosen = {
-        field: getattr(first, field) if getattr(first, field) != getattr(empty, field) else getattr(second, field)
-        for field in Communication.__struct_fields__
-    }
-    return Communication(**chosen)
-
-
 @dataclass(slots=True)
 class CollectiveOps:
     """The `record_param_comms` ops: each one's recorded arguments by row, and how to find the one around another op."""
 
     recorded: dict[int, Communication]
     parent: Int64
+    ops: Ops
+    shapes: Mapping[tuple[Role, int], kineto.Args]
+    device_row: Int64
 
     def around(self, op: int) -> int:
         """The nearest of them around an op (or itself), -1 for none."""
@@ -117,6 +58,30 @@ class CollectiveOps:
     def is_wait(self, op: int) -> bool:
         return op >= 0 and self.recorded[op].name == WAIT
 
+    def told(self, op: int) -> Communication:
+        """What is recorded around an op: by the nearest `record_param_comms`, completed by the annotations and c10d ops around."""
+        found, record = Communication(), self.around(op)
+        if record >= 0:
+            found = self.recorded[record]
+        while op >= 0 and not (found.name and found.dtype):
+            found = merge(found, self._annotation(op))
+            op = int(self.parent[op])
+        return found
+
+    def _annotation(self, op: int) -> Communication:
+        """What an op such as `nccl:all_reduce` tells: the collective's name, and its tensors if they are what the rank puts in."""
+        ops = self.ops
+        match = ANNOTATION.match(ops.name[op])
+        library, name = match.groups() if match else ("", "")
+        if not match or name == COALESCED:
+            return Communication()
+        if library == "c10d":
+            return Communication(name=name)
+        if ops.recorded_by_host[op] and elements(ops.inputs[op]) >= 0:
+            return Communication(name, dtype_of(ops.inputs[op].decode()), elements(ops.inputs[op]))
+        args = self.shapes.get((Role.OP, int(self.device_row[op])))
+        return msgspec.structs.replace(from_device(args) if args else Communication(), name=name)
+
 
 def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int64) -> CollectiveOps:
     """Collects the arguments of all communication ops, from the host trace completed by the device trace.
@@ -126,30 +91,113 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
     recorded: dict[int, Communication] = {}
     device_row = np.full(len(ops), -1, np.int64)
     device_row[device_op] = np.arange(len(device_op))
-    for op in np.flatnonzero(ops.name.codes == _code(ops.name, RECORD)).tolist():
+    is_record = np.array([name == RECORD for name in ops.name.table] + [False], np.bool_)
+    for op in np.flatnonzero(is_record[ops.name.codes]).tolist():
         known = ops.recorded_by_host[op]
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
         args = device.communication.get((Role.OP, int(device_row[op])))
         recorded[op] = merge(found, from_device(args)) if args else found
-    return CollectiveOps(recorded, parent)
+    for op, found in recorded.items():
+        # a barrier is an all-reduce of one element, which some versions record too
+        outer = int(parent[op])
+        while outer >= 0 and outer not in recorded:
+            outer = int(parent[outer])
+        if outer >= 0 and recorded[outer].name == "barrier":
+            recorded[op] = msgspec.structs.replace(found, name="barrier")
+    return CollectiveOps(recorded, parent, ops, device.communication, device_row)
 
 
 def link_communications(
-    collectives: CollectiveOps, device: DeviceTrace, activity_op: Int64
+    collectives: CollectiveOps, device: DeviceTrace, ops: Ops, calls: Calls, call_row: Int64, activity_op: Int64
 ) -> tuple[list[Communication], Int64]:
     """The communications that ran on the device, and for each activity the position of its own (-1 for none).
 
-    Arguments on the kernel itself come first, completed by those of the nearest `record_param_comms` around the launch; a
+    Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around the launch; a
     communication kernel without either keeps an empty record.
     """
     communications: list[Communication] = []
-    position = np.full(len(activity_op), -1, np.int64)
-    for row in np.flatnonzero(is_communication_kernel(device.activities.name)).tolist():
-        found = collectives.recorded.get(collectives.around(int(activity_op[row])), Communication())
-        args = device.communication.get((Role.ACTIVITY, row))
-        position[row] = len(communications)
-        communications.append(merge(from_device(args), found) if args else found)
+    position, of_source = np.full(len(activity_op), -1, np.int64), dict[tuple[str, int], int]()
+    kernels = np.flatnonzero(is_communication_kernel(device.activities.name))
+    kernels = kernels[np.argsort(device.activities.start[kernels], kind="stable")]
+    together = _launched_together(collectives, device, ops, calls, call_row, activity_op, kernels)
+    for row in kernels.tolist():
+        op, args = int(activity_op[row]), device.communication.get((Role.ACTIVITY, row))
+        record, parts = collectives.around(op), together.get(row, [])
+        source = ("record", record) if record >= 0 else ("records", parts[0]) if parts else ("kernel", row)
+        if source in of_source:
+            position[row] = of_source[source]
+            continue
+        told = _joined([collectives.recorded[part] for part in parts]) if parts else collectives.told(op)
+        position[row] = of_source[source] = len(communications)
+        communications.append(merge(from_device(args), told) if args and not parts else told)
     return communications, position
+
+
+def _launched_together(
+    collectives: CollectiveOps,
+    device: DeviceTrace,
+    ops: Ops,
+    calls: Calls,
+    call_row: Int64,
+    activity_op: Int64,
+    kernels: Int64,
+) -> dict[int, list[int]]:
+    """For kernels that were launched outside any record the records before, on their thread, that launched nothing themselves.
+
+    Any launch ends the group that they were given in. Further kernels of the same launching op belong to the same records.
+    """
+    around = {row: collectives.around(int(activity_op[row])) for row in kernels.tolist()}
+    launching = _with_outer(collectives, set(around.values()) - {-1})
+    by_thread: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for op, found in collectives.recorded.items():
+        outside = collectives.around(int(collectives.parent[op]))
+        if ops.start[op] != ABSENT and not {op, outside} & launching and found.name not in SINGLE:
+            by_thread[int(ops.thread[op])].append((int(ops.start[op]), -1, op))
+    for row in kernels[call_row[kernels] >= 0].tolist():
+        call = int(call_row[row])
+        by_thread[int(calls.thread[call])].append((int(calls.start[call]), row, -1))
+    alone = np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
+    together: dict[int, list[int]] = {}
+    for events in by_thread.values():
+        given, last = list[int](), (-1, list[int]())
+        for _, row, op in sorted(events, key=itemgetter(0, 2)):
+            if op >= 0:
+                given.append(op)
+                continue
+            # a call with several activities launches what was captured before, not what was just given
+            if around[row] < 0 and alone[call_row[row]] and not _is_told(device, row):
+                here = int(activity_op[row])
+                together[row] = given or (last[1] if here >= 0 and here == last[0] else [])
+                last = (here, together[row])
+            given = []
+    return together
+
+
+def _is_told(device: DeviceTrace, row: int) -> bool:
+    args = device.communication.get((Role.ACTIVITY, row))
+    return args is not None and str(args.collective or COALESCED) != COALESCED
+
+
+def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
+    """These records and all that they lie in."""
+    found = set[int]()
+    for op in records:
+        while op >= 0 and op not in found:
+            found.add(op)
+            op = collectives.around(int(collectives.parent[op]))
+    return found
+
+
+def _joined(parts: list[Communication]) -> Communication:
+    """Communications that one kernel did as one: collectives of one kind as one of their summed sizes, messages side by side."""
+    first = parts[0]
+    if len({part.name for part in parts}) == 1 and not first.name.startswith(("send", "recv", "isend", "irecv")):
+        sizes = {name: sum(max(getattr(part, name), 0) for part in parts) for name in ("in_elements", "out_elements")}
+        return msgspec.structs.replace(first, **sizes)
+    shared = {
+        name: getattr(first, name) for name in ("dtype", "group", "description", "group_size", "ranks", "sequence")
+    }
+    return Communication(name=COALESCED, **shared, coalesced=parts)
 
 
 def awaited_collectives(
@@ -157,104 +205,21 @@ def awaited_collectives(
 ) -> dict[int, int]:
     """For `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
 
-    A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that number is it.
+    A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that number, of its
+    group if that is told, is it.
     """
-    launched: dict[int, list[int]] = {}
+    launched: dict[int, list[int]] = defaultdict(list)
     for row in np.flatnonzero(activities.communication_row >= 0).tolist():
         sequence = communications[int(activities.communication_row[row])].sequence
         if sequence >= 0 and activities.op_row[row] >= 0:
-            launched.setdefault(sequence, []).append(row)
+            launched[sequence].append(row)
     found: dict[int, int] = {}
     for op, recorded in collectives.recorded.items():
         candidates = launched.get(recorded.sequence, []) if recorded.name == WAIT else []
         before = [row for row in candidates if ops.start[activities.op_row[row]] < ops.start[op]]
+        of_group = [
+            row for row in before if communications[int(activities.communication_row[row])].group == recorded.group
+        ]
         if before:
-            found[op] = max(before, key=lambda row: int(ops.start[activities.op_row[row]]))
+            found[op] = max(of_group or before, key=lambda row: int(ops.start[activities.op_row[row]]))
     return found
-
-
-def process_groups(host: HostTrace | None, device: DeviceTrace) -> list[ProcessGroup]:
-    """The groups that either trace describes, the host's first, without repetition."""
-    described: list[Any] = []
-    if host is not None:
-        for row in np.flatnonzero([GROUP_INIT in name for name in host.name.table]).tolist():
-            for node in np.flatnonzero(host.name.codes == row).tolist():
-                described += _described(host.inputs[node])
-    groups: dict[str, ProcessGroup] = {}
-    for entry in [*described, *device.groups]:
-        name = str(entry.get("pg_name", ""))
-        groups.setdefault(
-            name,
-            ProcessGroup(
-                name=name,
-                description=str(entry.get("pg_desc", "")),
-                ranks=_integers(entry.get("ranks")),
-                size=integer(entry.get("group_size", entry.get("pg_size")), -1),
-            ),
-        )
-    return list(groups.values())
-
-
-def with_members(
-    communications: list[Communication], groups: list[ProcessGroup], world_size: int
-) -> list[Communication]:
-    """The communications with the global ranks of their groups, where these can be told.
-
-    From the arguments, else from the group's description; a group of the world's size is the world, by its recorded size or the
-    length of its split lists, and so is the only group of a trace that describes none.
-    """
-    world = list(range(world_size)) if world_size > 0 else []
-    described = {group.name: group.ranks or (world if group.size in (-1, world_size) else []) for group in groups}
-    only = len({found.group for found in communications if found.name != WAIT}) == 1 and not groups
-
-    def members(found: Communication) -> list[int]:
-        if found.ranks or found.group in described:
-            return found.ranks or described[found.group]
-        sizes = {found.group_size, len(found.in_split), len(found.out_split)}
-        return world if world_size in sizes or only else []
-
-    return [msgspec.structs.replace(found, ranks=members(found)) for found in communications]
-
-
-def _described(inputs: bytes) -> Iterable[dict[str, Any]]:
-    """The dicts in the text argument of a `process_group:init` node: JSON, or Python's own notation in 2.1."""
-    values = msgspec.json.decode(msgspec.json.decode(inputs, type=host_schema.TensorLists).values)
-    for text in values:
-        if not isinstance(text, str):
-            continue
-        try:
-            entries = json.loads(text)
-        except ValueError:
-            try:
-                entries = ast.literal_eval(text)
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                continue
-        yield from (entry for entry in entries if isinstance(entry, dict)) if isinstance(entries, list) else ()
-
-
-def _integers(value: Any) -> list[int]:
-    """A list of ints that may be given as text; a shortened list (Kineto cuts at 30) counts as unknown."""
-    if isinstance(value, str):
-        return [] if SHORTENED in value else [int(number) for number in re.findall(r"-?\d+", value)]
-    if isinstance(value, dict):
-        return sorted(integer(rank, -1) for rank in value)
-    if isinstance(value, list):
-        return [int(number) for number in value if isinstance(number, int | float)]
-    return []
-
-
-def _regular_ranks(attributes: dict[str, Any]) -> list[int]:
-    start, size = integer(attributes.get("global_rank_start"), -1), integer(attributes.get("pg_size"), -1)
-    stride = integer(attributes.get("global_rank_stride"), 1 if size == 1 else -1)
-    return (
-        list(range(start, start + size * stride, stride)) if start >= 0 and 0 < size <= 1 << 20 and stride > 0 else []
-    )
-
-
-def _elements(text: bytes) -> int:
-    counts = [int(found.group(3)) for found in TENSOR.finditer(text)]
-    return sum(counts) if counts else -1
-
-
-def _code(names: Strings, name: str) -> int:
-    return names.table.index(name) if name in names.table else -2

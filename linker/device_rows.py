@@ -8,12 +8,16 @@ import numpy as np
 
 from ..schema import kineto
 from ..schema.columns import Bool, Int64, Strings
+from ..schema.merged_ranks import MergedRank
 from .categories import Role
 
 
 @dataclass(slots=True)
 class OpRows:
-    """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded."""
+    """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
+
+    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or not asked for.
+    """
 
     name: Strings
     process: Int64
@@ -26,6 +30,7 @@ class OpRows:
     event_index: Int64
     sequence: Int64
     forward_thread: Int64
+    arguments: Strings
 
 
 @dataclass(slots=True)
@@ -43,7 +48,7 @@ class CallRows:
 
 @dataclass(slots=True)
 class ActivityRows:
-    """Kernels, copies, sets and what other vendors call them."""
+    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, -1 where none was recorded."""
 
     name: Strings
     category: Strings
@@ -55,6 +60,7 @@ class ActivityRows:
     correlation: Int64
     external_id: Int64
     graph_node: Int64
+    size: Int64
 
 
 @dataclass(slots=True)
@@ -77,6 +83,7 @@ class SyncRows:
 class EventRecordRows:
     """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
 
+    process: Int64
     correlation: Int64
     stream: Int64
     event: Int64
@@ -87,7 +94,8 @@ class DeviceTrace:
     """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
 
     `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose reading took a
-    decision; `remarks` are whole sentences about the file.
+    decision; `remarks` are whole sentences about the file. `merged` says how to get each rank's own trace out of a merged one,
+    `merge_marks` what else tells that the file is one. `recording_start` is where viewers put 0.
     """
 
     path: str
@@ -102,10 +110,12 @@ class DeviceTrace:
     event_records: EventRecordRows
     communication: dict[tuple[Role, int], kineto.Args]
     labels: list[tuple[int, str]] = field(default_factory=list)
+    merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     noted: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
+    recording_start: int | None = None
     read: int = 0
     ignored: int = 0
 

@@ -1,4 +1,4 @@
-"""Reads a device trace (Kineto) into columns: host ops, runtime calls, device activities, synchronisation records.
+"""Reads a device trace (Kineto or rocpd) into columns: host ops, runtime calls, device activities, synchronisation records.
 
 Times are int64 ns on the trace's own clock. Rows are in file order.
 """
@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from .categories import ANNOTATIONS, Role, role_of
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from .duplicates import without_copies
 from .event_rows import LONGEST, Event, EventRows, unpadded
+from .launch_flows import LaunchFlows
+from .rocpd import read_rocpd
+from .rocpd_database import is_database
 
 __all__ = [
     "ActivityRows", "CallRows", "DeviceTrace", "EventRecordRows", "OpRows", "SyncRows", "identity", "integer",
@@ -33,6 +36,8 @@ __all__ = [
 
 TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD)
 LABELS = ("process_labels", "process_name")
+RECORDING = "Trace"
+"""The category of the profiler's own row, which lasts as long as it recorded."""
 BEGIN_AND_END = ("B", "E")
 NO_DURATION = (None, b"", b"null")
 ALL_STREAMS = (1 << 32) - 1
@@ -41,19 +46,29 @@ RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
 HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
-def read_device_trace(path: str, strict: bool = False) -> DeviceTrace:
-    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is said.
+def read_device_trace(
+    path: str, strict: bool = False, also: Callable[[bytes], object] | None = None, arguments: bool = False
+) -> DeviceTrace:
+    """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
 
-    Raises DataError when it is no Kineto trace, holds no usable event, or, with `strict`, is damaged.
+    Of damaged JSON what can be read is used, and what was wrong is said. Raises DataError when it is no such trace, holds no usable
+    event, or is a damaged database or, with `strict`, damaged at all.
+
+    With `arguments` the ops keep what was recorded of theirs, for want of a host trace.
+    `also` is given the text of each list of events that passes by, so that what linking does not need can be read in the same pass.
     """
+    if is_database(path):
+        return read_rocpd(path)
     damage = Damage(path, "device events", strict)
-    events = _Events()
+    events = _Events(arguments)
     renamed = False
     with open_input(path) as stream, progress_bytes("read device trace", None) as bar:
         reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, bar.update, damage)
         for piece, decoded in reader:
             renamed = renamed or RENAMED.search(piece) is not None
             events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
+            if also is not None:
+                also(piece)
     if not reader.found:
         raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
     bare = reader.document.lstrip()[:1] == b"["
@@ -71,6 +86,8 @@ def read_device_trace(path: str, strict: bool = False) -> DeviceTrace:
         trace.merge_marks.append("several distributedInfo")
     if renamed or RENAMED.search(reader.document) is not None:
         trace.merge_marks.append("arguments renamed by a merging tool")
+    if repeated := events.flows.repeated():
+        trace.merge_marks.append(f"{repeated} flows that start more than once")
     return trace
 
 
@@ -81,12 +98,14 @@ def _what_it_is(document: bytes) -> str:
 class _Events:
     """The events of a file, told apart by role."""
 
-    def __init__(self) -> None:
-        self.rows = {role: EventRows(role) for role in TABLES}
+    def __init__(self, arguments: bool) -> None:
+        self.rows = {role: EventRows(role, arguments and role is Role.OP) for role in TABLES}
+        self.flows = LaunchFlows()
         self.labels: list[tuple[int, str]] = []
         self.skipped: Counter[str] = Counter()
         self.noted: Counter[str] = Counter()
         self.read = self.ignored = 0
+        self.recording_start: int | None = None
         self._exact = False
 
     def add(self, events: Sequence[Event], exactly: Callable[[], Sequence[Event]]) -> None:
@@ -100,6 +119,10 @@ class _Events:
         self.skipped.update(f"unknown category {(event.cat or '')[:40]}" for event in by_role[Role.UNKNOWN])
         self.skipped["device rows that record waiting"] += len(by_role[Role.DEVICE_WAIT])
         self.ignored += len(by_role[Role.IGNORED])
+        recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
+        for time in _times(recordings, self._exact).ns.tolist():
+            if time != ABSENT:
+                self.recording_start = time if self.recording_start is None else min(time, self.recording_start)
         for role, table in self.rows.items():
             self._add(table, by_role[role])
 
@@ -114,6 +137,7 @@ class _Events:
                 self.ignored += 1
                 if event.ph == "M" and event.name in LABELS and event.args:
                     self.labels.append((identity(event.pid), str(event.args.name or event.args.labels or "")))
+        self.flows.add(events)
         self.read += len(events)
         return by_role
 
@@ -135,22 +159,41 @@ class _Events:
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:
     if exact:
         return exact_times([bytes(stamp) for stamp in stamps])
-    times = nanoseconds(stamps)
+    try:
+        times = nanoseconds(stamps)
+    except InexactTime:
+        # starts are exact here; only what is said to have lasted for centuries is not
+        return exact_times([str(stamp).encode() for stamp in stamps])
     return ExactTimes(times, np.zeros(len(times), np.int64))
+
+
+class PlaceInJob(NamedTuple):
+    """What a file's top level says of the process among others; rank and world size are None where it does not."""
+
+    rank: int | None
+    world_size: int | None
+    base_time_ns: int
+    groups: list[dict[str, Any]]
+
+
+def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
+    distributed = top.distributed or kineto.DistributedInfo()
+    rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
+    groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
+    return PlaceInJob(
+        rank if rank >= 0 else None,
+        world if world > 0 else None,
+        integer(top.base_time, 0),
+        [group for group in groups if isinstance(group, dict)],
+    )
 
 
 def _trace(path: str, top: kineto.DeviceFile, events: _Events) -> DeviceTrace:
     rows = events.rows
-    distributed = top.distributed or kineto.DistributedInfo()
-    rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
-    groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
     pad = unpadded(rows.values())
     trace = DeviceTrace(
         path=path,
-        rank=rank if rank >= 0 else None,
-        world_size=world if world > 0 else None,
-        base_time_ns=integer(top.base_time, 0),
-        groups=[group for group in groups if isinstance(group, dict)],
+        **place_in_job(top)._asdict(),
         ops=_ops(rows[Role.OP], pad),
         calls=_calls(rows[Role.CALL], pad),
         activities=_activities(rows[Role.ACTIVITY], pad),
@@ -160,8 +203,10 @@ def _trace(path: str, top: kineto.DeviceFile, events: _Events) -> DeviceTrace:
             (role, row): args for role in (Role.OP, Role.ACTIVITY) for row, args in rows[role].communication.items()
         },
         labels=events.labels,
+        merged=top.merged,
         skipped=events.skipped,
         noted=events.noted,
+        recording_start=events.recording_start,
         read=events.read,
         ignored=events.ignored,
     )
@@ -188,6 +233,7 @@ def _ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
         event_index=rows.column("ev_idx"),
         sequence=rows.column("sequence"),
         forward_thread=rows.column("forward_thread"),
+        arguments=rows.argument_column(),
     )
 
 
@@ -209,6 +255,7 @@ def _activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
     category = rows.category.column()
     lowered = Strings.of(name.lower() for name in category.table)
     process, device, stream = rows.column("process"), rows.column("device"), rows.column("stream")
+    copied = rows.column("bytes")
     return ActivityRows(
         name=rows.name.column(),
         category=Strings(lowered.codes[category.codes], lowered.table),
@@ -220,6 +267,7 @@ def _activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
         correlation=rows.column("correlation"),
         external_id=rows.column("external_id"),
         graph_node=rows.column("graph_node"),
+        size=np.where(copied < 0, rows.column("size"), copied),
     )
 
 
@@ -246,6 +294,7 @@ def _syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
 
 def _event_records(rows: EventRows) -> EventRecordRows:
     return EventRecordRows(
+        process=rows.column("process"),
         correlation=rows.column("correlation"),
         stream=rows.column("stream"),
         event=rows.column("event"),

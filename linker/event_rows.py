@@ -15,13 +15,16 @@ from .categories import Role
 Event = kineto.Event | kineto.ExactEvent
 
 NO_ARGS = kineto.Args()
+COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
+"""Ops whose tensors tell what is communicated, in versions that do not say it otherwise."""
 NONE: Int64 = np.empty(0, np.int64)
 LONGEST = 1 << 55
 """ns, about a year: what is said to have lasted longer was not measured."""
 INTEGERS = {
     Role.OP: {"external_id": 0, "record_function_id": 0, "ev_idx": -1, "sequence": -1, "forward_thread": 0},
     Role.CALL: {"correlation": 0, "external_id": 0},
-    Role.ACTIVITY: {"correlation": 0, "external_id": 0, "device": -1, "stream": -1, "graph_node": -1},
+    Role.ACTIVITY: {"correlation": 0, "external_id": 0}
+    | dict.fromkeys(("device", "stream", "graph_node", "bytes", "size"), -1),
     Role.SYNC: {"correlation": 0, "device": -1, "stream": -1, "wait_stream": -1, "wait_record": -1, "wait_event": -1},
     Role.EVENT_RECORD: {"correlation": 0, "stream": -1, "event": -1},
 }
@@ -44,10 +47,12 @@ class Texts:
 
 
 class EventRows:
-    """The events of one role: `column` and the three texts give what `add` was given."""
+    """The events of one role: `column` and the texts give what `add` was given, those of `arguments` only if they are to be kept."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
+        self.arguments = Texts()
+        self._keep_arguments = keep_arguments
         self.communication: dict[int, kineto.Args] = {}
         self.name, self.category, self.sync_kind = Texts(), Texts(), Texts()
         self._role = role
@@ -58,6 +63,8 @@ class EventRows:
         arguments = [event.args or NO_ARGS for event in events]
         self.name.add(map(attrgetter("name"), events), len(events))
         self.category.add(map(attrgetter("cat"), events), len(events))
+        if self._keep_arguments:
+            self.arguments.add(map(_argument_lists, arguments), len(events))
         if self._role is Role.SYNC:
             kinds = (str(args.sync_kind or event.name) for event, args in zip(events, arguments, strict=True))
             self.sync_kind.add(kinds, len(events))
@@ -70,15 +77,19 @@ class EventRows:
         for name, column in (("start", start), ("duration", duration)):
             self._append(name, column.ns)
             self._append(f"digits of {name}", column.digits)
-        for row, args in enumerate(arguments, self.count):
-            if args.collective is not None or args.group_name is not None:
-                self.communication[row] = args
+        named = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
+        for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count):
+            if args.collective is not None or args.group_name is not None or event.name in named:
+                self.communication[row] = _detached(args)
         self.count += len(events)
         noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
         noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
 
     def column(self, name: str) -> Int64:
         return joined(self._columns[name])
+
+    def argument_column(self) -> Strings:
+        return self.arguments.column() if self._keep_arguments else Strings(np.zeros(self.count, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
@@ -92,6 +103,25 @@ class EventRows:
 
     def _append(self, name: str, column: Int64) -> None:
         self._columns[name].append(column)
+
+
+def _argument_lists(args: kineto.Args) -> str:
+    """An op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing where none are recorded."""
+    shapes = bytes(args.input_dims)
+    if not shapes.startswith(b"["):
+        return ""
+    values, types = bytes(args.concrete_inputs) or b"[]", bytes(args.input_types) or b"[]"
+    return (b'{"values":%b,"shapes":%b,"types":%b}' % (values, shapes, types)).decode()
+
+
+def _detached(args: kineto.Args) -> kineto.Args:
+    """The arguments without a hold on the piece of the file that they were read from."""
+    if args is NO_ARGS:
+        return args
+    args.input_dims, args.input_types, args.concrete_inputs = (
+        kineto.Raw(bytes(text)) for text in (args.input_dims, args.input_types, args.concrete_inputs)
+    )
+    return args
 
 
 def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:

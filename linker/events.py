@@ -5,7 +5,7 @@ cuda_sync records nothing is. Guesses are counted by how they were made.
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,14 @@ from .device_trace import EventRecordRows
 from .streams import StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SyncCall
 
+BINDING = 10_000
+"""ns within which the end of a source explains the end of a call that waited."""
+
 CANDIDATES = 64
 """Recordings tried per wait, so that the search stays constant."""
+
+Findings = dict[str, list[int]]
+"""By what was found, guessed or given up, the rows of the calls where that happened, a row for each time."""
 
 
 class SyncRecord(NamedTuple):
@@ -66,15 +72,16 @@ class Events:
     ) -> None:
         self._calls, self._activities, self._collectives, self._queues = calls, activities, collectives, queues
         self._launches = ThreadLaunches(activities, calls)
-        self.guessed: Counter[str] = Counter()
+        self.guessed: Findings = defaultdict(list)
         self._row_of = dict(zip(calls.correlation.tolist(), range(len(calls)), strict=True))
         rows = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
         self._previous = previous_on_thread(calls, rows)
         recording = rows[kinds[rows] == SyncCall.EVENT_RECORD]
         self.recordings = recording[np.argsort(calls.start[recording], kind="stable")].tolist()
-        self._times = calls.start[self.recordings].tolist()
+        self._by_programs = [row for row in self.recordings if self._around(row) < 0]
         self._stream_of = {r.record_correlation: r.wait_stream for r in records.values() if r.record_correlation > 0}
         self._by_id = self._recorded_ids(event_rows)
+        self._all = set(self.recordings)
         self._used = {self._row_of[c] for c in self._stream_of if c in self._row_of}
         self._used_marks: set[tuple[StreamKey, int]] = set()
         self._bound: dict[int, Recording] = {}
@@ -114,13 +121,17 @@ class Events:
         return self._recording(call, wait, Found.RECORD, self._stream_in_use(call, wait.waiting))
 
     def guess(self, wait: Wait) -> Recording | None:
-        """The recording right before on the same thread; for an event met before its later recording or the same again; else the oldest
-        recording that no wait used. Never one whose work ended after the wait was over."""
+        """The recording whose work held the host up; the one right before on the same thread; for an event met before its later
+        recording or the same again; else the oldest one that no wait used. Never one whose work ended after the wait was over."""
         event = wait.record.event if wait.record is not None else -1
         known = self._bound.get(event)
-        found = self._right_before(wait) or self._oldest_unused(wait, known.time if known else None)
+        found = (
+            self._explaining(wait)
+            or self._right_before(wait)
+            or self._oldest_unused(wait, known.time if known else None)
+        )
         if found is None and known is not None and self._ended(known, wait.deadline):
-            self.guessed["waits for an event that another wait had found"] += 1
+            self.guessed["waits for an event that another wait had found"].append(wait.call_row)
             found = known
         if found is not None and event >= 0:
             self._bound[event] = found
@@ -136,18 +147,37 @@ class Events:
         )
         if found is None or not self._ended(found, wait.deadline):
             return None
-        self.guessed["waits before a collective resolved to the stream in use"] += 1
+        self.guessed["waits before a collective resolved to the stream in use"].append(wait.call_row)
         return found
+
+    def _explaining(self, wait: Wait) -> Recording | None:
+        """For a host that really waited the recording whose work ended right before the call did."""
+        start = int(self._calls.start[wait.call_row])
+        if wait.waiting is not None or wait.deadline is None or wait.deadline - start < BINDING:
+            return None
+        found: tuple[int, Recording] | None = None
+        for candidate in self._unused_before(wait):
+            recording = self._recording(candidate, wait, Found.CALL_ORDER, self._stream_in_use(candidate, None))
+            end = self._end(recording) if recording is not None else 0
+            explains = max(start, wait.deadline - BINDING) < end <= wait.deadline + ROUNDING
+            if recording is not None and explains and (found is None or end >= found[0]):
+                found = end, recording
+        if found is None:
+            return None
+        self._used.add(found[1].call_row)
+        self.guessed["waits of the host resolved to the recording whose end they met"].append(wait.call_row)
+        return found[1]
 
     def _right_before(self, wait: Wait) -> Recording | None:
         before = self._previous.get(wait.call_row, -1)
-        if before < 0 or before not in self._unused_before(wait) or self._around(before) != self._around(wait.call_row):
+        is_free = before in self._all and before not in self._used
+        if not is_free or self._around(before) != self._around(wait.call_row):
             return None
         found = self._recording(before, wait, Found.CALL_ORDER, self._stream_in_use(before, wait.waiting))
         if found is None or not self._ended(found, wait.deadline):
             return None
         self._used.add(before)
-        self.guessed["event waits resolved to the recording right before"] += 1
+        self.guessed["event waits resolved to the recording right before"].append(wait.call_row)
         return found
 
     def _oldest_unused(self, wait: Wait, after: int | None) -> Recording | None:
@@ -162,13 +192,20 @@ class Events:
             if mark not in self._used_marks and self._ended(found, wait.deadline):
                 self._used.add(candidate)
                 self._used_marks.add(mark)
-                self.guessed["event waits resolved to the oldest unused recording"] += 1
+                self.guessed["event waits resolved to the oldest unused recording"].append(wait.call_row)
                 return found
         return None
 
     def _unused_before(self, wait: Wait) -> list[int]:
-        place = bisect_left(self._times, int(self._calls.start[wait.call_row]))
-        return [row for row in self.recordings[max(0, place - CANDIDATES) : place] if row not in self._used]
+        """The recordings before a wait that no other one used; those of a collective are for waits of collectives, if there are others."""
+        found: list[int] = []
+        if self._around(wait.call_row) < 0:
+            found = self._unused(self._by_programs, int(self._calls.start[wait.call_row]))
+        return found or self._unused(self.recordings, int(self._calls.start[wait.call_row]))
+
+    def _unused(self, recordings: list[int], time: int) -> list[int]:
+        place = bisect_left(recordings, time, key=self._calls.start.__getitem__)
+        return [row for row in recordings[max(0, place - CANDIDATES) : place] if row not in self._used]
 
     def _recording(self, row: int, wait: Wait, found: Found, in_use: StreamKey | None) -> Recording | None:
         """A call's recording: on the stream that is recorded for it, else on the one in use."""
@@ -193,8 +230,12 @@ class Events:
     def _ended(self, recording: Recording, deadline: int | None) -> bool:
         if deadline is None:
             return True
+        return self._end(recording) <= deadline + ROUNDING
+
+    def _end(self, recording: Recording) -> int:
+        """When the work that a recording marks had ended."""
         sources = self._queues.sources(recording.stream, recording.time)
-        return all(self._activities.end[source] <= deadline + ROUNDING for source in sources)
+        return max((int(self._activities.end[source]) for source in sources), default=0)
 
 
 def previous_on_thread(calls: Calls, rows: Int64) -> dict[int, int]:

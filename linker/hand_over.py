@@ -67,8 +67,14 @@ def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
         return _columns([])
     threads = {number: _thread(ops, parent, calls, work, number) for number in numbers.tolist()}
     callers = {number: _forward_thread(ops, work, number) for number in numbers.tolist()}
-    known = {number: caller for number, caller in callers.items() if caller not in (None, number)}
-    main = next(number for number in numbers[np.argsort(-sizes)].tolist() if number not in known)
+    by_size = numbers[np.argsort(-sizes, kind="stable")].tolist()
+    known: dict[int, int] = {}
+    for number in reversed(by_size):
+        caller = callers[number]
+        # of two threads that each ran the backward ops of the other one the larger is the caller
+        if caller not in (None, number) and known.get(caller) != number:
+            known[number] = caller
+    main = next((number for number in by_size if number not in known), by_size[0])
     bursts: list[Burst] = []
     for number in numbers.tolist():
         if number in known:

@@ -76,7 +76,8 @@ def read_host_trace(path: str, strict: bool = False) -> HostTrace:
         found = _what_it_is(reader.document)
         raise DataError(f"{path}: {found}; expected a PyTorch Execution Trace, see --host-trace and --device-trace")
     if not len(nodes):
-        raise DataError(f"{path}: the host trace has no nodes; was anything recorded?")
+        seen = f" {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
+        raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
     top = reader.top_level(host.HostFile)
     trace = nodes.trace(path, top)
     trace.skipped += damage.dropped

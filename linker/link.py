@@ -1,42 +1,94 @@
 """Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication, order."""
 
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.intervals import Nesting, nest
-from ..schema.linked import Activities, Calls, LinkedTrace, LinkReport, Ops, TraceInfo
-from .communication import awaited_collectives, collective_ops, link_communications, process_groups, with_members
+from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo
+from .communication import awaited_collectives, collective_ops, link_communications
+from .cut import Part, cut, of_both
 from .device_trace import DeviceTrace, OpRows
 from .hand_over import hand_overs
 from .host_communication import host_communications
 from .host_trace import HostTrace
 from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
-from .match import STEP_MARK, Match, is_op, match_ops
+from .link_report import report_of
+from .match import Match, are_step_marks, match_ops
 from .merged import one_rank
+from .process_groups import process_groups, with_members
+from .selection import through
 from .synchronisation import Synchronisation, synchronise
+from .windows import EVERYTHING, Window, host_span, span_of, trace_start, whole
 
 NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 
 
 def link(
-    host: HostTrace | None, device: DeviceTrace, rank: int | None = None, allow_mismatch: bool = False
+    host: HostTrace | None,
+    device: DeviceTrace,
+    rank: int | None = None,
+    allow_mismatch: bool = False,
+    window: Window = EVERYTHING,
 ) -> LinkedTrace:
     """Links two traces of one process. `rank` labels a trace that records none, and selects from a merged one.
 
-    Raises DataError when the two are not of one run, or `rank` contradicts the recorded one, unless `allow_mismatch`.
+    The linked trace covers what both files do, and of that the `window`. Raises DataError when the two are not of one run, or `rank`
+    contradicts the recorded one, unless `allow_mismatch`, and where the window is not in the trace or empty.
     """
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
         raise DataError(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
         )
-    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
     match = match_ops(host, device, allow_mismatch) if host is not None else None
-    is_step = _is_step(device.ops.name)
+    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
+    linked, sync = _linked(host, device, match, nesting, rank)
+    part, remarks = _part(linked, device, match, window)
+    report = report_of(host, device, match, sync, linked, part, nesting.clipped)
+    report.remarks += remarks if host is not None else [*remarks, _without_host(device.ops)]
+    return replace(part.linked, report=report)
+
+
+def _without_host(ops: OpRows) -> str:
+    """What is not known without a host trace."""
+    described = np.array([text != "" for text in ops.arguments.table] or [False], np.bool_)[ops.arguments.codes]
+    known = f"{int(described.sum())} of {len(described)} ops have shapes and types"
+    return f"no host trace: {known}, none the identity of its tensors, so nothing follows from data"
+
+
+def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[Part, list[str]]:
+    """What of the whole belongs to the window, and sentences about where it lies."""
+    remarks, zero = [], trace_start(device)
+    held = of_both(linked)
+    covered = host_span(device, match) if match is not None else None
+    if match is not None and match.places > 1:
+        shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
+        remarks.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
+    if covered is not None:
+        remarks.append(
+            f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
+        )
+    span = span_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
+    if span is None:
+        return held, remarks
+    if window != EVERYTHING:
+        remarks.append(f"the window is from {span.in_words(zero)} of the trace")
+    part = cut(held.linked, span)
+    if part.is_empty:
+        raise DataError(f"{device.path}: nothing was recorded in the window, {span.in_words(zero)} of the trace")
+    return part, remarks
+
+
+def _linked(
+    host: HostTrace | None, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
+) -> tuple[LinkedTrace, Synchronisation]:
+    """The whole of both traces."""
+    is_step = are_step_marks(device.ops.name)
     call_op = enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step)
     call_row = launching_calls(device.activities, device.calls)
     activity_op = launching_ops(
@@ -44,24 +96,24 @@ def link(
     )
     ops, device_op = _ops(host, device.ops, match, nesting)
     op_parent = np.full(len(ops), -1, np.int64)
-    op_parent[device_op] = _through(device_op, nesting.parent)
+    op_parent[device_op] = through(device_op, nesting.parent)
     calls = Calls(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
-        _through(device_op, call_op),
+        through(device_op, call_op),
     )  # fmt: skip
     collectives = collective_ops(ops, op_parent, device, device_op)
-    communications, communication_row = link_communications(collectives, device, _through(device_op, activity_op))
-    activities = _activities(
-        device, call_row, _through(device_op, activity_op), communication_row, int(ops.id.max(initial=0))
-    )
+    activity_op = through(device_op, activity_op)
+    communications, communication_row = link_communications(collectives, device, ops, calls, call_row, activity_op)
+    activities = _activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
     awaited = awaited_collectives(collectives, ops, activities, communications)
     sync = synchronise(device, calls, activities, collectives, awaited)
     info = _info(host, device, rank)
-    info.unresolved_waits = sum(sync.guessed.values()) + sync.dropped["stream waits whose event was not found"]
+    unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
+    info.unresolved_waits = sum(map(len, unresolved))
     groups = process_groups(host, device)
-    on_host, host_row = host_communications(ops, groups)
+    on_host, host_row = host_communications(ops, device, device_op, groups)
     ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
-    return LinkedTrace(
+    linked = LinkedTrace(
         info=info,
         ops=ops,
         calls=calls,
@@ -71,18 +123,8 @@ def link(
         hand_overs=hand_overs(ops, op_parent, calls),
         communications=with_members([*communications, *on_host], groups, device.world_size or -1),
         groups=groups,
-        report=_report(host, device, match, nesting, activities, sync),
     )
-
-
-def _is_step(names: Strings) -> Bool:
-    marks = np.array([name.startswith(STEP_MARK) for name in names.table] + [False], np.bool_)
-    return marks[names.codes]
-
-
-def _through(table: Int64, rows: Int64) -> Int64:
-    """`table[rows]`, with -1 kept."""
-    return np.where(rows >= 0, table[rows], -1) if len(table) else np.full(len(rows), -1, np.int64)
+    return linked, sync
 
 
 def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
@@ -111,12 +153,16 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
     )
     parent_id = np.full(count, -1, np.int64)
     parent_id[:nodes] = host.parent if host is not None else 0
-    nested = _through(device_op, nesting.parent)
+    nested = through(device_op, nesting.parent)
     inside = nested >= 0
     parent_id[device_op[inside]] = ids[nested[inside]]
     blank, unknown = np.zeros(len(device.start), np.int64), np.full(len(device.start), -1, np.int64)
     names = _concatenated(host.name if host is not None else None, device.name.take(alone))
     missing = [NO_TENSORS] * int(alone.sum())
+    recorded = [
+        msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
+    ]
+    arguments = [recorded[code] for code in device.arguments.codes[alone].tolist()]
     ops = Ops(
         id=ids,
         parent_id=parent_id,
@@ -133,7 +179,7 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
         scope=joined(host.scope if host is not None else None, np.where(device.annotation, 7, 0)),
         tid=joined(host.tid if host is not None else None, unknown),
         fw_tid=joined(host.fw_tid if host is not None else None, device.forward_thread),
-        inputs=[*(host.inputs if host is not None else []), *missing],
+        inputs=[*(host.inputs if host is not None else []), *arguments],
         outputs=[*(host.outputs if host is not None else []), *missing],
         extra=dict(host.extra) if host is not None else {},
         communication_row=np.full(count, -1, np.int64),
@@ -188,42 +234,3 @@ def _info(host: HostTrace | None, device: DeviceTrace, rank: int | None) -> Trac
         start_ts=host.start_ts if host is not None else 0,
         finish_ts=host.finish_ts if host is not None else 0,
     )
-
-
-def _report(
-    host: HostTrace | None,
-    device: DeviceTrace,
-    match: Match | None,
-    nesting: Nesting,
-    activities: Activities,
-    sync: Synchronisation,
-) -> LinkReport:
-    host_ops = int(is_op(host).sum()) if host is not None else 0
-    matched = len(match.host_row) if match is not None else 0
-    dropped = Counter(device.skipped)
-    dropped["host ops that the device trace does not hold (kept without times)"] = host_ops - matched
-    noted = {
-        "ops that only the device trace holds": len(device.ops.start) - matched,
-        "activities without a launch call": int((activities.call_row < 0).sum()),
-        "activities launched outside any op": int(((activities.call_row >= 0) & (activities.op_row < 0)).sum()),
-        "ops cut to the end of the op around them": nesting.clipped,
-        "ops of the same record function id with another name": match.misnamed if match is not None else 0,
-    }
-    report = LinkReport(
-        world_size=device.world_size or -1,
-        matched_by=match.by if match is not None else "",
-        host_ops=host_ops,
-        device_ops=len(device.ops.start),
-        matched=matched,
-        agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
-        calls=len(device.calls.start),
-        activities=len(activities),
-        linked=int((activities.call_row >= 0).sum()),
-        dropped={reason: count for reason, count in (dropped + sync.dropped).items() if count},
-        guessed={reason: count for reason, count in sync.guessed.items() if count},
-        noted={reason: count for reason, count in noted.items() if count},
-        waits={what: count for what, count in sync.found.items() if count},
-    )
-    if match is not None and match.places > 1:
-        report.remarks.append(f"the host trace fits in {match.places} places of the device trace; linked to the first")
-    return report

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Bool, Int64, Strings
+from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.intervals import thread_order
-from .alignment import align
+from .alignment import Alignment, align_steps
 from .device_trace import DeviceTrace, OpRows
 from .host_trace import GROUP_INIT, ROOT_NODE, HostTrace
 
@@ -18,7 +19,10 @@ STEP_MARK = "ProfilerStep#"
 
 @dataclass(slots=True)
 class Match:
-    """Row pairs that are the same op, how they were found, and matched ÷ the smaller side."""
+    """Row pairs that are the same op, how they were found, and matched ÷ the smaller side.
+
+    `places` is in how many places of the other file the shorter one fits.
+    """
 
     host_row: Int64
     device_row: Int64
@@ -26,12 +30,13 @@ class Match:
     agreement: float
     misnamed: int
     places: int
+    host_is_longer: bool = False
 
 
 def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
     """Pairs the ops of two traces of one process.
 
-    Raises DataError when the pid differs or fewer than half of the smaller side's ops agree, unless `allow_mismatch`.
+    Raises DataError when the pid differs, a side holds no op, or fewer than half of the smaller side's agree, unless `allow_mismatch`.
     """
     if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
         raise DataError(
@@ -39,10 +44,13 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
             "are not of one run, pair them by process (--allow-mismatch links them all the same)"
         )
     candidates = np.flatnonzero(is_op(host))
-    host_name, device_name = _shared_names(host.name, device.ops.name)
+    for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
+        if not count and not allow_mismatch:
+            raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
+    names = _shared_names(host.name, device.ops.name)
     by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
     pair = _by_record_function if by_id else _by_name_order
-    match = pair(host, device.ops, candidates, host_name, device_name)
+    match = pair(host, device.ops, candidates, names)
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
         raise DataError(
             f"{host.path}: {len(match.host_row)} of {len(candidates)} host ops have a counterpart among the "
@@ -53,59 +61,101 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
 
 
 def is_op(host: HostTrace) -> Bool:
-    """Host nodes that are ops: neither process and thread nodes nor process-group metadata, which no device trace holds."""
-    special = np.array([bool(ROOT_NODE.search(name)) or GROUP_INIT in name for name in host.name.table], np.bool_)
-    return ~special[host.name.codes]
+    """Host nodes that are ops."""
+    return are_ops(host.name)
 
 
-def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, host_name: Int64, device_name: Int64) -> Match:
-    host_rows = candidates[host.rf_id[candidates] > 0]
-    device_rows = np.flatnonzero(ops.rf_id > 0)
-    order = device_rows[np.argsort(ops.rf_id[device_rows], kind="stable")]
-    place = np.minimum(np.searchsorted(ops.rf_id[order], host.rf_id[host_rows]), len(order) - 1)
-    same = ops.rf_id[order[place]] == host.rf_id[host_rows]
-    host_row, device_row = host_rows[same], order[place[same]]
-    named = host_name[host_row] == device_name[device_row]
-    smaller = max(1, min(len(host_rows), len(device_rows)))
-    return Match(
-        host_row[named], device_row[named], "record function id", float(named.sum()) / smaller, int((~named).sum()), 1
-    )
+def are_ops(names: Strings) -> Bool:
+    """Names of ops, not of process and thread nodes or process-group metadata, which no device trace holds."""
+    special = np.array([bool(ROOT_NODE.search(name)) or GROUP_INIT in name for name in names.table] + [False], np.bool_)
+    return ~special[names.codes]
 
 
-def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, host_name: Int64, device_name: Int64) -> Match:
-    """Both files hold a thread's ops in start order; threads are paired by how many names they have in common."""
-    candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
-    order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
-    order = order[~_is_step_mark(ops.name)[order]]
-    threads: dict[int, Int64] = {
-        number: order[ops.thread[order] == number] for number in np.unique(ops.thread[order]).tolist()
-    }
-    numbers, sizes = np.unique(host.tid[candidates], return_counts=True)
-    pairs: list[tuple[Int64, Int64]] = []
-    places, window = 1, None
-    for number in numbers[np.argsort(-sizes, kind="stable")].tolist():
-        rows = candidates[host.tid[candidates] == number]
-        rows = rows[~_is_step_mark(host.name)[rows]]
-        thread = max(threads, key=lambda t: _common(host_name[rows], device_name[threads[t]]), default=None)
-        if thread is None or not _common(host_name[rows], device_name[threads[thread]]):
-            continue
-        inside = threads.pop(thread)
-        if window is not None:
-            inside = inside[(ops.start[inside] >= window[0]) & (ops.start[inside] <= window[1])]
-        found = align(host_name[rows], device_name[inside])
-        pairs.append((rows[found.left], inside[found.right]))
-        if window is None and len(found.right) and (found.places > 1 or len(inside) > 2 * len(rows)):
-            places = found.places
-            window = (int(ops.start[inside[found.right[0]]]), int(ops.end[inside[found.right]].max()))
-    host_row = np.concatenate([host_rows for host_rows, _ in pairs]) if pairs else np.empty(0, np.int64)
-    device_row = np.concatenate([device_rows for _, device_rows in pairs]) if pairs else np.empty(0, np.int64)
-    smaller = max(1, min(len(candidates), len(ops.start)))
-    return Match(host_row, device_row, "order of names", len(host_row) / smaller, 0, places)
-
-
-def _is_step_mark(names: Strings) -> Bool:
+def are_step_marks(names: Strings) -> Bool:
+    """Names of annotations that mark steps: they enclose everything and own no time."""
     marks = np.array([name.startswith(STEP_MARK) for name in names.table] + [False], np.bool_)
     return marks[names.codes]
+
+
+def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
+    """Ids grow over a process's life: ops outside the range that both files hold have no counterpart and say nothing against the pair."""
+    host_rows, device_rows = candidates[host.rf_id[candidates] > 0], np.flatnonzero(ops.rf_id > 0)
+    ids = host.rf_id[host_rows], ops.rf_id[device_rows]
+    first, last = max(column.min() for column in ids), min(column.max() for column in ids)
+    smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
+    order = device_rows[np.argsort(ids[1], kind="stable")]
+    place = np.minimum(np.searchsorted(ops.rf_id[order], ids[0]), len(order) - 1)
+    same = ops.rf_id[order[place]] == ids[0]
+    host_row, device_row = host_rows[same], order[place[same]]
+    named = names.host[host_row] == names.device[device_row]
+    agreement = float(named.sum()) / max(1, smaller)
+    return Match(host_row[named], device_row[named], "record function id", agreement, int((~named).sum()), 1)
+
+
+def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
+    """Both files hold a thread's ops in start order; threads are paired by how many names they have in common.
+
+    One file may be a window of the other, or begin or end in its midst: the first thread, one with steps or else the largest, says where.
+    """
+    candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
+    order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
+    threads = {number: order[ops.thread[order] == number] for number in np.unique(ops.thread).tolist()}
+    pairs = [(candidates[:0], order[:0])]
+    overlap, places, host_is_longer = _Overlap(), 1, False
+    for number in _threads_in_turn(host.tid[candidates], names.marks_step_of_both(candidates)):
+        rows = candidates[host.tid[candidates] == number]
+        thread = max(threads, key=lambda t: _common(names.host[rows], names.device[threads[t]]), default=None)
+        if thread is None or not _common(names.host[rows], names.device[threads[thread]]):
+            continue
+        inside = threads.pop(thread)
+        rows, inside = rows[overlap.holds_ids(host.id[rows])], inside[overlap.holds_times(ops.start[inside])]
+        found = align_steps(names.host[rows], names.device[inside], names.is_step_mark)
+        if len(pairs) == 1 and len(found.left):
+            overlap = _overlap(host.id[rows], ops.start[inside], ops.end[inside], found)
+            places, host_is_longer = found.places, len(rows) > len(inside)
+        pairs.append((rows[found.left], inside[found.right]))
+    host_row, device_row = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    sides = [len(candidates), len(ops.start)]
+    if names.marks_step_of_both(host_row).any():
+        sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
+    agreement = len(host_row) / max(1, min(sides))
+    return Match(host_row, device_row, "order of names", agreement, 0, places, host_is_longer)
+
+
+def _threads_in_turn(thread: Int64, marks_step: Bool) -> list[int]:
+    """The threads of host nodes, those with steps first, and of these the largest."""
+    numbers, of_number, sizes = np.unique(thread, return_inverse=True, return_counts=True)
+    steps = np.bincount(of_number, marks_step, len(numbers)) > 0
+    in_turn: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
+    return in_turn
+
+
+class _Overlap(NamedTuple):
+    """Where the files overlap: from a host id and a device time up to others."""
+
+    first_id: int = ABSENT
+    end_id: int = np.iinfo(np.int64).max
+    start: int = ABSENT
+    end: int = np.iinfo(np.int64).max
+
+    def holds_ids(self, ids: Int64) -> Bool:
+        return (ids >= self.first_id) & (ids < self.end_id)
+
+    def holds_times(self, times: Int64) -> Bool:
+        return (times >= self.start) & (times < self.end)
+
+
+def _overlap(ids: Int64, start: Int64, end: Int64, found: Alignment) -> _Overlap:
+    """From the first op of an aligned thread that has a counterpart to the next that has none; ops around all of it say nothing."""
+    everything = _Overlap()
+    (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (found.left, found.right))
+    later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
+    return _Overlap(
+        int(ids[first]) if first else everything.first_id,
+        int(ids[last + 1]) if last + 1 < len(ids) else everything.end_id,
+        int(start[begin]) if (end[:begin] <= start[begin]).any() else everything.start,
+        int(later.min(initial=everything.end)),
+    )
 
 
 def _common(left: Int64, right: Int64) -> int:
@@ -114,8 +164,20 @@ def _common(left: Int64, right: Int64) -> int:
     return int(np.minimum(np.bincount(left, minlength=size), np.bincount(right, minlength=size)).sum())
 
 
-def _shared_names(host: Strings, device: Strings) -> tuple[Int64, Int64]:
-    """Both name columns as codes of one table, after what Kineto does to names: quotes, backslashes, control characters."""
+class _Names(NamedTuple):
+    """The names of host nodes and of the device trace's ops as codes of one table, and which codes mark steps."""
+
+    host: Int64
+    device: Int64
+    is_step_mark: Bool
+
+    def marks_step_of_both(self, rows: Int64) -> Bool:
+        """Which of the host nodes mark a step that the device trace marks too."""
+        return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
+
+
+def _shared_names(host: Strings, device: Strings) -> _Names:
+    """Names after what Kineto does to them: quotes, backslashes, control characters."""
     table: dict[str, int] = {}
     columns = []
     for names in (host, device):
@@ -123,7 +185,7 @@ def _shared_names(host: Strings, device: Strings) -> tuple[Int64, Int64]:
             [table.setdefault(_as_kineto_writes(name), len(table)) for name in names.table] or [0], np.int64
         )
         columns.append(codes[names.codes])
-    return columns[0], columns[1]
+    return _Names(columns[0], columns[1], np.array([name.startswith(STEP_MARK) for name in table] + [False], np.bool_))
 
 
 def _as_kineto_writes(name: str) -> str:

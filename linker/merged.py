@@ -1,42 +1,58 @@
 """Device traces in which several ranks were merged: told before any work by their signs, and one rank's rows taken out of them.
 
-One process that drives several devices is no sign; one correlation launched by several processes is.
+One process that drives several devices is no sign; one correlation launched by several processes is. Where the merging tool wrote down
+what it did to a rank, that is undone.
 """
 
 import re
-from dataclasses import fields
-from typing import Any, TypeVar
+from collections import defaultdict
+from dataclasses import fields, replace
+from typing import TypeVar
 
 import numpy as np
 
-from ..schema.columns import Bool, Int64, Strings
+from ..schema.columns import Bool, Int64
 from ..schema.errors import DataError
-from .device_trace import ActivityRows, CallRows, DeviceTrace, OpRows, SyncRows
+from ..schema.json_stream import decode
+from ..schema.kineto import DeviceFile
+from ..schema.merged_ranks import LARGEST_ID, MergedRank
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .device_trace import place_in_job
+from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
 """Share of correlations on several calls, one after the other, above which a file holds copies: a driver call inside its runtime
 call shares the correlation too, but not the time."""
+OWN_FILES = "link each rank's own file"
+TIMES = ("start", "end")
+IDS = ("correlation", "record_correlation")
 
-Rows = TypeVar("Rows", OpRows, CallRows, ActivityRows, SyncRows)
+Table = TypeVar("Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows)
 
 
-def ranks_of_processes(device: DeviceTrace) -> dict[int, int]:
-    """The rank that each process or device is labelled with, where it is."""
-    found = ((process, RANK.search(text)) for process, text in device.labels)
-    return {process: int(match.group(1)) for process, match in found if match}
+def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
+    """The ranks of each process or device of a merged trace that tells them, by record or label; several ranks may show one device."""
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for record in device.merged:
+        for process in record.processes:
+            found[process].add(record.rank)
+    for process, text in () if device.merged else device.labels:
+        if match := RANK.search(text):
+            found[process].add(int(match.group(1)))
+    return dict(found)
 
 
 def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
-    """The trace itself if it is of one process; of a merged one the rows of `rank`.
+    """The trace itself if it is of one process; of a merged one the rows of `rank`, as its own file had them if that is recorded.
 
-    Raises DataError for a merged trace when `rank` is None or is not labelled in it. Linear in the rows, but for a sort.
+    Raises DataError for a merged trace when `rank` is None or is not told in it. Linear in the rows, but for a sort.
     """
     signs = merging_signs(device)
     if not signs:
         return device
     ranks = ranks_of_processes(device)
-    known = sorted(set(ranks.values()))
+    known = sorted(set().union(*ranks.values()))
     listing = (
         f"ranks {', '.join(map(str, known[:16]))}{' …' if len(known) > 16 else ''}"
         if known
@@ -44,19 +60,23 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
     )
     if rank is None:
         raise DataError(
-            f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); link each rank's own file"
+            f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}"
             + (", or take one out with --rank N" if known else "")
         )
     if rank not in known:
         raise DataError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")
-    return _taken(device, rank, np.array([process for process, of in ranks.items() if of == rank], np.int64))
+    taken = _taken(device, rank, ranks)
+    record = next((record for record in device.merged if record.rank == rank), None)
+    return _restored(taken, record) if record else taken
 
 
 def merging_signs(device: DeviceTrace) -> list[str]:
     """What in the trace says that it holds several ranks, in words; empty for a trace of one."""
     signs = list(device.merge_marks)
-    ranks = set(ranks_of_processes(device).values())
-    if len(ranks) > 1:
+    ranks = set().union(*ranks_of_processes(device).values())
+    if device.merged:
+        signs.append(f"{len(device.merged)} ranks recorded as merged")
+    elif len(ranks) > 1:
         signs.append(f"{len(ranks)} rank labels")
     calls = device.calls
     on_device = np.isin(calls.process, device.activities.process) & ~np.isin(calls.process, device.ops.process)
@@ -72,41 +92,87 @@ def merging_signs(device: DeviceTrace) -> list[str]:
     return signs
 
 
-def _taken(device: DeviceTrace, rank: int, processes: Int64) -> DeviceTrace:
-    """The rows of some processes and devices."""
+def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> DeviceTrace:
+    """The rows of a rank: those of processes and devices that are its own, and what its calls launched on devices of nobody's own.
 
-    def kept(process: Int64) -> Bool:
-        return np.isin(process, processes)
+    Raises DataError where rows are of several ranks and nothing tells whose.
+    """
 
-    activities = kept(device.activities.process)
-    correlations = device.calls.correlation[kept(device.calls.process)]
-    ops, rows = np.flatnonzero(kept(device.ops.process)), np.flatnonzero(activities)
-    place = {"op": dict(zip(ops.tolist(), range(len(ops)), strict=True))}
-    place["activity"] = dict(zip(rows.tolist(), range(len(rows)), strict=True))
-    communication = {
-        (role, place[role.value][row]): args
-        for (role, row), args in device.communication.items()
-        if row in place[role.value]
-    }
-    return DeviceTrace(
-        path=device.path,
-        rank=rank,
-        world_size=device.world_size,
-        base_time_ns=device.base_time_ns,
-        groups=device.groups,
-        ops=_rows(device.ops, kept(device.ops.process)),
-        calls=_rows(device.calls, kept(device.calls.process)),
-        activities=_rows(device.activities, activities),
-        syncs=_rows(device.syncs, np.isin(device.syncs.correlation, correlations) & kept(device.syncs.process)),
-        event_records=device.event_records,
-        communication=communication,
-        labels=[],
-        merge_marks=[],
-        skipped=device.skipped,
+    def check_told(processes: Int64, why: str) -> None:
+        if len(processes):
+            raise DataError(
+                f"{device.path}: rank {rank} cannot be taken out of this merged trace, as {why} "
+                f"{', '.join(map(str, np.unique(processes).tolist()))}; {OWN_FILES}"
+            )
+
+    own, told = (
+        np.array([process for process, of in ranks.items() if of in wanted], np.int64)
+        for wanted in (({rank},), [{one} for one in set().union(*ranks.values())])
+    )
+    calls = np.isin(device.calls.process, own)
+    hosts = np.concatenate((device.ops.process, device.calls.process))
+    shared = np.array([process for process, of in ranks.items() if rank in of and len(of) > 1], np.int64)
+    check_told(hosts[np.isin(hosts, shared)], "several ranks have the process")
+    launched, elsewhere = device.calls.correlation[calls], device.calls.correlation[~calls]
+
+    def kept(process: Int64, correlation: Int64 | None = None) -> Bool:
+        rows = np.isin(process, own)
+        if correlation is None:
+            return rows
+        by_call = ~np.isin(process, told) & np.isin(correlation, launched) & (correlation != 0)
+        unsure = process[by_call & np.isin(correlation, elsewhere)]
+        check_told(unsure, "several ranks launched under the same correlations on device")
+        return rows | by_call
+
+    taken = select(
+        device,
+        kept(device.ops.process),
+        calls,
+        kept(device.activities.process, device.activities.correlation),
+        kept(device.syncs.process, device.syncs.correlation),
+        kept(device.event_records.process),
+    )
+    left_out = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
+    return replace(taken, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + left_out)
+
+
+def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
+    """The rank's rows with the processes, times and ids of its own file, and what the top level of that said."""
+    own = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
+    return replace(
+        device,
+        **place_in_job(own)._asdict(),
+        ops=_undone(device.ops, record),
+        calls=_undone(device.calls, record),
+        activities=_undone(device.activities, record),
+        syncs=_undone(device.syncs, record),
+        event_records=_undone(device.event_records, record),
+        recording_start=None if device.recording_start is None else device.recording_start - record.time_shift_ns,
     )
 
 
-def _rows(table: Rows, mask: Bool) -> Rows:
-    columns: dict[str, Any] = {field.name: getattr(table, field.name) for field in fields(table)}
-    kept: dict[str, Any] = {n: c.take(mask) if isinstance(c, Strings) else c[mask] for n, c in columns.items()}
-    return type(table)(**kept)
+def _undone(table: Table, record: MergedRank) -> Table:
+    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    columns |= {name: columns[name] - record.time_shift_ns for name in TIMES if name in columns}
+    columns |= {name: _own_ids(columns[name], record.id_offset) for name in IDS if name in columns}
+    if "device" in columns:
+        # rows that name no device are on that of their process
+        of_process = columns["device"] == columns["process"]
+        columns["device"] = np.where(of_process, _mapped(columns["process"], record.processes), columns["device"])
+    if "thread" in columns:
+        columns["thread"] = _mapped(columns["thread"], record.threads)
+    if "stream" in columns:
+        # a row that left a thread without a number, and tells no stream
+        columns["stream"] = np.where(np.isin(columns["stream"], [*record.threads]), -1, columns["stream"])
+    return type(table)(**columns | {"process": _mapped(columns["process"], record.processes)})
+
+
+def _own_ids(ids: Int64, offset: int) -> Int64:
+    moved = (ids > offset) & (ids <= offset + LARGEST_ID)
+    return np.where(moved, ids - offset, ids)
+
+
+def _mapped(numbers: Int64, own: dict[int, int]) -> Int64:
+    """The rank's own numbers; those that are in no map are its own already."""
+    different, rows = np.unique(numbers, return_inverse=True)
+    return np.array([own.get(number, number) for number in different.tolist()], np.int64)[rows]

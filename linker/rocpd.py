@@ -13,7 +13,7 @@ from ..schema.columns import Bool, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.numbers import integer
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
-from .rocpd_database import Database, dialect, opened, recorded_processes
+from .rocpd_database import Database, dialect, opened, processes
 
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"
@@ -64,8 +64,8 @@ def read_rocpd(path: str) -> DeviceTrace:
         marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
         messages = _messages(database, arguments, np.unique(api[marker, 5]))
         queues = _hardware_queues(database)
-        recorded = recorded_processes(database)
-    process = recorded[0] if recorded else int(api[0, 1]) if len(api) else -1
+        traced = processes(database)
+    process = traced[0] if len(traced) == 1 else -1
     on_device = ops[:, 1] >= 0
     marks = _api_ranges(api[marker], messages), _op_ranges(ops[~on_device], names, process)
     trace = DeviceTrace(
@@ -78,14 +78,14 @@ def read_rocpd(path: str) -> DeviceTrace:
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process, skipped),
         syncs=SyncRows(Strings.of(()), *[NONE] * 9),
-        event_records=EventRecordRows(NONE, NONE, NONE),
+        event_records=EventRecordRows(*[NONE] * 4),
         communication={},
         skipped=skipped,
         read=len(api) + len(ops),
     )
     if not len(trace.activities.start) and not len(trace.calls.start) and not len(trace.ops.start):
         raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
-    _mark_merged(trace, recorded)
+    _mark_merged(trace, traced)
     trace.skipped = Counter({reason: count for reason, count in skipped.items() if count})
     return trace
 
@@ -112,7 +112,8 @@ def _hardware_queues(database: Database) -> dict[int, int]:
     """The hardware queue of each op that tells it."""
     if "completionSignal" not in database.columns("rocpd_op"):
         return {}
-    query = "SELECT id, substr(completionSignal, 1, 256) FROM rocpd_op WHERE completionSignal LIKE '%hwq%'"
+    signals = "CAST(id AS INTEGER), substr(completionSignal, 1, 256) FROM rocpd_op"
+    query = f"SELECT {signals} WHERE id NOT NULL AND completionSignal LIKE '%hwq%'"
     found = ((code, HARDWARE_QUEUE.search(str(text))) for rows in database.read(query) for code, text in rows)
     return {int(str(code)): integer(queue.group(1), 0) for code, queue in found if queue}
 
@@ -155,6 +156,7 @@ def _activities(
         correlation=launcher,
         external_id=np.zeros_like(number),
         graph_node=np.full_like(number, -1),
+        size=np.full_like(number, -1),
     )
 
 
@@ -245,6 +247,7 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
         event_index=none,
         sequence=none,
         forward_thread=zero,
+        arguments=Strings(np.zeros(len(start), np.int32), [""]),
     )
 
 
@@ -265,11 +268,9 @@ def _lanes(start: Int64, end: Int64, of: Bool) -> Int64:
     return chosen
 
 
-def _mark_merged(trace: DeviceTrace, recorded: list[int]) -> None:
-    """Says so where several processes launched; launchers start ranks in the order of their processes, which labels them."""
-    launching = np.unique(trace.activities.process[trace.activities.correlation > 0]).tolist()
-    if len(launching) > 1:
-        trace.merge_marks.append(f"{len(launching)} processes launched")
-        trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]
-    elif len(recorded) > 1:
-        trace.merge_marks.append(f"{len(recorded)} processes recorded")
+def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
+    """Says so where several processes were traced; launchers start ranks in the order of their processes, which labels them."""
+    if len(traced) > 1:
+        trace.merge_marks.append(f"{len(traced)} processes traced")
+        trace.labels = [(process, f"rank {number}") for number, process in enumerate(traced)]
+        trace.skipped["ops of none of several processes"] += int((~np.isin(trace.activities.process, traced)).sum())

@@ -4,10 +4,12 @@ In: a path. Out: its tables as columns of integers, its texts, and the dialect i
 """
 
 import re
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,15 +51,26 @@ class Database:
         self.path = path
         self._connection = connection
         self._most_rows = Path(path).stat().st_size
-        real = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        # views and virtual tables have no page of their own
+        real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
         self.tables = {str(name) for rows in self.read(real) for (name,) in rows}
 
     def columns(self, table: str) -> set[str]:
+        """The names of a table's columns; none of a table that is absent."""
+        if table not in self.tables:
+            return set()
         return {str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{table}")')}
+
+    def different(self, column: str, table: str, where: str = "TRUE") -> list[int]:
+        """The different integers in a column, ascending, of the rows that a condition chooses."""
+        chosen = (
+            f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
+        )
+        return [int(str(number)) for rows in self.read(chosen) for (number,) in rows]
 
     def integers(self, table: str, *columns: str) -> Int64:
         """The table in the order of its ids, shape (rows, columns); -1 for what is absent. A table that is absent has no rows."""
-        known = self.columns(table) if table in self.tables else set()
+        known = self.columns(table)
         if not known:
             return np.empty((0, len(columns)), np.int64)
         chosen = ", ".join(f'COALESCE(CAST("{name}" AS INTEGER), -1)' if name in known else "-1" for name in columns)
@@ -69,7 +82,7 @@ class Database:
         """The texts of a table of strings, by id, for the ids that the query `ids` gives."""
         if table not in self.tables:
             return {}
-        query = f'SELECT id, substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
+        query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
         return {int(str(code)): str(text) for rows in self.read(query) for code, text in rows if text is not None}
 
     def read(self, query: str) -> Iterator[list[tuple[object, ...]]]:
@@ -85,28 +98,48 @@ class Database:
 @contextmanager
 def opened(path: str) -> Iterator[Database]:
     """The database under `path`. Whatever SQLite finds wrong with it while it is open becomes a DataError."""
+    file = Path(path).resolve()
     try:
-        connection = sqlite3.connect(_read_only(Path(path)), uri=True)
-    except (sqlite3.Error, OSError) as error:
-        raise DataError(f"{path}: cannot be opened as a database ({error}); check the path") from error
-    try:
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
-        for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
-            connection.execute(f"PRAGMA {setting}")
-        yield Database(path, connection)
-    except (sqlite3.Error, OSError, OverflowError) as error:
+        with _address(file) as address, closing(sqlite3.connect(address, uri=True)) as connection:
+            _distrust(connection)
+            yield Database(path, connection)
+    except (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError, MemoryError) as error:
+        if _holds_something(_beside(file, "-journal")):
+            raise DataError(
+                f"{path}: amid a change ({error}); its writer is at work, or was killed: then sqlite3 undoes the change"
+            ) from error
         raise DataError(f"{path}: damaged database ({error}); was its writer killed? copy it again") from error
-    finally:
-        connection.close()
 
 
-def _read_only(path: Path) -> str:
-    """An address under which nothing is written beside the file; one with a log of unwritten changes is read with that log."""
-    log = path.with_name(path.name + "-wal")
-    unwritten = log.exists() and log.stat().st_size > 0
-    return path.resolve().as_uri() + ("?mode=ro" if unwritten else "?mode=ro&immutable=1")
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Switches off what the file itself could make SQLite do."""
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+    for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """An address under which nothing is written beside the file, and changes that its writer left in a log are not overlooked."""
+    log = _beside(path, "-wal")
+    if _holds_something(log) and not _beside(path, "-shm").exists():
+        # SQLite would write an index of the log beside it
+        with tempfile.TemporaryDirectory() as folder:
+            copies = [shutil.copy(one, folder) for one in (path, log)]
+            yield Path(copies[0]).as_uri() + "?mode=ro"
+    else:
+        complete = not _holds_something(log) and not _holds_something(_beside(path, "-journal"))
+        yield path.as_uri() + "?mode=ro" + ("&immutable=1" if complete else "")
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def is_merged(database: Database) -> bool:
@@ -142,9 +175,14 @@ def dialect(database: Database) -> Dialect:
     return Dialect("rocm-trace-lite" if lite else "RPD, schema 2", "rocpd_string")
 
 
-def recorded_processes(database: Database) -> list[int]:
-    """The processes that the file says it is of, ascending; RPD does not say."""
-    if "rocpd_metadata" not in database.tables:
-        return []
-    query = "SELECT DISTINCT CAST(value AS INTEGER) FROM rocpd_metadata WHERE tag = 'pid' ORDER BY 1"
-    return [int(str(pid)) for rows in database.read(query) for (pid,) in rows]
+def processes(database: Database) -> list[int]:
+    """The processes that were traced, ascending: those that the file says it is of, else those that launched, else all with API rows."""
+    recorded: list[int] = []
+    if {"tag", "value"} <= database.columns("rocpd_metadata"):
+        recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")
+    if recorded or not {"id", "pid"} <= database.columns("rocpd_api"):
+        return recorded
+    with_calls = database.different("pid", "rocpd_api")
+    if len(with_calls) < 2 or "api_id" not in database.columns("rocpd_api_ops"):
+        return with_calls
+    return database.different("pid", "rocpd_api", "id IN (SELECT api_id FROM rocpd_api_ops)") or with_calls

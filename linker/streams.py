@@ -22,7 +22,10 @@ class PendingWait(NamedTuple):
 
 
 class StreamQueues:
-    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission."""
+    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission.
+
+    `submitted_until` tells of each activity when it and all before it on its stream had been submitted.
+    """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
         submitted = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
@@ -42,6 +45,9 @@ class StreamQueues:
             self.waits[key] = []
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
+        self.submitted_until = np.empty(len(activities), np.int64)
+        for key, rows in self.rows.items():
+            self.submitted_until[rows] = self.submitted[key]
 
     def position(self, key: StreamKey, time: int) -> int:
         """How many activities had been submitted to the stream before `time`."""

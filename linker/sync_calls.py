@@ -1,4 +1,4 @@
-"""Which runtime and driver calls record, await or query, by name. Launching is not among them: any call may launch."""
+"""Which runtime and driver calls record, await, query or free, by name. Launching is not among them: any call may launch."""
 
 import re
 from enum import IntEnum
@@ -16,16 +16,18 @@ class SyncCall(IntEnum):
     STREAM_SYNC = 4
     DEVICE_SYNC = 5
     EVENT_QUERY = 6
+    FREE = 7
 
 
 _VENDOR = r"^(?:cuda|cu|hip|mu|musa)"
 _NAMES = (
     (SyncCall.EVENT_RECORD, _VENDOR + r"EventRecord(?:WithFlags)?$"),
     (SyncCall.STREAM_WAIT, _VENDOR + r"StreamWaitEvent$"),
-    (SyncCall.EVENT_SYNC, _VENDOR + r"EventSynchronize$"),
-    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|synchronizeStream"),
+    (SyncCall.EVENT_SYNC, _VENDOR + r"EventSynchronize$|^(?:ur|pi)Events?Wait$"),
+    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|synchronizeStream|^(?:ur|pi)QueueFinish$"),
     (SyncCall.DEVICE_SYNC, _VENDOR + r"(?:Device|Thread|Ctx)Synchronize$|synchronizeDevice"),
     (SyncCall.EVENT_QUERY, _VENDOR + r"EventQuery$"),
+    (SyncCall.FREE, _VENDOR + r"(?:Mem)?(?:Free|FreeHost|HostFree|FreeArray|FreeMipmappedArray)$"),
 )
 _SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
 

@@ -5,50 +5,42 @@ the last activity of its stream then, and what waits still pending there brought
 whose event cannot be found is counted.
 """
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
 from .communication import CollectiveOps
 from .device_trace import DeviceTrace
-from .events import Events, SyncRecord, Wait
+from .events import BINDING, Events, Findings, SyncRecord, Wait
+from .host_holds import HostEdge, blocking_copies, full_queue, looking_on, only_looking_on
 from .streams import Neighbours, StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 CLOCK_TOLERANCE = 1_000
 """ns by which a source may end after what waited for it: host and device clocks are aligned to about a µs."""
 
-BINDING = 10_000
-"""ns within which the end of a source explains the end of a call that waited."""
-
 
 @dataclass(slots=True)
 class Synchronisation:
-    """All waits, how they were found, how often guesses of which kind were made, and what could not be resolved."""
+    """All waits; how they were found, which guesses were made, which waits held nothing back, and what was not resolved."""
 
     device_waits: DeviceWaits
     host_waits: HostWaits
-    found: Counter[str] = field(default_factory=Counter)
-    guessed: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
+    found: Findings
+    guessed: Findings
+    noted: Findings
+    dropped: Findings
 
 
 class Resolved(NamedTuple):
     """The activities that a wait is for."""
 
     sources: tuple[int, ...]
-    found: Found
-
-
-class HostEdge(NamedTuple):
-    call_row: int
-    source: int
-    since: int
     found: Found
 
 
@@ -79,10 +71,13 @@ class _Synchroniser:
             calls, self.kinds, self.records, device.event_records, activities, collectives, self.queues
         )
         self.neighbours = Neighbours(calls)
+        self.looks_on = only_looking_on(calls, activities, device.ops.thread)
         self.polling_since: dict[int, int] = {}
         self.device_edges: list[tuple[int, int, Found]] = []
         self.host_edges: list[HostEdge] = []
-        self.found, self.dropped = Counter[str](), Counter[str]()
+        self.found: Findings = defaultdict(list)
+        self.noted: Findings = defaultdict(list)
+        self.dropped: Findings = defaultdict(list)
 
     def run(self) -> Synchronisation:
         recorded = np.isin(self.calls.correlation, np.fromiter(self.records, np.int64, len(self.records)))
@@ -94,6 +89,7 @@ class _Synchroniser:
             SyncCall.STREAM_SYNC: self._stream_sync,
             SyncCall.DEVICE_SYNC: self._device_sync,
             SyncCall.EVENT_QUERY: self._event_query,
+            SyncCall.FREE: self._free,
         }
         for row in rows[np.argsort(self.calls.start[rows], kind="stable")].tolist():
             record = self.records.get(int(self.calls.correlation[row]))
@@ -102,31 +98,39 @@ class _Synchroniser:
                 kind = record.kind
             if kind in steps:
                 steps[kind](row, record)
-        self._blocking_copies()
+            elif record is not None:
+                self.dropped["synchronisation records of an unknown kind"].append(row)
+        self._held("blocking copies", blocking_copies(self.activities, self.calls))
+        self._held("launches held up by a full queue", full_queue(self.activities, self.calls))
+        self._held("calls of threads that only look on", looking_on(self.calls, self.activities, self.looks_on))
         return Synchronisation(
             _device_waits(self.device_edges),
-            _host_waits(self.host_edges),
+            _host_waits(self._possible(self.host_edges)),
             self.found,
             self.events.guessed,
+            self.noted,
             self.dropped,
         )
 
     def _stream_wait(self, row: int, record: SyncRecord | None) -> None:
         waiting = self.queues.find(record.device, record.stream) if record is not None else self._next_stream(row)
         if waiting is None:
-            self.dropped["stream waits for which no work followed"] += 1
+            self.dropped["stream waits for which no work followed"].append(row)
             return
         time = int(self.calls.start[row])
         position, rows = self.queues.position(waiting, time), self.queues.rows[waiting]
         deadline = int(self.activities.start[rows[position]]) if position < len(rows) else None
         resolved = self._resolved(Wait(row, record, waiting, deadline))
         if resolved is None:
-            self.dropped["stream waits whose event was not found"] += 1
+            self.dropped["stream waits whose event was not found"].append(row)
             return
         target = self.queues.add_wait(waiting, time, resolved.sources)
-        for source in resolved.sources if target >= 0 else ():
-            if self.launches.stream_of(source) != waiting:
-                self._device_edge(source, target, resolved.found)
+        elsewhere = [source for source in resolved.sources if self.launches.stream_of(source) != waiting]
+        if target < 0 or not elsewhere:
+            self.noted["stream waits that held nothing back"].append(row)
+            return
+        for source in elsewhere:
+            self._device_edge(row, source, target, resolved.found)
 
     def _next_stream(self, row: int) -> StreamKey | None:
         """The stream that an unrecorded wait holds back: that of the thread's next launch, where this can be told."""
@@ -160,12 +164,19 @@ class _Synchroniser:
     def _event_sync(self, row: int, record: SyncRecord | None) -> None:
         resolved = self._resolved(Wait(row, record, None, int(self.calls.end[row])))
         if resolved is None:
-            self.dropped["event synchronisations whose event was not found"] += 1
-        self._host_edges(row, resolved or Resolved((), Found.RECORD))
+            self.dropped["event synchronisations whose event was not found"].append(row)
+            self.host_edges.append(HostEdge(row, -1, ABSENT, Found.RECORD))
+        else:
+            self._host_edges(row, resolved)
 
     def _event_query(self, row: int, record: SyncRecord | None) -> None:
-        """A query is a wait only if its source had ended, and then the queries right before it that found it running are part of it."""
-        since = self.polling_since.get(self.neighbours.before(row), int(self.calls.start[row]))
+        """A query is a wait only if its source had ended, and then the queries right before it that found it running are part of it.
+
+        A loop of queries lies in one op; those of a memory allocator are spread over the ops that allocate.
+        """
+        before = self.neighbours.before(row)
+        is_loop = before >= 0 and self.calls.op_row[before] == self.calls.op_row[row] and not self.looks_on[row]
+        since = self.polling_since.get(before if is_loop else -1, int(self.calls.start[row]))
         event = self.events.recorded(Wait(row, record, None, None))
         if event is None:
             self._unnamed_query(row, record, since)
@@ -175,14 +186,18 @@ class _Synchroniser:
             self._host_edges(row, Resolved(sources, event.found), since)
         else:
             self.polling_since[row] = since
-            self.found["event queries that found the event pending"] += 1
+            self.found["event queries that found the event pending"].append(row)
 
     def _unnamed_query(self, row: int, record: SyncRecord | None, since: int) -> None:
         """Several queries in a row whose event is not recorded are a loop; its last one found the event, if one ended meanwhile."""
+        if self.looks_on[row]:
+            self.noted["event queries of threads that only look on"].append(row)
+            return
         following = self.neighbours.after(row)
-        if following >= 0 and self.kinds[following] == SyncCall.EVENT_QUERY:
+        is_query = following >= 0 and self.kinds[following] == SyncCall.EVENT_QUERY
+        if is_query and self.calls.op_row[following] == self.calls.op_row[row]:
             self.polling_since[row] = since
-            self.found["event queries followed by another one"] += 1
+            self.found["event queries followed by another one"].append(row)
             return
         resolved = (
             self._resolved(Wait(row, record, None, int(self.calls.end[row]))) if since < self.calls.start[row] else None
@@ -190,7 +205,7 @@ class _Synchroniser:
         if resolved is not None and self._last_end(resolved.sources) > since:
             self._host_edges(row, resolved, since)
         else:
-            self.dropped["event queries whose event was not found"] += 1
+            self.dropped["event queries whose event was not found"].append(row)
 
     def _stream_sync(self, row: int, record: SyncRecord | None) -> None:
         key, found = (
@@ -221,34 +236,47 @@ class _Synchroniser:
         found = Found.RECORD if record is not None else Found.CALL_ORDER
         self._host_edges(row, Resolved(tuple(sorted(sources)), found))
 
-    def _blocking_copies(self) -> None:
-        """A copy that ended before its call did was waited for, unless it never is: asynchronous, and pinned or on the device."""
-        activities, calls = self.activities, self.calls
-        asynchronous = _where(calls.name, lambda name: "Async" in name)
-        unwaited = _where(activities.name, lambda name: "Pinned" in name or "DtoD" in name)
-        rows = np.flatnonzero((activities.call_row >= 0) & _where(activities.category, lambda cat: "memcpy" in cat))
-        call = activities.call_row[rows]
-        blocking = (activities.end[rows] <= calls.end[call]) & ~(asynchronous[call] & unwaited[rows])
-        for row, source in zip(call[blocking].tolist(), rows[blocking].tolist(), strict=True):
-            self.host_edges.append(HostEdge(row, source, ABSENT, Found.RECORD))
-            self.found["blocking copies"] += 1
+    def _possible(self, edges: list[HostEdge]) -> list[HostEdge]:
+        """Without waits for an activity that followed one submitted after the call: its stream, or the clock, is not what it seems."""
+        kept = []
+        for edge in edges:
+            if edge.source < 0 or self.queues.submitted_until[edge.source] <= self.calls.start[edge.call_row]:
+                kept.append(edge)
+            else:
+                self.dropped["host waits that contradict the order of launches"].append(edge.call_row)
+        return kept
 
-    def _device_edge(self, source: int, target: int, found: Found) -> None:
+    def _free(self, row: int, _: SyncRecord | None) -> None:
+        """Freeing memory waits for a device, which is known by its work that was pending: all of it had ended when the call did."""
+        time, limit = int(self.calls.start[row]), int(self.calls.end[row]) + CLOCK_TOLERANCE
+        for device in {key.device for key in self.queues.rows}:
+            sources = {source for key in self.queues.on_device(device) for source in self.queues.sources(key, time)}
+            if sources and self._last_end(tuple(sources)) <= limit:
+                self._host_edges(row, Resolved(tuple(sorted(sources)), Found.CALL_ORDER))
+
+    def _held(self, what: str, edges: Iterable[HostEdge]) -> None:
+        for edge in edges:
+            self.host_edges.append(edge)
+            self.found[what].append(edge.call_row)
+
+    def _device_edge(self, row: int, source: int, target: int, found: Found) -> None:
         tolerance = CLOCK_TOLERANCE if found is Found.RECORD else 0
         if self.activities.end[source] > self.activities.start[target] + tolerance:
-            self.dropped["event waits that contradict the clock"] += 1
+            self.dropped["event waits that contradict the clock"].append(row)
             return
         self.device_edges.append((source, target, found))
-        self.found[f"device waits for device, by {found.value}"] += 1
+        self.found[f"device waits for device, by {found.value}"].append(row)
 
     def _host_edges(self, row: int, resolved: Resolved, since: int = ABSENT) -> None:
         """A call that waits is kept even where nothing is pending: it is where the host would wait in a slower run."""
         limit = self.calls.end[row] + CLOCK_TOLERANCE
         kept = [source for source in resolved.sources if self.activities.end[source] <= limit]
-        self.dropped["host waits that contradict the clock"] += len(resolved.sources) - len(kept)
+        self.dropped["host waits that contradict the clock"] += [row] * (len(resolved.sources) - len(kept))
         self.host_edges += [HostEdge(row, source, since, resolved.found) for source in kept or (-1,)]
         if kept:
-            self.found[f"host waits for device, by {resolved.found.value}"] += 1
+            self.found[f"host waits for device, by {resolved.found.value}"].append(row)
+        elif not resolved.sources:
+            self.noted["host waits for which nothing recorded was pending"].append(row)
 
 
 def _records(device: DeviceTrace) -> dict[int, SyncRecord]:
@@ -263,11 +291,6 @@ def _records(device: DeviceTrace) -> dict[int, SyncRecord]:
             *(column.tolist() for column in columns), strict=True
         )
     }
-
-
-def _where(names: Strings, test: Callable[[str], bool]) -> Bool:
-    mask = np.array([test(name) for name in names.table] + [False], np.bool_)
-    return mask[names.codes]
 
 
 def _device_waits(edges: list[tuple[int, int, Found]]) -> DeviceWaits:

@@ -1,24 +1,22 @@
-"""A part of a long trace: the time span that steps, an annotation or the clock give, and the rows of both traces that belong to it.
+"""Which part of a trace is linked: the time span that steps, an annotation or the clock give, and the one that both files cover.
 
-Spans that follow each other share no call and no activity and leave none out between them, so that what is linked of each adds up.
+Spans that follow each other share no moment and leave none out between them.
 """
 
 import re
-from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Bool, Int64
 from ..schema.errors import DataError
-from .device_rows import CallRows, DeviceTrace, OpRows
-from .host_trace import HostTrace
-from .launches import launching_calls
-from .match import STEP_MARK, Match, is_op
-from .selection import select, select_nodes
+from .device_rows import DeviceTrace
+from .match import STEP_MARK, Match
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
+SMALLEST_REST = 0.05
+"""Share of a file's ops before or after all that the other file holds, up to which they are single ops that got lost there."""
+STEPS_NAMED = 8
 
 
 class Span(NamedTuple):
@@ -26,6 +24,37 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+    def in_words(self, zero: int) -> str:
+        """Where it lies, counted from `zero`."""
+        return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
+
+
+class Window(NamedTuple):
+    """The part that is asked for, by all that is given: steps from the first up to but without the second number, the first annotation
+    of a name, and two times in µs after the trace's start."""
+
+    steps: tuple[int, int] | None = None
+    annotation: str | None = None
+    clock: tuple[float, float] | None = None
+
+
+EVERYTHING = Window()
+
+
+def span_of(device: DeviceTrace, window: Window, span: Span) -> Span:
+    """The span that a window has in a trace, within another one. Raises DataError where the trace does not hold what is asked for."""
+    if window.clock is not None:
+        span = common(span, clock_span(device, *window.clock))
+    if window.steps is not None:
+        span = common(span, step_span(device, *window.steps))
+    if window.annotation is not None:
+        span = annotation_span(device, window.annotation, span)
+    return span
+
+
+def common(left: Span, right: Span) -> Span:
+    return Span(max(left.start, right.start), min(left.end, right.end))
 
 
 def whole(device: DeviceTrace) -> Span:
@@ -35,14 +64,20 @@ def whole(device: DeviceTrace) -> Span:
     return Span(int(starts.min(initial=1 << 62)), int(ends.max(initial=-(1 << 62))) + 1)
 
 
+def trace_start(device: DeviceTrace) -> int:
+    """When recording began, where viewers put 0; the first start where the trace does not say it."""
+    first = whole(device).start
+    return first if device.recording_start is None else min(first, device.recording_start)
+
+
 def clock_span(device: DeviceTrace, begin: float, end: float) -> Span:
     """From `begin` to `end` µs after the trace's start. Raises DataError for a span that holds nothing of the trace."""
-    trace = whole(device)
-    span = Span(trace.start + round(begin * 1000), trace.start + round(end * 1000))
-    if span.start >= min(span.end, trace.end):
-        length = (trace.end - trace.start) / 1000
+    trace, zero = whole(device), trace_start(device)
+    span = Span(zero + round(begin * 1000), zero + round(end * 1000))
+    if common(span, trace).start >= common(span, trace).end:
+        first, last = ((time - zero) / 1000 for time in trace)
         raise DataError(
-            f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace is {length:.0f} µs long"
+            f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} to {last:.0f} µs"
         )
     return span
 
@@ -52,20 +87,37 @@ def step_span(device: DeviceTrace, first: int, end: int) -> Span:
 
     A step lasts until the next begins, the last until its own end. Raises DataError when one of them is not in the trace.
     """
-    numbers = {
-        code: int(found.group(1)) for code, name in enumerate(device.ops.name.table) if (found := STEP.match(name))
-    }
-    rows = np.flatnonzero(np.isin(device.ops.name.codes, list(numbers)))
-    steps: dict[int, Span] = {}
-    for row in rows[np.argsort(device.ops.start[rows], kind="stable")].tolist():
-        span = Span(int(device.ops.start[row]), int(device.ops.end[row]))
-        steps.setdefault(numbers[int(device.ops.name.codes[row])], span)
+    steps = _steps(device)
     missing = [number for number in range(first, min(end, first + len(steps) + 1)) if number not in steps]
     if missing or end <= first:
-        held = f"steps {min(steps)} to {max(steps)}" if steps else "no ProfilerStep#N annotation"
+        held = f"steps {_listing(steps)}" if steps else "no ProfilerStep#N annotation"
         raise DataError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {held}")
     after = [span.start for number, span in steps.items() if number >= end and span.start > steps[end - 1].start]
     return Span(steps[first].start, min(after, default=steps[end - 1].end))
+
+
+def _steps(device: DeviceTrace) -> dict[int, Span]:
+    """The steps by number; of one that several threads mark, the first mark."""
+    names = device.ops.name
+    numbers = {code: int(found.group(1)) for code, name in enumerate(names.table) if (found := STEP.match(name))}
+    rows = np.flatnonzero(np.isin(names.codes, list(numbers)))
+    steps: dict[int, Span] = {}
+    for row in rows[np.argsort(device.ops.start[rows], kind="stable")].tolist():
+        span = Span(int(device.ops.start[row]), int(device.ops.end[row]))
+        steps.setdefault(numbers[int(names.codes[row])], span)
+    return steps
+
+
+def _listing(numbers: Iterable[int]) -> str:
+    """Numbers in words, those that follow each other as a range: 3 to 5, 9."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    texts = [f"{low} to {high}" if high > low else f"{low}" for low, high in ranges]
+    return ", ".join([*texts[:STEPS_NAMED], *["…"] * (len(texts) > STEPS_NAMED)])
 
 
 def annotation_span(device: DeviceTrace, name: str, within: Span) -> Span:
@@ -79,91 +131,18 @@ def annotation_span(device: DeviceTrace, name: str, within: Span) -> Span:
     return Span(int(ops.start[row]), min(int(ops.end[row]), within.end))
 
 
-def inside(
-    host: HostTrace | None, device: DeviceTrace, match: Match | None, span: Span
-) -> tuple[HostTrace | None, DeviceTrace]:
-    """The rows of both traces that belong to a span; `match` is that of the whole traces.
+def host_span(device: DeviceTrace, match: Match) -> Span | None:
+    """The part of a device trace that a host trace covers; None for all of it, but for single ops that got lost.
 
-    A call belongs to the span it starts in, whole, even if it returns later: a thread's part of the span begins and ends when the call
-    that is running at the border returns. Ops that overlap that part are kept and cut to it. Activities belong to their launch call,
-    whenever they ran, synchronisation records to the call that waits; those without a call to the time they started at. Of the host
-    trace the nodes of kept ops stay, and a node without a counterpart goes with the next one by id that has one. What is outside is
-    counted. O(n log n).
+    It begins with the first op that both hold and lasts until the first one begins that the host trace, which was over, does not hold.
     """
-    begin, end = (_borders(device.calls, time) for time in span)
-    calls = _between(begin, end, device.calls)
-    ops, start, stop = _cut_ops(device.ops, begin, end)
-    activities, syncs = _of_calls(device, calls, span)
-    part = select(device, ops, calls, activities, syncs)
-    part.ops = replace(part.ops, start=start, end=stop)
-    left_out = {"ops": ops, "calls": calls, "activities": activities, "synchronisation records": syncs}
-    part.skipped = part.skipped + Counter(
-        {f"{what} outside the window": int((~kept).sum()) for what, kept in left_out.items()}
-    )
-    cut = int((start > device.ops.start[ops]).sum() + (stop < device.ops.end[ops]).sum())
-    part.noted = part.noted + Counter({"ops cut at the borders of the window": cut})
-    return None if host is None or match is None else _nodes_inside(host, match, ops), part
-
-
-def _of_calls(device: DeviceTrace, calls: Bool, span: Span) -> tuple[Bool, Bool]:
-    """The activities and synchronisation records of the kept calls, and those without a call that start in the span."""
-    call_row = launching_calls(device.activities, device.calls)
-    launched = calls[call_row] if len(calls) else np.zeros(len(call_row), np.bool_)
-    recorded = device.syncs.correlation
-    return (
-        np.where(call_row >= 0, launched, _starts_in(device.activities.start, span)),
-        np.isin(recorded, device.calls.correlation[calls])
-        | (_starts_in(device.syncs.start, span) & ~np.isin(recorded, device.calls.correlation)),
-    )
-
-
-def _starts_in(start: Int64, span: Span) -> Bool:
-    return (start >= span.start) & (start < span.end)
-
-
-class _Borders(NamedTuple):
-    """Where a border lies on each of `threads`, sorted, and `elsewhere`."""
-
-    threads: Int64
-    times: Int64
-    elsewhere: int
-
-    def on(self, thread: Int64) -> Int64:
-        place = np.minimum(np.searchsorted(self.threads, thread), max(len(self.threads) - 1, 0))
-        if not len(self.threads):
-            return np.full(len(thread), self.elsewhere, np.int64)
-        return np.where(self.threads[place] == thread, self.times[place], self.elsewhere)
-
-
-def _borders(calls: CallRows, time: int) -> _Borders:
-    """The border at `time`: on threads that are in a call then, when that call returns."""
-    running = np.flatnonzero((calls.start < time) & (calls.end > time))
-    threads, place = np.unique(calls.thread[running], return_inverse=True)
-    times = np.full(len(threads), time, np.int64)
-    np.maximum.at(times, place, calls.end[running])
-    return _Borders(threads, times, time)
-
-
-def _between(begin: _Borders, end: _Borders, calls: CallRows) -> Bool:
-    return (calls.start >= begin.on(calls.thread)) & (calls.start < end.on(calls.thread))
-
-
-def _cut_ops(ops: OpRows, begin: _Borders, end: _Borders) -> tuple[Bool, Int64, Int64]:
-    """The ops that overlap their thread's part of the span, and their starts and ends in it."""
-    first, last = begin.on(ops.thread), end.on(ops.thread)
-    kept = (ops.start < last) & ((ops.end > first) | (ops.start >= first))
-    return kept, np.maximum(ops.start, first)[kept], np.minimum(ops.end, last)[kept]
-
-
-def _nodes_inside(host: HostTrace, match: Match, ops: Bool) -> HostTrace:
-    """The nodes of kept ops, those that are no ops, and unmatched ones that belong to them: ids are given in the order of starts."""
-    order = np.argsort(host.id[match.host_row], kind="stable")
-    ids, kept = host.id[match.host_row[order]], ops[match.device_row[order]]
-    nodes = ~is_op(host)
-    if len(ids):
-        unmatched = np.setdiff1d(np.flatnonzero(is_op(host)), match.host_row)
-        nodes[unmatched] = kept[np.minimum(np.searchsorted(ids, host.id[unmatched]), len(ids) - 1)]
-        nodes[match.host_row] = ops[match.device_row]
-    part = select_nodes(host, nodes)
-    part.skipped = part.skipped + Counter({"host nodes outside the window": int((~nodes).sum())})
-    return part
+    ops, matched = device.ops, np.zeros(len(device.ops.start), np.bool_)
+    matched[match.device_row] = True
+    if not matched.any():
+        return None
+    first, last = int(ops.start[matched].min()), int(ops.end[matched].max())
+    before, after = ~matched & (ops.end <= first), ~matched & (ops.start >= last)
+    if before.sum() + after.sum() <= SMALLEST_REST * len(matched):
+        return None
+    trace = whole(device)
+    return Span(first if before.any() else trace.start, int(ops.start[after].min(initial=trace.end)))

@@ -3,6 +3,8 @@
 The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring order.
 """
 
+import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -13,7 +15,11 @@ from .files import open_input, open_output
 
 RankList = tuple[int, ...]
 INT32_MAX = (1 << 31) - 1
+LARGEST_JOB = 1 << 20
+"""Ranks; a larger number is damage."""
 DIGITS = len(str(INT32_MAX))
+ADDRESS = re.compile(r"[0-9]{11,}")
+"""PyTorch up to 2.1 names a group by where it lies in memory, which is another place in every process."""
 IGNORED = "empty"
 """Simulators take a path with this word in it for no file at all."""
 
@@ -41,7 +47,7 @@ def read_groups(path: str) -> dict[RankList, int]:
     with open_input(path) as stream:
         try:
             recorded = msgspec.json.decode(stream.read(), type=dict[str, list[int]])
-        except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
             raise DataError(f'{path}: is no communicator-group file such as {{"1": [0, 1]}}: {error}') from error
     groups: dict[RankList, int] = {}
     for key, ranks in recorded.items():

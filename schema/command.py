@@ -18,6 +18,7 @@ import orjson
 from tqdm import tqdm
 
 from .errors import DataError
+from .files import STANDARD_STREAM, open_output
 
 T = TypeVar("T")
 log = logging.getLogger("execgraph")
@@ -86,7 +87,8 @@ def _stop(*_: object) -> NoReturn:
 
 def print_json(summary: dict[str, Any]) -> None:
     """The summary as one JSON object on stdout."""
-    sys.stdout.write(orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode() + "\n")
+    with open_output(STANDARD_STREAM) as stream:
+        stream.write(orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:

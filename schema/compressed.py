@@ -20,18 +20,21 @@ LARGEST_WINDOW = 1 << 27
 """Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
 
 
-def gunzipped(raw: io.BufferedReader) -> GzipFile:
-    """The content of the gzip members in `raw`, one after the other."""
-    return GzipFile(fileobj=raw) if IGzipFile is None or not raw.seekable() else _FastGzipFile(raw)
+def gunzipped(raw: io.BufferedReader, most: int, path: str) -> GzipFile:
+    """The content of the gzip members in `raw`, one after the other. What goes on after `most` bytes is a DataError."""
+    return _Gunzip(raw, most, path)
 
 
-class _FastGzipFile(GzipFile):
+class _Gunzip(GzipFile):
     """Inflated by isal, about three times as fast; from damage on by zlib, which gives out more of what comes before it."""
 
-    def __init__(self, raw: io.BufferedReader) -> None:
+    def __init__(self, raw: io.BufferedReader, most: int, path: str) -> None:
         super().__init__(fileobj=raw)
-        self._raw_input, self._begin, self._given = raw, raw.tell(), 0
-        self._fast: Any = IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call,unused-ignore]
+        self._raw_input, self._most, self._path, self._given = raw, most, path, 0
+        self._fast: Any = None
+        if IGzipFile is not None and raw.seekable():
+            self._begin = raw.tell()
+            self._fast = IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call,unused-ignore]
 
     def read(self, size: int | None = -1) -> bytes:
         return self._ask("read", size)
@@ -40,41 +43,56 @@ class _FastGzipFile(GzipFile):
         return self._ask("read1", size)
 
     def _ask(self, method: str, size: int | None) -> bytes:
+        data = self._by_isal(method, size)
+        if data is None:
+            data = getattr(super(), method)(size)
+        self._given += len(data)
+        check_size(self._given, self._most, self._path)
+        return data
+
+    def _by_isal(self, method: str, size: int | None) -> bytes | None:
         if self._fast is not None:
             try:
                 data: bytes = getattr(self._fast, method)(size)
+                return data
             except Exception:  # whatever it is, zlib is asked again and raises what the standard library does
                 self._fast = None
                 self._raw_input.seek(self._begin)
-                self.seek(self._given)
-            else:
-                self._given += len(data)
-                return data
-        slow: bytes = getattr(super(), method)(size)
-        return slow
+                GzipFile.seek(self, self._given)
+        return None
 
 
-def unzstd(raw: io.BufferedReader, path: str) -> io.BufferedReader:
-    """The content of the zstd frames in `raw`. Raises DataError when the package that reads them is not installed."""
+def check_size(size: int, most: int, path: str) -> None:
+    """Raises DataError for a file that is more when it is decompressed than a trace of its size can be."""
+    if size > most:
+        raise DataError(f"{path}: decompresses to more than {most >> 20} MB, which no trace of its size does")
+
+
+def unzstd(raw: io.BufferedReader, most: int, path: str) -> io.BufferedReader:
+    """The content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python without what reads zstd."""
     try:
         import zstandard
     except ImportError as error:
         raise DataError(f"{path}: is compressed with zstd; pip install execgraph[zstd], or decompress it") from error
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
-    return io.BufferedReader(_Unzstd(decompressor.stream_reader(raw, read_across_frames=True), zstandard.ZstdError))
+    reader = decompressor.stream_reader(raw, read_across_frames=True)
+    return io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path))
 
 
 class _Unzstd(io.RawIOBase):
     """zstandard's reader with damage as an OSError, as other streams have it."""
 
-    def __init__(self, reader: Any, error: type[Exception]) -> None:
-        self._reader, self._error = reader, error
+    def __init__(self, reader: Any, error: type[Exception], most: int, path: str) -> None:
+        self._reader, self._error, self._most, self._path, self._given = reader, error, most, path, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return int(self._reader.readinto(buffer))
+            size = int(self._reader.readinto(buffer))
         except self._error as error:
             raise OSError(str(error)) from error
+        self._given += size
+        check_size(self._given, self._most, self._path)
+        return size

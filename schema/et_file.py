@@ -38,20 +38,32 @@ def read_graph(path: str, tensors: bool = True) -> ExecutionGraph:
         parts = [_decode(block, tables, path, tensors) for block in read_frames(stream, path)]
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
-    return _with_parallel_kinds(concatenate(parts), path)
+    return _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
 
 
 def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> ExecutionGraph:
     messages = Messages.of(block.data, block.starts, block.ends)
     try:
         if block.offset:
-            return decode_nodes(messages, tables, tensors)
+            return _with_unique_ids(decode_nodes(messages, tables, tensors), path)
         metadata = decode_metadata(messages.rows(slice(1)))
-        graph = decode_nodes(messages.rows(slice(1, None)), tables, tensors)
+        graph = _with_unique_ids(decode_nodes(messages.rows(slice(1, None)), tables, tensors), path)
     except WireError as error:
         at = block.offset + error.at
         raise DataError(f"{path}: is not an execution graph, or damaged: {error.what} at byte {at}") from error
     graph.metadata = metadata
+    return graph
+
+
+def _with_unique_ids(graph: ExecutionGraph, path: str) -> ExecutionGraph:
+    """The graph. Raises DataError where several nodes have one id: nobody could tell which of them others depend on."""
+    if not (graph.id[1:] > graph.id[:-1]).all():
+        identity, count = np.unique(graph.id, return_counts=True)
+        if (again := np.flatnonzero(count > 1)).size:
+            first = again[0]
+            raise DataError(
+                f"{path}: {count[first]} nodes have the id {identity[first]}; number them again, or is it no graph?"
+            )
     return graph
 
 

@@ -5,6 +5,7 @@ Outputs are whole or not there at all.
 
 import contextlib
 import io
+import os
 import secrets
 import stat
 import sys
@@ -19,7 +20,7 @@ from .errors import DataError
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
 LARGEST_RATIO = 500
-LEAST_SUSPECT = 1 << 30
+LEAST_SUSPECT = 1 << 28
 FOREIGN = {
     b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
@@ -31,7 +32,8 @@ def open_input(path: str) -> BinaryIO:
     """The bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
 
     What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it. Raises DataError
-    when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed.
+    when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed; its reads do
+    when it decompresses to more than any trace.
     """
     try:
         raw = sys.stdin.buffer if path == STANDARD_STREAM else Path(path).open("rb", buffering=PIECE)  # noqa: SIM115
@@ -45,11 +47,11 @@ def open_input(path: str) -> BinaryIO:
         if head.startswith(magic):
             raise DataError(f"{path}: {what}")
     if head.startswith(GZIP_MAGIC):
-        return cast(BinaryIO, gunzipped(raw))
-    return cast(BinaryIO, unzstd(raw, path) if head == ZSTD_MAGIC else raw)
+        return cast(BinaryIO, gunzipped(raw, _largest_content(path), path))
+    return cast(BinaryIO, unzstd(raw, _largest_content(path), path) if head == ZSTD_MAGIC else raw)
 
 
-def largest_content(path: str) -> int:
+def _largest_content(path: str) -> int:
     """The most bytes that a file may decompress to, far beyond what traces do; a small file that fills a machine is no trace."""
     try:
         size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
@@ -68,6 +70,8 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     """
     try:
         if path == STANDARD_STREAM:
+            if sys.stdout is None:
+                raise DataError("-: standard output is closed; give a file name")
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
@@ -77,7 +81,9 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror or error}); is its folder there, and with room?"
+        ) from error
 
 
 def _is_special(target: Path) -> bool:
@@ -94,13 +100,28 @@ def _direct(target: Path) -> Iterator[IO[bytes]]:
 def _beside(target: Path) -> Iterator[IO[bytes]]:
     beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
     try:
-        with beside.open("xb", buffering=PIECE) as raw:
+        unnamed = _unnamed(target.parent)
+        with (
+            beside.open("xb", buffering=PIECE) if unnamed is None else os.fdopen(unnamed, "wb", buffering=PIECE) as raw
+        ):
             yield raw
+            raw.flush()
+            if unnamed is not None:
+                # os.link follows a link only where it is given a folder's descriptor, which an absolute path does not use
+                os.link(f"/proc/self/fd/{unnamed}", beside, src_dir_fd=unnamed)
         if target.exists():
             beside.chmod(stat.S_IMODE(target.stat().st_mode))
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _unnamed(folder: Path) -> int | None:
+    """A file in the folder that has no name yet, so that it goes with a process that is killed; None where the system has no such files."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if Path("/proc/self/fd").is_dir() else None
+    except (AttributeError, OSError):
+        return None
 
 
 @contextlib.contextmanager

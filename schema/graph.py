@@ -91,6 +91,10 @@ ATTRIBUTES = (
     Attribute("comm_src", "int32_val"),
     Attribute("comm_dst", "int32_val"),
     Attribute("comm_tag", "int32_val"),
+    Attribute("coalesced_src", "int32_list"),
+    Attribute("coalesced_dst", "int32_list"),
+    Attribute("coalesced_tag", "int32_list"),
+    Attribute("coalesced_size", "int64_list"),
     Attribute("data_dep_kinds", "int32_list"),
 )
 
@@ -127,6 +131,7 @@ class ConvertReport:
     unexplained_us: float = 0.0
     carried_in: int = 0
     unknown_communications: int = 0
+    unknown_dtypes: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
 
 

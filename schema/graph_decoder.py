@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from .canonical import Layout
 from .columns import ABSENT, Int64, Ragged, Strings
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .graph import ATTRIBUTES, Column, ExecutionGraph, NodeType, TensorText
@@ -15,14 +14,14 @@ from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, Integer
 from .known_attributes import known_attributes
 from .spans import first_not_utf8
 from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
+from .wire_types import wire_types
 
 TENSOR_PARTS = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 FIRST_VALUE, LAST_VALUE = AttributeProto.DOUBLE_VAL_FIELD_NUMBER, AttributeProto.BYTES_LIST_FIELD_NUMBER
 LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
 STRING_VALUE = AttributeProto.STRING_VAL_FIELD_NUMBER
 
-
-ATTRIBUTE_LAYOUT = Layout.of(AttributeProto)
+ATTRIBUTE_WIRES = wire_types(AttributeProto)
 
 
 class TextTable(dict[bytes, int]):
@@ -185,7 +184,7 @@ def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fiel
     names = Fields.concatenated([pairs.name, inner.of(AttributeProto.NAME_FIELD_NUMBER, DELIMITED)])
     values = Fields.concatenated([pairs.value, inner])
     number = np.where(values.number <= LAST_VALUE, values.number, 0)
-    return names, values.where((number >= FIRST_VALUE) & (values.wire == ATTRIBUTE_LAYOUT.wire[number]))
+    return names, values.where((number >= FIRST_VALUE) & (values.wire == ATTRIBUTE_WIRES[number]))
 
 
 def _attribute(nodes: Messages, values: Fields, kind: str, table: TextTable) -> Column:

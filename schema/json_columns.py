@@ -8,7 +8,7 @@ import numpy as np
 
 from .columns import Int64
 from .decimal_text import decimal_lists, decimals
-from .spans import Spans, join_parts
+from .spans import Spans, join_parts, repeated
 
 SEPARATOR = b",\n"
 SIGNS = Spans.of([b"", b"-"])
@@ -47,11 +47,6 @@ def objects(members: Iterable[Member], count: int) -> bytes:
         before = b","
     parts.append((slice(None), repeated(b"}" + SEPARATOR, count)))
     return join_parts(parts, count).source[: -len(SEPARATOR)].tobytes()
-
-
-def repeated(text: bytes, count: int) -> Spans:
-    """A column of the same text."""
-    return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
 
 
 def integers(column: Int64) -> Spans:

@@ -1,230 +1,199 @@
 """Blocks of JSON nodes, in the form that `json_form` defines, to framed messages, all nodes of a block at once.
 
-Attribute texts that differ only in their integers share what stands before these; each such beginning is parsed once, and so is each
-text of an attribute of another kind. What does not fit goes through `json_form` node by node, which also finds what is wrong.
+Lines as this project writes them are read in columns. Other nodes are written as such lines first, by a typed decoder; what then still
+does not fit goes through `json_form` node by node, which also finds what is wrong.
 """
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from .columns import Int64, Ragged, Strings
-from .execution_graph_pb2 import AttributeProto, Int64List, NodeType
-from .graph import ExecutionGraph, TensorText
-from .graph_encoder import ATTRIBUTE_TAG, node_encoders, packed
-from .integer_kinds import HIGHEST, LOWEST
-from .json_form import ATTRIBUTE, NODE, UNSIGNED64, FormError
-from .spans import Spans, join, join_parts
-from .varints import prefixed_varints, varint
-from .wire import DELIMITED, delimited, tag
+from .columns import Bool, Ragged
+from .execution_graph_pb2 import IOInfo, Node, NodeType
+from .graph_encoder import packed
+from .json_attribute_parsing import AttributeParser
+from .json_form import NODE, UNSIGNED64, FormError
+from .spans import Part, Spans, join_parts
+from .varints import UInt64, prefixed_varints, varint
+from .wire import DELIMITED, VARINT, delimited, tag
 
-NODE_TYPES = dict(NodeType.items())
-VALUES_TAG = tag(Int64List.VALUES_FIELD_NUMBER, DELIMITED)
-WHITESPACE = b" \t\r\n"
+NODE_TYPES: dict[str | int, int] = dict(NodeType.items())
+TENSOR_PARTS = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
+UNNAMED = -1
+NO_ATTRIBUTES = msgspec.Raw(b"[]")
 
 
-class _Tensors(msgspec.Struct, forbid_unknown_fields=True):
+class _Tensors(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     values: str = ""
     shapes: str = ""
     types: str = ""
 
 
-class _Node(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class NodeRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A node whose attributes are still JSON text."""
 
     id: UNSIGNED64 = 0
     name: str = ""
-    type: str = "INVALID_NODE"
+    type: str | int = "INVALID_NODE"
     ctrl_deps: list[UNSIGNED64] = []
     data_deps: list[UNSIGNED64] = []
     start_time_micros: UNSIGNED64 = 0
     duration_micros: UNSIGNED64 = 0
     inputs: _Tensors | UnsetType = UNSET
     outputs: _Tensors | UnsetType = UNSET
-    attr: list[msgspec.Raw] = []
+    attr: msgspec.Raw = NO_ATTRIBUTES
 
 
-TEXTS_REMEMBERED = 1 << 17
-NO_TENSORS = _Tensors()
-DECODER = msgspec.json.Decoder(list[_Node])
+NODE_RECORD = msgspec.json.Decoder(NodeRecord)
+NODES = msgspec.json.Decoder(list[NodeRecord])
+GivenNode = NodeRecord | msgspec.Raw
+TEXTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class _NotCommonError(Exception):
-    """The block holds something that is converted node by node only."""
+class NodesDecoder:
+    """Decodes lists of nodes; a list that has something else in it, to the texts of what it has."""
+
+    def decode(self, text: bytes, /) -> list[GivenNode]:
+        try:
+            return cast(list[GivenNode], NODES.decode(text))
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            return cast(list[GivenNode], TEXTS.decode(text))
 
 
-class NodeTextEncoder:
+class NodeEncoder:
     """Encodes nodes block by block; remembers the attribute texts that come again, up to a bound."""
 
     def __init__(self) -> None:
-        self._beginnings = _Beginnings()
-        self._messages = _Messages()
+        self._attributes = AttributeParser()
 
-    def encode(self, texts: Sequence[msgspec.Raw]) -> bytes:
-        """The framed messages of nodes given as JSON texts. Raises FormError with the row of the first that is no node."""
-        if len(self._beginnings) + len(self._messages) > TEXTS_REMEMBERED:
-            self._beginnings, self._messages = _Beginnings(), _Messages()
+    def encode(self, given: Sequence[GivenNode]) -> bytes:
+        """The framed messages of nodes, decoded or as JSON texts. Raises FormError with the row of the first that is no node."""
+        if not given:
+            return b""
         try:
-            return self._encoded(DECODER.decode(b"[" + b",".join(texts) + b"]"))
-        except (_NotCommonError, FormError, msgspec.DecodeError, KeyError, ValueError, OverflowError, RecursionError):
-            # what is wrong, if anything, and where, is found by looking at single nodes
-            return b"".join(_single(text, row) for row, text in enumerate(texts))
+            nodes = [node if isinstance(node, NodeRecord) else NODE_RECORD.decode(node) for node in given]
+            frames, sure = self._frames(nodes)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+            # what is wrong, and where, is found by looking at single nodes
+            return b"".join(_single(_text(node), row) for row, node in enumerate(given))
+        others = np.flatnonzero(~sure)
+        if len(others):
+            rows = np.flatnonzero(sure)
+            again = self._encoded_again([nodes[row] for row in others.tolist()])
+            pairs = zip(others.tolist(), again, strict=True)
+            single = [frame or _single(_text(nodes[row]), row) for row, frame in pairs]
+            frames = join_parts([(rows, frames.take(rows)), (others, Spans.of(single))], len(sure))
+        return frames.source.tobytes()
 
-    def _encoded(self, nodes: list[_Node]) -> bytes:
-        """The framed messages of nodes. Raises one of several errors where not all of them are of the common kind."""
-        encoders = node_encoders(_columns(nodes))
-        everywhere = np.ones(len(nodes), np.bool_)
-        fields = [spans for encode in encoders for spans in encode(slice(0, len(nodes)))]
-        fields.append(_attributes([node.attr for node in nodes], self._beginnings, self._messages))
-        return join(delimited(b"", fields, everywhere), len(nodes)).source.tobytes()
+    def _encoded_again(self, nodes: Sequence[NodeRecord]) -> list[bytes]:
+        """The framed messages of nodes whose attributes may have blanks in their text; empty where that was not it."""
+        for node in nodes:
+            node.attr = msgspec.Raw(msgspec.json.format(bytes(node.attr), indent=-1))
+        frames, sure = self._frames(nodes)
+        return [frame if good else b"" for frame, good in zip(frames.tolist(), sure.tolist(), strict=True)]
+
+    def _frames(self, nodes: Sequence[NodeRecord]) -> tuple[Spans, Bool]:
+        """The framed message of each node, and whether it is sure to be right.
+
+        The rows that they are put together from are, for each node, one up to its attributes, and one for each of them.
+        """
+        count = len(nodes)
+        columns = _Columns(*zip(*map(msgspec.structs.astuple, nodes), strict=True))
+        own, known = _node_parts(columns)
+        node, attributes, sound = self._attributes.parts(columns.attr)
+        lengths = np.zeros(count, np.int64)
+        for rows, part in own:
+            lengths[rows] += part.lengths
+        for rows, part in attributes:
+            lengths += np.bincount(node[rows], part.lengths, count).astype(np.int64)
+        place = np.arange(count) + np.searchsorted(node, np.arange(count))
+        attribute_place = np.arange(len(node)) + node + 1
+        parts = [
+            (place, prefixed_varints(b"", lengths.view(np.uint64), np.ones(count, np.bool_))),
+            *((place[rows], part) for rows, part in own),
+            *((attribute_place[rows], part) for rows, part in attributes),
+        ]
+        frames = join_parts(parts, count + len(node))
+        limits = np.append(frames.starts[place], len(frames.source))
+        return Spans(frames.source, limits[:-1], np.diff(limits)), known & sound
 
 
-def _single(text: msgspec.Raw, row: int) -> bytes:
+def _text(node: GivenNode) -> bytes:
+    return bytes(node) if isinstance(node, msgspec.Raw) else msgspec.json.encode(node)
+
+
+def _single(text: bytes, row: int) -> bytes:
     try:
-        message = NODE.encode(bytes(text))
+        message = NODE.encode(text)
     except FormError as error:
         raise FormError(str(error), row) from error
     return varint(len(message)) + message
 
 
-def _columns(nodes: list[_Node]) -> ExecutionGraph:
-    """The nodes without their attributes."""
+class _Columns(NamedTuple):
+    """The fields of nodes, a tuple of each."""
 
-    def unsigned(values: list[int]) -> Int64:
-        return np.array(values, np.uint64).view(np.int64)
-
-    def ragged(rows: list[list[int]]) -> Ragged:
-        limits = np.cumsum([0, *map(len, rows)])
-        return Ragged(limits, unsigned([*chain.from_iterable(rows)]))
-
-    return ExecutionGraph(
-        id=unsigned([node.id for node in nodes]),
-        name=Strings(np.arange(len(nodes), dtype=np.int32), [node.name for node in nodes]),
-        type=np.array([NODE_TYPES[node.type] for node in nodes], np.uint8),
-        data_deps=ragged([node.data_deps for node in nodes]),
-        ctrl_deps=ragged([node.ctrl_deps for node in nodes]),
-        start_time_micros=unsigned([node.start_time_micros for node in nodes]),
-        duration_micros=unsigned([node.duration_micros for node in nodes]),
-        attributes={},
-        tensors=_tensors(nodes),
-    )
+    id: Sequence[int]
+    name: Sequence[str]
+    type: Sequence[str | int]
+    ctrl_deps: Sequence[list[int]]
+    data_deps: Sequence[list[int]]
+    start_time_micros: Sequence[int]
+    duration_micros: Sequence[int]
+    inputs: Sequence[_Tensors | UnsetType]
+    outputs: Sequence[_Tensors | UnsetType]
+    attr: Sequence[msgspec.Raw]
 
 
-def _tensors(nodes: list[_Node]) -> TensorText | None:
-    rows = [
-        row for row, node in enumerate(nodes) if isinstance(node.inputs, _Tensors) or isinstance(node.outputs, _Tensors)
-    ]
-    if not rows:
-        return None
-    columns: list[list[bytes]] = []
-    for side in ([nodes[row].inputs for row in rows], [nodes[row].outputs for row in rows]):
-        if NO_TENSORS in side:
-            raise _NotCommonError("the columns do not hold inputs or outputs that are there but empty")
-        given = [NO_TENSORS if isinstance(tensors, UnsetType) else tensors for tensors in side]
-        columns += [
-            [t.values.encode() for t in given],
-            [t.shapes.encode() for t in given],
-            [t.types.encode() for t in given],
-        ]
-    return TensorText(np.array(rows), *columns)
-
-
-class _Beginnings(dict[bytes, int]):
-    """Numbers what stands before the last colon of attribute texts: -1 where no plain integer or list of them can follow it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[bytes] = []
-        """For each number the attribute message up to its integer, or up to its list."""
-        self.is_list: list[bool] = []
-        self.value: list[int] = []
-        """The field number of the attribute's value."""
-
-    def __missing__(self, text: bytes) -> int:
-        for sample, encoded_sample in ((b"0}", b"\0"), (b"[0]}}", b"\x03" + VALUES_TAG + b"\x01\0")):
-            try:
-                message = ATTRIBUTE.encode(text + b":" + sample)
-            except FormError:
-                continue
-            value = AttributeProto.FromString(message).WhichOneof("value")
-            number = AttributeProto.DESCRIPTOR.fields_by_name[value].number if value else 0
-            if LOWEST[number] < HIGHEST[number]:
-                self.messages.append(message.removesuffix(encoded_sample))
-                self.is_list.append(len(encoded_sample) > 1)
-                self.value.append(number)
-                return self.setdefault(text, len(self.messages) - 1)
-        return self.setdefault(text, -1)
-
-
-class _Messages(dict[bytes, bytes]):
-    """Attribute fields by the text that they stand for."""
-
-    def __missing__(self, text: bytes) -> bytes:
-        message = ATTRIBUTE.encode(text)
-        return self.setdefault(text, ATTRIBUTE_TAG + varint(len(message)) + message)
-
-
-class _Texts(NamedTuple):
-    """Attribute texts, the place of the last colon in each, and the number of what stands before it."""
-
-    texts: list[bytes]
-    colon: list[int]
-    beginning: Int64
-
-    def after_colon(self, rows: Int64) -> list[bytes]:
-        """What stands between the last colon and the bracket that closes the attribute."""
-        texts, colon = self.texts, self.colon
-        return [texts[row][colon[row] + 1 : -1] for row in rows.tolist()]
-
-
-def _attributes(rows: list[list[msgspec.Raw]], beginnings: _Beginnings, messages: _Messages) -> Spans:
-    """The encoded attributes of each node."""
-    texts = [bytes(text) for row in rows for text in row]
-    colon = [text.rfind(b":") for text in texts]
-    before = [text[:end] for text, end in zip(texts, colon, strict=True)]
-    split = _Texts(texts, colon, np.fromiter(map(beginnings.__getitem__, before), np.int64, len(texts)))
-    is_list = np.array([*beginnings.is_list, False])[split.beginning]
-    is_number = split.beginning >= 0
-    others = np.flatnonzero(~is_number)
+def _node_parts(nodes: _Columns) -> tuple[list[Part], Bool]:
+    """The fields that stand before the attributes, and which nodes are of a type with a name."""
+    types = np.array([NODE_TYPES.get(name, UNNAMED) for name in nodes.type], np.int64)
     parts = [
-        *_integer_parts(beginnings, split, np.flatnonzero(is_number & ~is_list)),
-        *_list_parts(beginnings, split, np.flatnonzero(is_list)),
-        (others, Spans.of([messages[texts[row]] for row in others.tolist()])),
+        _integers(Node.ID_FIELD_NUMBER, nodes.id),
+        *_texts(Node.NAME_FIELD_NUMBER, _encoded(nodes.name)),
+        _integers(Node.TYPE_FIELD_NUMBER, types.view(np.uint64)),
+        *_texts(Node.CTRL_DEPS_FIELD_NUMBER, _packed(nodes.ctrl_deps)),
+        *_texts(Node.DATA_DEPS_FIELD_NUMBER, _packed(nodes.data_deps)),
+        _integers(Node.START_TIME_MICROS_FIELD_NUMBER, nodes.start_time_micros),
+        _integers(Node.DURATION_MICROS_FIELD_NUMBER, nodes.duration_micros),
+        *_tensors(Node.INPUTS_FIELD_NUMBER, nodes.inputs),
+        *_tensors(Node.OUTPUTS_FIELD_NUMBER, nodes.outputs),
     ]
-    encoded = join_parts(parts, len(texts))
-    limits = np.append(encoded.starts, len(encoded.source))[np.cumsum([0, *map(len, rows)])]
-    return Spans(encoded.source, limits[:-1], np.diff(limits))
+    return parts, types != UNNAMED
 
 
-def _integer_parts(beginnings: _Beginnings, split: _Texts, rows: Int64) -> list[tuple[Int64, Spans]]:
-    beginning = split.beginning[rows]
-    numbers = np.array([int(text) for text in split.after_colon(rows)], np.int64)
-    _check_range(numbers, np.array(beginnings.value, np.int64)[beginning])
-    everywhere = np.ones(len(rows), np.bool_)
-    content = [
-        Spans.of(beginnings.messages).take(beginning),
-        prefixed_varints(b"", numbers.view(np.uint64), everywhere),
-    ]
-    return [(rows, spans) for spans in delimited(ATTRIBUTE_TAG, content, everywhere)]
+def _integers(number: int, column: Sequence[int] | UInt64) -> Part:
+    values = np.array(column, np.uint64)
+    return np.arange(len(values)), prefixed_varints(tag(number, VARINT), values, values != 0)
 
 
-def _list_parts(beginnings: _Beginnings, split: _Texts, rows: Int64) -> list[tuple[Int64, Spans]]:
-    beginning = split.beginning[rows]
-    # without the bracket before the integers, and the two after them
-    lists = [text.translate(None, WHITESPACE)[1:-2].split(b",") for text in split.after_colon(rows)]
+def _encoded(texts: Sequence[str]) -> Spans:
+    together = "".join(texts)
+    if not together.isascii():
+        return Spans.of([text.encode() for text in texts])
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return Spans(np.frombuffer(together.encode(), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
+def _packed(lists: Sequence[list[int]]) -> Spans:
     limits = np.cumsum([0, *map(len, lists)])
-    numbers = np.array([int(text) for texts in lists for text in texts], np.int64)
-    _check_range(numbers, np.repeat(np.array(beginnings.value, np.int64)[beginning], np.diff(limits)))
-    everywhere = np.ones(len(rows), np.bool_)
-    values = delimited(VALUES_TAG, [packed(Ragged(limits, numbers), slice(0, len(rows)))], everywhere)
-    content = [Spans.of(beginnings.messages).take(beginning), *delimited(b"", values, everywhere)]
-    return [(rows, spans) for spans in delimited(ATTRIBUTE_TAG, content, everywhere)]
+    values = np.array([*chain.from_iterable(lists)], np.uint64)
+    return packed(Ragged(limits, values.view(np.int64)), slice(0, len(lists)))
 
 
-def _check_range(numbers: Int64, value: Int64) -> None:
-    if not ((LOWEST[value] <= numbers) & (numbers <= HIGHEST[value])).all():
-        raise _NotCommonError("an integer that is beyond its type, or in the upper half of uint64")
+def _texts(number: int, texts: Spans) -> list[Part]:
+    rows = np.arange(len(texts.lengths))
+    return [(rows, spans) for spans in delimited(tag(number, DELIMITED), [texts], texts.lengths > 0)]
+
+
+def _tensors(number: int, column: Sequence[_Tensors | UnsetType]) -> list[Part]:
+    """Inputs or outputs of the nodes that have them."""
+    rows = np.flatnonzero([tensors is not UNSET for tensors in column])
+    given = [msgspec.structs.astuple(column[row]) for row in rows.tolist()]
+    columns = zip(TENSOR_PARTS, zip(*given, strict=True), strict=bool(given))
+    content = [spans for part, texts in columns for _, spans in _texts(part, _encoded(texts))]
+    return [(rows, spans) for spans in delimited(tag(number, DELIMITED), content, np.ones(len(rows), np.bool_))]

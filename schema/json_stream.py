@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, BinaryIO, Generic, TypeVar, cast
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -18,13 +18,12 @@ from .compressed import GZIP_MAGIC
 from .damage import Damage
 from .elements import Elements
 from .errors import DataError
-from .files import largest_content
 from .repair import known_keys
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
-PIECE = 8 << 20
+PIECE = 1 << 19
 READ = 1 << 17
 """Bytes asked for at once: what a compressed stream holds back when it fails is at most this."""
 CUTS_TRIED = 4
@@ -36,6 +35,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ANY_OBJECT = re.compile(rb"\},(?=\s*\{)")
 ARRAY_END = re.compile(rb"\}\s*\]")
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Decodes(Protocol[T]):
+    """A decoder of lists."""
+
+    def decode(self, text: bytes, /) -> list[T]: ...
 
 
 class ArrayReader(Generic[T]):
@@ -53,6 +58,7 @@ class ArrayReader(Generic[T]):
         element: Any,
         on_bytes: Callable[[int], object],
         damage: Damage | None = None,
+        decoder: "Decodes[T] | None" = None,
     ) -> None:
         self.path = path
         self.document = b""
@@ -61,11 +67,11 @@ class ArrayReader(Generic[T]):
         self._name = key
         self._key = re.compile(rb'"' + key.encode() + rb'"\s*:\s*\[|^\s*\[')
         self._list = list[element]
-        self._decoder = msgspec.json.Decoder(self._list)
-        self._elements = Elements(self._decoder, damage) if damage is not None else None
+        typed = msgspec.json.Decoder(self._list)
+        self._decoder = decoder or typed
+        self._elements = Elements(typed, damage) if damage is not None else None
         self._damage = damage
         self._on_bytes = on_bytes
-        self._most = largest_content(path)
         self._buffer, self._read, self._ended = b"", 0, False
 
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
@@ -116,10 +122,6 @@ class ArrayReader(Generic[T]):
             self._on_bytes(len(part))
             size -= len(part)
             parts.append(part)
-        if self._read > self._most:
-            raise DataError(
-                f"{self.path}: decompresses to more than {self._most >> 30} GB, which no trace of its size does"
-            )
         self._buffer = b"".join(parts)
 
     def _part(self, size: int) -> bytes:
@@ -226,8 +228,10 @@ def decode(document: bytes, kind: type[T], path: str, offset: int = 0) -> T:
         raise DataError(f"{path}: unexpected content: {error}") from error
     except msgspec.DecodeError as error:
         raise DataError(f"{path}: is not valid JSON: {error} after byte {offset}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: is nested deeper than any trace; is it the right file?") from error
 
 
 def kind_of_text(document: bytes, key: str) -> str:

@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
+from .merged_ranks import MergedRank
+
 Number = Any
+Raw = msgspec.Raw
+NOTHING = Raw()
 
 
 class Args(msgspec.Struct, gc=False):
@@ -19,6 +23,7 @@ class Args(msgspec.Struct, gc=False):
     queue: Number = None
     context: Number = None
     bytes: Number = None
+    size: Number = None
     external_id: Number = msgspec.field(name="External id", default=None)
     record_function_id: Number = msgspec.field(name="Record function id", default=None)
     ev_idx: Number = msgspec.field(name="Ev Idx", default=None)
@@ -41,9 +46,15 @@ class Args(msgspec.Struct, gc=False):
     group_name: Any = msgspec.field(name="Process Group Name", default=None)
     group_description: Any = msgspec.field(name="Process Group Description", default=None)
     group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    first_rank: Number = msgspec.field(name="Global rank start", default=None)
+    rank_stride: Number = msgspec.field(name="Global rank stride", default=None)
     comm_sequence: Number = msgspec.field(name="Seq", default=None)
+    group_rank: Number = msgspec.field(name="Rank", default=None)
     source_rank: Number = msgspec.field(name="Src Rank", default=None)
     target_rank: Number = msgspec.field(name="Dst Rank", default=None)
+    input_dims: Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    input_types: Raw = msgspec.field(name="Input type", default=NOTHING)
+    concrete_inputs: Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
     name: Any = None
     labels: Any = None
 
@@ -56,6 +67,7 @@ class Event(msgspec.Struct, gc=False):
     name: str | None = ""
     pid: Number = None
     tid: Number = None
+    id: Number = None
     ts: int | float | str | None = None
     dur: int | float | str | None = None
     args: Args | None = None
@@ -69,6 +81,7 @@ class ExactEvent(msgspec.Struct):
     name: str | None = ""
     pid: Number = None
     tid: Number = None
+    id: Number = None
     ts: msgspec.Raw = msgspec.Raw()
     dur: msgspec.Raw = msgspec.Raw()
     args: Args | None = None
@@ -87,3 +100,4 @@ class DeviceFile(msgspec.Struct):
     events: list[Event] = msgspec.field(name="traceEvents", default_factory=list)
     distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
     base_time: Number = msgspec.field(name="baseTimeNanoseconds", default=None)
+    merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)

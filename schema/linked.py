@@ -132,7 +132,11 @@ Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, HandOvers)
 
 
 class Communication(msgspec.Struct, omit_defaults=True):
-    """The recorded arguments of one communication; -1 and empty where they were not recorded."""
+    """The recorded arguments of one communication; -1 and empty where they were not recorded.
+
+    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is that rank's place
+    in the group as recorded. One kernel may do several communications at once, which are `coalesced` then.
+    """
 
     name: str = ""
     dtype: str = ""
@@ -145,8 +149,16 @@ class Communication(msgspec.Struct, omit_defaults=True):
     group_size: int = -1
     ranks: list[int] = []
     sequence: int = -1
+    place: int = -1
     source: int = -1
     target: int = -1
+    tag: int = -1
+    coalesced: list["Communication"] = []
+
+    @property
+    def parts(self) -> list["Communication"]:
+        """Itself, or what is coalesced in it."""
+        return self.coalesced or [self]
 
 
 class ProcessGroup(msgspec.Struct, omit_defaults=True):

@@ -1,7 +1,7 @@
 """The records of a linked file, as they stand in it and as they are read."""
 
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,8 @@ from .linked import Communication, Found, LinkReport, ProcessGroup, TraceInfo
 SCHEMA = "1.1.1-chakra.0.0.4"
 NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 Raw = msgspec.Raw
+Whole = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
+"""A number that fits a column."""
 
 
 class IntegerAttribute(NamedTuple):
@@ -33,9 +35,9 @@ INTEGER_ATTRIBUTES = (
 class Node(msgspec.Struct, gc=False):
     """An op, or an activity if it has a `cat`. `call` and `communication` are rows of the tables below."""
 
-    id: int
+    id: Whole
     name: str
-    ctrl_deps: int | list[int] | None = None
+    ctrl_deps: Whole | list[Whole] | None = None
     inputs: Raw = Raw(NO_TENSORS)
     outputs: Raw = Raw(NO_TENSORS)
     attrs: list[Attr] = []
@@ -43,14 +45,14 @@ class Node(msgspec.Struct, gc=False):
     ts: int | float | None = None
     inclusive_dur: int | float | None = None
     exclusive_dur: int | float | None = None
-    thread: int | None = None
-    device: int = -1
-    stream: int = -1
-    correlation: int = 0
-    graph_node: int = -1
-    call: int = -1
-    communication: int = -1
-    sync_dep: list[int] | None = None
+    thread: Whole | None = None
+    device: Whole = -1
+    stream: Whole = -1
+    correlation: Whole = 0
+    graph_node: Whole = -1
+    call: Whole = -1
+    communication: Whole = -1
+    sync_dep: list[Whole] | None = None
     recorded_by: str | None = None
 
 
@@ -64,29 +66,29 @@ class ExactNode(Node, gc=False):
 
 class CallTable(msgspec.Struct):
     names: list[str]
-    name: list[int]
-    thread: list[int]
-    start_ns: list[int]
-    end_ns: list[int]
-    correlation: list[int]
-    op: list[int]
+    name: list[Whole]
+    thread: list[Whole]
+    start_ns: list[Whole]
+    end_ns: list[Whole]
+    correlation: list[Whole]
+    op: list[Whole]
 
 
 class WaitTable(msgspec.Struct):
     """Device waits: `of` is an activity id; host waits: a row of the call table. `source` is an activity id, -1 for none."""
 
-    of: list[int]
-    source: list[int]
+    of: list[Whole]
+    source: list[Whole]
     found: list[Found]
-    since_ns: list[int | None] = []
+    since_ns: list[Whole | None] = []
 
 
 class HandOverTable(msgspec.Struct):
-    source_thread: list[int]
-    source_ns: list[int]
-    target_thread: list[int]
-    target_ns: list[int]
-    waiting_since_ns: list[int | None]
+    source_thread: list[Whole]
+    source_ns: list[Whole]
+    target_thread: list[Whole]
+    target_ns: list[Whole]
+    waiting_since_ns: list[Whole | None]
     found: list[Found]
 
 

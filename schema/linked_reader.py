@@ -27,6 +27,7 @@ from .linked import (
     Ops,
     TraceInfo,
 )
+from .linked_check import contradiction
 from .linked_layout import (
     INTEGER_ATTRIBUTES,
     CallTable,
@@ -38,6 +39,7 @@ from .linked_layout import (
     WaitTable,
 )
 from .numbering import Numbering, rows_of
+from .numbers import integers
 from .times import InexactTime, nanoseconds
 
 ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), "op_schema")
@@ -61,9 +63,12 @@ def read_linked(path: str) -> LinkedTrace:
         kind = "a host trace that was never linked" if len(nodes) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with trace-link first")
     try:
-        return _linked(path, top, nodes)
+        linked = _linked(path, top, nodes)
     except (KeyError, IndexError) as error:
         raise DataError(f"{path}: inconsistent linked trace: {error} is referred to but not there") from error
+    if wrong := contradiction(linked):
+        raise DataError(f"{path}: inconsistent linked trace: {wrong}; link the traces again")
+    return linked
 
 
 class _Table:
@@ -149,11 +154,11 @@ class _Nodes:
         value[:] = [attribute.value for attribute in every]
         for number, (name, _, missing) in enumerate(INTEGER_ATTRIBUTES):
             column = np.full(len(attributes), missing, np.int64)
-            column[row[code == number]] = value[code == number]
+            column[row[code == number]] = integers(value[code == number].tolist(), missing)
             self.ops.integers(name, column)
         schema = np.full(len(attributes), "", object)
         schema[row[code == SCHEMA_NUMBER]] = value[code == SCHEMA_NUMBER]
-        self.ops.texts("op_schema", schema.tolist())
+        self.ops.texts("op_schema", [text if type(text) is str else "" for text in schema.tolist()])
         for place in np.flatnonzero(code > SCHEMA_NUMBER).tolist():
             self.extra.setdefault(self.ops.count + int(row[place]), {})[every[place].name] = value[place]
 

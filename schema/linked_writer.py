@@ -11,7 +11,7 @@ from .columns import ABSENT, Int64, Strings
 from .command import progress
 from .files import open_output
 from .host import Attr
-from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, repeated, texts
+from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
 from .linked import Found, LinkedTrace, Ops
 from .linked_layout import (
     INTEGER_ATTRIBUTES,
@@ -22,7 +22,7 @@ from .linked_layout import (
     WaitTable,
 )
 from .numbering import rows_of
-from .spans import Spans
+from .spans import Spans, repeated
 
 NODES_AT_ONCE = 1 << 13
 encoded = msgspec.json.encode
@@ -193,7 +193,7 @@ def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
 
 
 class _ThreadOps(NamedTuple):
-    """A thread's ops by their start."""
+    """A thread's ops by their start, of those that begin together the outermost first."""
 
     row: Int64
     start: Int64
@@ -216,7 +216,7 @@ def _called_from(linked: LinkedTrace) -> SparseMember:
 
 def _ops_of_threads(ops: Ops) -> dict[int, _ThreadOps]:
     timed = np.flatnonzero(ops.start != ABSENT)
-    row = timed[np.lexsort((ops.start[timed], ops.thread[timed]))]
+    row = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
     numbers, first = np.unique(ops.thread[row], return_index=True)
     of_threads = np.split(row, first[1:])
     return {

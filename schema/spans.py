@@ -1,6 +1,6 @@
 """Columns of byte strings: gathering, joining and copying them all at once, without one Python step per string."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy.typing as npt
 from .columns import Int64
 
 Bytes = npt.NDArray[np.uint8]
+LONG = 1 << 12
+FEW = 32
 
 
 class Spans(NamedTuple):
@@ -27,10 +29,26 @@ class Spans(NamedTuple):
         starts[rows], lengths[rows] = self.starts, self.lengths
         return Spans(self.source, starts, lengths)
 
+    def tolist(self) -> list[bytes]:
+        raw = self.source.tobytes()
+        return [
+            raw[start:end]
+            for start, end in zip(self.starts.tolist(), (self.starts + self.lengths).tolist(), strict=True)
+        ]
+
     @staticmethod
     def of(texts: Sequence[bytes]) -> "Spans":
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         return Spans(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
+def repeated(text: bytes, count: int) -> Spans:
+    """A column of the same text."""
+    return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
+
+
+Part = tuple[Int64, Spans]
+"""Texts, and the rows of something larger that they are appended to."""
 
 
 def first_not_utf8(texts: Sequence[bytes]) -> int | None:
@@ -49,24 +67,33 @@ def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
 
     Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and scatter.
     """
-    for length, rows in _by_length(spans.lengths):
-        _windows(target, length)[positions[rows]] = _windows(spans.source, length)[spans.starts[rows]]
-
-
-def _by_length(lengths: Int64) -> Iterator[tuple[int, Int64 | slice]]:
-    """Each length above zero with the rows that have it."""
-    longest = int(lengths.max(initial=0))
-    if longest == int(lengths.min(initial=longest)):
-        if longest:
-            yield longest, slice(None)
+    lengths = np.minimum(spans.lengths, LONG)
+    counts = np.bincount(lengths, minlength=LONG + 1)
+    seldom = counts < FEW
+    seldom[LONG] = True
+    common = np.flatnonzero(~seldom[1:]) + 1
+    if counts.sum() == counts[common].sum() and len(common) == 1:
+        _copy_items(spans, target, positions, int(common[0]), slice(None))
         return
     # sorting two-byte keys takes numpy's radix sort
-    order = np.argsort(lengths.astype(np.uint16) if longest < 1 << 16 else lengths, kind="stable")
-    ranked = lengths[order]
-    bounds = np.flatnonzero(np.diff(ranked)) + 1
-    for rows in np.split(order, bounds):
-        if length := int(lengths[rows[0]]):
-            yield length, rows
+    order = np.argsort(lengths.astype(np.uint16), kind="stable")
+    limits = np.cumsum(counts)
+    for length in common.tolist():
+        _copy_items(spans, target, positions, length, order[limits[length - 1] : limits[length]])
+    seldom[0] = False
+    _copy_singly(spans, target, positions, np.flatnonzero(seldom[lengths]))
+
+
+def _copy_items(spans: Spans, target: Bytes, positions: Int64, length: int, rows: Int64 | slice) -> None:
+    _windows(target, length)[positions[rows]] = _windows(spans.source, length)[spans.starts[rows]]
+
+
+def _copy_singly(spans: Spans, target: Bytes, positions: Int64, rows: Int64) -> None:
+    """One step per row: for lengths that few rows have, that takes less time than the steps per length."""
+    source, copies = spans.source.data, target.data
+    columns = (spans.starts[rows], spans.lengths[rows], positions[rows])
+    for start, length, position in zip(*(column.tolist() for column in columns), strict=True):
+        copies[position : position + length] = source[start : start + length]
 
 
 def _windows(buffer: Bytes, length: int) -> npt.NDArray[np.void]:
@@ -82,14 +109,18 @@ def join(columns: Iterable[Spans], count: int) -> Spans:
 def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Spans:
     """`count` rows, each the concatenation of what the parts have for it; a part says which rows it has something for."""
     lengths = np.zeros(count, np.int64)
+    # those from one source are copied together
+    sources: dict[int, list[tuple[Int64 | slice, Spans, Int64]]] = {}
     for rows, part in parts:
-        lengths[rows] += part.lengths
+        before = lengths[rows].copy()
+        lengths[rows] = before + part.lengths
+        sources.setdefault(id(part.source), []).append((rows, part, before))
     starts = np.cumsum(lengths) - lengths
     buffer = np.empty(int(lengths.sum()), np.uint8)
-    position = starts.copy()
-    for rows, part in parts:
-        copy_spans(part, buffer, position[rows])
-        position[rows] += part.lengths
+    for copied in sources.values():
+        first, size = (np.concatenate(column) for column in zip(*(part[1:] for _, part, _ in copied), strict=True))
+        place = np.concatenate([starts[rows] + before for rows, _, before in copied])
+        copy_spans(Spans(copied[0][1].source, first, size), buffer, place)
     return Spans(buffer, starts, lengths)
 
 

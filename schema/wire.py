@@ -19,6 +19,8 @@ FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 LARGEST_FIELD_NUMBER = (1 << 29) - 1
 PADDING = 32
 """Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
+MOST_FIELDS = 1 << 14
+"""What a node has are some tens of fields, as lists of numbers are one field each; more rounds than this would take minutes."""
 NO_FIELD = -1
 TEXT_FIELD_1 = 1 << 3 | DELIMITED
 
@@ -46,11 +48,6 @@ class Fields(NamedTuple):
     def of(self, number: int, wire: int) -> "Fields":
         """The fields of this number; one of another wire type is, as in the protobuf library, an unknown field."""
         return self.where((self.number == number) & (self.wire == wire))
-
-    def in_message_order(self) -> "Fields":
-        count = int(self.message.max(initial=0))
-        # sorting two-byte keys takes numpy's radix sort
-        return self.where(np.argsort(self.message.astype(np.uint16 if count < 1 << 16 else np.int64), kind="stable"))
 
     def last_given(self, count: int) -> "Fields":
         """Only the last field of each of `count` messages."""
@@ -127,12 +124,14 @@ def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
     """The fields of the messages `data[starts[i] : ends[i]]`; those of one message in order, those of different ones interleaved.
 
     Takes one round of numpy operations per field of the longest message. `data` must go on for PADDING bytes after the last end.
-    Raises WireError with a position at which no field stands.
+    Raises WireError with a position at which no field stands, or one too many.
     """
     message = np.flatnonzero(starts < ends)
     at, end = starts[message], ends[message]
     rounds = [Fields(message[:0], message[:0], np.empty(0, np.uint8), np.empty(0, np.uint64), message[:0])]
     while len(message):
+        if len(rounds) > MOST_FIELDS:
+            raise WireError(f"a message of more than {MOST_FIELDS} fields", int(at[0]))
         fields, following = _next_fields(data, message, at)
         if (wrong := np.flatnonzero((following > end) | (following < at))).size:
             raise WireError("no field, or one that goes beyond its message", int(at[wrong[0]]))

@@ -15,13 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from execgraph.linker import trace_link
 
 SAMPLE = Path(__file__).parent / "data" / "compiled"
-HOST, DEVICE = "host.json", "device.json"
+HOST, DEVICE, LINKED = "host.json", "device.json", "linked.json"
 EVENT = b'  {\n    "ph": "X",\n    "cat": "cpu_op",\n    "name": "aten::randn",'
 NODE = b'"id": 5, "name": "aten::empty", "ctrl_deps"'
 TIME = b'"ts": 4383683828312.992'
@@ -39,11 +39,16 @@ class Damage(NamedTuple):
 
 
 class Said(NamedTuple):
-    """How trace-link ended, and what it said beside what it says of the undamaged pair."""
+    """How trace-link ended, what it said, and the report in the file that it wrote, if it wrote one."""
 
     exit: int
     lines: list[str]
-    matched: int
+    report: dict[str, Any]
+
+    @property
+    def matched(self) -> int:
+        """Ops."""
+        return int(self.report.get("matched", 0))
 
 
 def put(old: bytes, new: bytes) -> Change:
@@ -226,29 +231,21 @@ def _link(files: dict[str, bytes], *options: str) -> Said:
     with tempfile.TemporaryDirectory() as folder, _without_zstd():
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
-        pair = ["--host-trace", HOST, "--device-trace", DEVICE, "--output", "linked.json"]
-        told, summary = io.StringIO(), io.StringIO()
-        code = 0
-        with _inside(folder), _streams(summary, told):
+        told, code = io.StringIO(), 0
+        with _inside(folder), contextlib.redirect_stderr(told):
             try:
-                trace_link.main([*pair, "--json", *options])
+                trace_link.main(["--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED, *options])
             except SystemExit as end:
                 code = int(end.code or 0)
-    lines = [" ".join(line.split()) for line in told.getvalue().splitlines()]
-    matched = json.loads(summary.getvalue())["matched"] if summary.getvalue() else 0
-    return Said(code, lines, matched)
+        linked = Path(folder) / LINKED
+        report = json.loads(linked.read_bytes())["link_report"] if linked.exists() else {}
+    return Said(code, [" ".join(line.split()) for line in told.getvalue().splitlines()], report)
 
 
 @contextlib.contextmanager
 def _without_zstd() -> Iterator[None]:
     """What is printed must not depend on what is installed."""
     with patch.dict(sys.modules, {"zstandard": None}):
-        yield
-
-
-@contextlib.contextmanager
-def _streams(out: io.StringIO, err: io.StringIO) -> Iterator[None]:
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield
 
 

@@ -69,7 +69,7 @@ def write_database(
 ) -> Path:
     """A database of one process. API rows are numbered from 1, and so are ops; ranges come after them in either table."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(SCHEMAS[dialect])
+        connection.executescript("PRAGMA synchronous = OFF;" + SCHEMAS[dialect])
         text = _Texts(connection, "rocpd_string")
         arguments = _Texts(connection, "rocpd_ustring") if dialect == RPD_3 else text
         rows = [(*call[1:], text(call.name), arguments("stream 0")) for call in api]

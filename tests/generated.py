@@ -1,14 +1,22 @@
 """Graphs of generated jobs, one per rank."""
 
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from execgraph.converter import Options, convert
 from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.build import Outcomes, build
+from execgraph.tools.build_report import BuildReport
+from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
+
+ALONE = [job for job, preset in PRESETS.items() if preset.size.ranks == 1]
+TOGETHER = [job for job in PRESETS if job not in ALONE]
 
 
 @cache
@@ -18,3 +26,29 @@ def graphs_of(job: str, ranks: int | None = None, promote: str = "sync") -> tupl
         files = write_traces(simulate(build_job(job, ranks=ranks, steps=2, layers=2, seed=1)), folder)
         linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in files]
     return tuple(convert(one, Options(promote=promote)) for one in linked)
+
+
+class Built(NamedTuple):
+    """A job that trace-build built: its report, the graphs, which are shared, and how long the job took."""
+
+    report: BuildReport
+    graphs: tuple[ExecutionGraph, ...]
+    makespan_ns: int
+
+
+@cache
+def built_job(job: str, ranks: int) -> Built:
+    """One step of a job of one layer."""
+    run = simulate(build_job(job, ranks=ranks, steps=1, layers=1, seed=ranks))
+    with tempfile.TemporaryDirectory() as folder:
+        traces, out = Path(folder, "traces"), Path(folder, "graphs")
+        write_traces(run, traces)
+        report = build(traces, out, Options(), here).report
+        graphs = tuple(ExecutionGraph.read(str(out / f"graph.{rank}.et")) for rank in range(ranks))
+    return Built(report, graphs, run.makespan_ns)
+
+
+def here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Outcomes:
+    """Builds one rank after the other, in this process."""
+    for task in tasks:
+        yield task, function(task)

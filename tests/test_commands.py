@@ -297,6 +297,25 @@ def test_an_output_of_no_regular_file_is_written_directly(files: dict[str, Path]
     assert Path("/dev/null").is_char_device()
 
 
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="the system has no files without a name")
+def test_a_killed_run_leaves_nothing_beside_the_old_output(out: Path) -> None:
+    old = out / "old.et"
+    old.write_text("precious")
+    writing = "with open_output(sys.argv[1]) as file: file.write(bytes(3 << 20)); os.kill(os.getpid(), signal.SIGKILL)"
+    script = f"import os, signal, sys\nfrom execgraph.schema.files import open_output\n{writing}"
+    assert subprocess.run([sys.executable, "-c", script, str(old)], check=False).returncode == -signal.SIGKILL
+    assert [path.name for path in out.iterdir()] == ["old.et"]
+    assert old.read_text() == "precious"
+
+
+def test_a_summary_that_cannot_be_printed_is_one_line(files: dict[str, Path], out: Path) -> None:
+    command = shell("trace-convert", "-q", "--json", "--input", files["linked"], "--output", out / "g.et")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "cannot be written (No space left on device)" in one_line("trace-convert", done.stderr)
+
+
 def test_a_link_to_an_output_is_followed(files: dict[str, Path], out: Path) -> None:
     (out / "link.et").symlink_to(out / "real.et")
     assert run("trace-convert", "-q", "--input", files["linked"], "--output", out / "link.et") == 0

@@ -45,6 +45,17 @@ def test_a_refusal_is_one_line_that_names_the_file(damage: Damage) -> None:
 
 
 @each_damage
+def test_what_is_said_is_in_the_linked_file_as_well(damage: Damage) -> None:
+    found = link_damaged(damage)
+    assert (not found.report) == (found.exit != 0)
+    said = [
+        f"{word} {count} {what}" for word in ("noted", "dropped") for what, count in found.report.get(word, {}).items()
+    ]
+    said += [f"note {remark}" for remark in found.report.get("remarks", [])]
+    assert found.exit or [line for line in found.lines if line.split()[0] in ("noted", "dropped", "note")] == said
+
+
+@each_damage
 def test_strict_refuses_damage_and_nothing_else(damage: Damage) -> None:
     found = link_damaged(damage, "--strict")
     assert len(found.lines) == 1 or not found.exit

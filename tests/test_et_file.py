@@ -46,7 +46,7 @@ def graphs(draw):
         attributes["data_dep_kinds"] = Ragged.of([[abs(d) % 512 for d in row] for row in dependencies])
     tensors = {row: texts for row, texts in enumerate(rows(st.none() | TENSOR)) if texts and any(texts)}
     return ExecutionGraph(
-        id=np.array(rows(INT64), np.int64),
+        id=np.array(draw(st.lists(INT64, min_size=count, max_size=count, unique=True)), np.int64),
         name=Strings.of(rows(TEXT)),
         type=np.array(rows(st.integers(0, 7)), np.uint8),
         data_deps=Ragged.of(dependencies),
@@ -197,6 +197,11 @@ def test_unknown_attributes_and_values_of_other_kinds_are_skipped(tmp_path):
     assert graph.attributes.keys() == {"is_cpu_op", "stream"}
 
 
+def test_nodes_of_one_id_are_refused(tmp_path):
+    with pytest.raises(DataError, match="2 nodes have the id 7; number them again"):
+        read(tmp_path, *(pb.Node(id=number) for number in (7, 1, 2, 3, 7)))
+
+
 ODD_FIELDS = [
     varint(99 << 3) + b"\x05",
     varint(77 << 3 | 2) + b"\x03abc",
@@ -214,12 +219,12 @@ def test_fields_in_any_order_are_read_as_by_the_protobuf_library(folder, data, g
     graph.write(str(path))
     metadata, *nodes = frames_of(path.read_bytes())
     mixed = []
-    for node in nodes:
+    for number, node in enumerate(nodes):
         pieces = [
             *fields_of(pb.Node.FromString(node)),
             *fields_of(pb.Node.FromString(data.draw(st.sampled_from(nodes)))),
         ]
-        mixed.append(b"".join(data.draw(st.permutations(pieces + ODD_FIELDS))))
+        mixed.append(b"".join([*data.draw(st.permutations(pieces + ODD_FIELDS)), varint(1 << 3), varint(number)]))
     path.write_bytes(framed(metadata, *mixed))
     plain.write_bytes(framed(metadata, *(pb.Node.FromString(node) for node in mixed)))
     assert rows_of(ExecutionGraph.read(str(path))) == rows_of(ExecutionGraph.read(str(plain)))

@@ -51,7 +51,7 @@ def change(kind: str, place: float, other: float, size: int, token: bytes) -> Ch
 
 KINDS = st.sampled_from(["cut", "leave out", "insert", "overwrite", "repeat", "copy", "flip", "zero"])
 CHANGES = st.lists(st.builds(change, KINDS, PLACES, PLACES, SIZES, st.sampled_from(TELLING)), min_size=1, max_size=4)
-EXAMPLES = int(os.environ.get("EXECGRAPH_FUZZ_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("EXECGRAPH_FUZZ_EXAMPLES", "30"))
 often = settings(max_examples=EXAMPLES, deadline=20_000, suppress_health_check=list(HealthCheck))
 
 
@@ -81,12 +81,20 @@ FOUND = [
     ("device", b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "ts": 1, "args": {"External id": [[7]]}}]}'),
     ("device", b'{"traceEvents": [null, {"ph": "X", "cat": "cpu_op", "ts": 1}, ]}'),
     ("host", b'{"nodes": [{"id": 1, "name": "a", "inputs": {}, "attrs": [{"name": "rf_id", "value": [2]}]}]}'),
+    ("linked", b'{"nodes": [{"id": 1, "name": "a", "ts": 1, "attrs": [{"name": "rf_id", "value": null}]}]}'),
+    ("linked", b'{"nodes": [{"id": 1, "name": "a", "ts": 1, "attrs": [{"name": "op_schema", "value": [1]}]}]}'),
 ]
+FILES = sorted((Path(__file__).parent / "fuzz" / "found").iterdir())
 
 
 @pytest.mark.parametrize(("kind", "content"), FOUND)
 def test_found_cases(kind: str, content: bytes) -> None:
     CHECKS[kind](content)
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in FILES])
+def test_found_files(path: Path) -> None:
+    CHECKS[path.name.split("-")[0]](path.read_bytes())
 
 
 # Valid JSON that says odd things
@@ -132,7 +140,8 @@ def odd(kind: str, oddities: list[Oddity]) -> bytes:
 def make_odd(row: Any, other: Any, oddity: Oddity) -> None:
     """Changes one of the keys of an element, or of its arguments or attributes."""
     holders = [row, *(held for held in row.values() if isinstance(held, dict))]
-    holders += [attr for attr in row.get("attrs") or () if isinstance(attr, dict)]
+    attributes = row.get("attrs")
+    holders += [attr for attr in attributes if isinstance(attr, dict)] if isinstance(attributes, list) else []
     places = [(holder, key) for holder in holders for key in holder]
     if not places:
         return
@@ -155,11 +164,14 @@ def test_host_traces_that_say_odd_things(oddities: list[Oddity]) -> None:
     CHECKS["host"](odd("host", oddities))
 
 
-@pytest.mark.xfail(strict=False, reason="an attribute of a linked file that is no number is a TypeError")
-@often
-@given(CHANGES)
-def test_linked_traces(changes: list[Change]) -> None:
-    CHECKS["linked"](damaged("linked", changes))
+@pytest.mark.parametrize("kind", ["linked", "graph", "json", "groups", "database"])
+def test_other_files(kind: str) -> None:
+    @often
+    @given(CHANGES)
+    def check(changes: list[Change]) -> None:
+        CHECKS[kind](damaged(kind, changes))
+
+    check()
 
 
 @often

@@ -17,8 +17,8 @@ from execgraph.schema import execution_graph_pb2 as pb
 from execgraph.schema import framing, json_stream
 from execgraph.schema.errors import DataError
 from execgraph.schema.json_form import NODE
-from execgraph.schema.json_parsing import NodeTextEncoder
-from execgraph.schema.json_rendering import render_nodes
+from execgraph.schema.json_parsing import NodeEncoder
+from execgraph.schema.json_rendering import NodeRenderer
 from execgraph.schema.varints import varint
 from execgraph.schema.wire import Messages
 from hypothesis import given
@@ -123,8 +123,8 @@ def test_any_graph_comes_back_byte_for_byte(folder, metadata, nodes):
 def test_blocks_are_converted_as_each_message_is(nodes):
     encoded = [node.SerializeToString(deterministic=True) for node in nodes]
     texts = [NODE.decode(message) for message in encoded]
-    assert render_nodes(messages(*encoded)) == b",\n".join(texts)
-    assert NodeTextEncoder().encode([msgspec.Raw(text) for text in texts]) == framed(*encoded)
+    assert NodeRenderer().render(messages(*encoded)) == b",\n".join(texts)
+    assert NodeEncoder().encode([msgspec.Raw(text) for text in texts]) == framed(*encoded)
 
 
 def every_kind():

@@ -1,16 +1,26 @@
 """Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
+from execgraph.linker.match import is_op
+from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
-from runs import convert_run, launchers, link_run, read_pair
+from execgraph.tools.replay import replay
+from execgraph.tools.scaling import parse_scale
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import VERSIONS, Step, play, two_threads
+from runs import convert_linked, convert_run, launchers, link_run, read_pair
 
 LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
 
@@ -157,14 +167,26 @@ def test_activities_without_a_call_are_released_as_measured() -> None:
     with t.op("aten::add", duration=40):
         t.launch("called")
     t.activity("orphan 1", 24, start=20, duration=4)
-    t.activity("orphan 2", 24, start=30, duration=4)
+    t.activity("orphan 2", 24, start=36, duration=4)
     assert link_run(t).report.noted["activities without a launch call"] == 2
     nodes = convert_run(t)
     assert nodes.time("unrecorded host#0") == (0, 20)
-    assert nodes.time("unrecorded host#1") == (20, 30)
+    assert nodes.time("unrecorded host#1") == (20, 36)
     assert nodes.follows("orphan 1") == {"unrecorded host#0": LAUNCH}
     assert nodes.follows("orphan 2") == {"unrecorded host#1": LAUNCH, "orphan 1": STREAM_ORDER}
     assert nodes.follows("unrecorded host#1") == {"unrecorded host#0": DependencyKind.PROGRAM_ORDER}
+
+
+def test_an_activity_without_a_call_that_waited_for_its_turn_was_released_before() -> None:
+    """What the device worked off when recording began was all there: faster kernels would have followed each other faster."""
+    t = TraceBuilder()
+    for number in range(10):
+        t.activity(f"orphan {number}", 24, start=20 + 52 * number, duration=50)
+    t.leaf("aten::add", 40)
+    nodes = convert_run(t)
+    assert {nodes.time(f"unrecorded host#{number}") for number in range(1, 10)} == {(20, 20)}
+    assert nodes.replay_error() == 0
+    assert replay(nodes.graph, [parse_scale("orphan=0.1")]).makespan_ns == (20 + 10 * 5 + 9 * 2) * 1000
 
 
 def test_a_trace_of_activities_without_any_call_converts() -> None:
@@ -230,11 +252,102 @@ def test_everything_that_was_linked_is_counted() -> None:
     t.leaf("only the host saw this", 2, only="host")
     t.leaf("only the device trace saw this", 2, only="device")
     t.activity("orphan", 20, start=5, duration=1)
+    t.leaf("aten::add", 2)
     report = link_run(t).report
-    assert (report.host_ops, report.device_ops, report.matched) == (2, 2, 1)
+    assert (report.host_ops, report.device_ops, report.matched) == (3, 3, 2)
     assert (report.calls, report.activities, report.linked) == (1, 2, 1)
     assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
     assert report.noted["ops that only the device trace holds"] == 1
+
+
+def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> dict[str, int]:
+    """Rows of both traces that the linked trace does not hold and the report does not count, by table."""
+    linked = link(host, device, **options)
+    report = linked.report
+    kept_without_times = report.dropped.get("host ops that the device trace does not hold (kept without times)", 0)
+    outside = {
+        what: report.dropped.get(f"{what} outside the window", 0)
+        for what in ("host ops", "ops", "calls", "activities", "synchronisation records")
+    }
+    recorded = np.isin(device.syncs.correlation, linked.calls.correlation) & (device.syncs.correlation != 0)
+    without_call = report.dropped.get("synchronisation records without a call", 0)
+    only_device = report.noted.get("ops that only the device trace holds", 0)
+    lost = {
+        "host ops": (int(is_op(host).sum()) if host else 0) - report.matched - kept_without_times - outside["host ops"],
+        "ops": len(device.ops.start) - report.matched - only_device - outside["ops"],
+        "calls": len(device.calls.start) - len(linked.calls) - outside["calls"],
+        "activities": len(device.activities.start) - len(linked.activities) - outside["activities"],
+        "records": len(device.syncs.start) - int(recorded.sum()) - without_call - outside["synchronisation records"],
+        "rows of the file": device.read
+        - device.ignored
+        - sum(device.skipped.values())
+        - sum(len(getattr(device, table).start) for table in ("ops", "calls", "activities", "syncs"))
+        - len(device.event_records.correlation),
+        "in the graph": len(linked.activities) - int(convert_linked(linked).graph.is_activity.sum()),
+    }
+    return {table: count for table, count in lost.items() if count}
+
+
+@settings(max_examples=25, deadline=None)
+@given(two_threads, VERSIONS, st.booleans(), st.integers(1, 99))
+def test_no_row_of_a_run_is_lost_uncounted(steps: list[Step], torch: str, sync_records: bool, share: int) -> None:
+    t = play(steps, threads=2, torch=torch, sync_records=sync_records)
+    t.activity("orphan", 20, start=5, duration=1)
+    t.leaf("only the host saw this", 2, only="host")
+    t.leaf("aten::add", 2)
+    host, device = read_pair(t)
+    assert lost_rows(host, device) == {}
+    assert lost_rows(host, device, window=Window(clock=(0, t.makespan_us * share / 100))) == {}
+
+
+def pairs_of(folder: Path) -> list[tuple[Path | None, Path]]:
+    """The device traces in a folder, each with its host trace if there is one; no copies of files under other names."""
+    found: list[tuple[Path | None, Path]] = []
+    for device in sorted(folder.rglob("*.json.gz")):
+        names = [("kineto", "et"), ("device", "host"), ("simple_add_trace", "simple_add_et")]
+        hosts = [device.with_name(device.name.replace(*pair)) for pair in names if pair[0] in device.name]
+        if hosts or device.parent.name in ("critical_path", "device_only"):
+            found.append((hosts[0] if hosts and hosts[0].exists() else None, device))
+    return found
+
+
+def check_pairs(folder: Path) -> None:
+    for host, device in pairs_of(folder):
+        traces = read_host_trace(str(host)) if host else None, read_device_trace(str(device))
+        assert lost_rows(*traces) == {}, device
+        step = next((number for number in range(12) if f"ProfilerStep#{number}" in traces[1].ops.name.table), None)
+        if step is not None:
+            assert lost_rows(*traces, window=Window(steps=(step, step + 1))) == {}, device
+            assert lost_rows(None, traces[1], window=Window(steps=(step, step + 1))) == {}, device
+
+
+def test_no_row_of_our_captures_is_lost_uncounted(data: Path) -> None:
+    check_pairs(data)
+
+
+def test_no_row_of_real_traces_is_lost_uncounted(real_traces: Path) -> None:
+    check_pairs(real_traces)
+
+
+def test_every_synchronisation_record_has_an_outcome() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", 7, 20)
+        event = t.record_event(stream=7)
+        t.wait_event(event, stream=20)
+        t.launch("waits", 20, 5)
+        t.wait_event(event, stream=20)  # for what is done by then
+        t.wait_event(event, stream=24)  # and nothing follows
+        t.event_query(event)
+        t.event_synchronize(event)
+        t.stream_synchronize(20)
+        t.device_synchronize()
+        t.device_synchronize()
+    t.syncs.append(replace(t.syncs[-1], correlation=9_999))
+    report = link_run(t).report
+    assert report.dropped["synchronisation records without a call"] == 1
+    assert report.noted["stream waits that held nothing back"] == 2
+    assert sum(report.waits.values()) == len(t.syncs) - 3
 
 
 def test_an_unknown_category_is_counted_not_guessed_at() -> None:
@@ -300,6 +413,14 @@ def test_one_rank_is_taken_out_of_a_merged_trace(tmp_path: Path, rank: int) -> N
     linked = link(None, merged_ranks(tmp_path, labelled=True), rank=rank)
     assert launchers(linked) == {f"k of {rank}": ("cudaLaunchKernel", f"aten::mm of {rank}")}
     assert linked.info.rank == rank
+
+
+def test_a_window_of_one_rank_of_a_merged_trace(tmp_path: Path) -> None:
+    merged = merged_ranks(tmp_path, labelled=True)
+    linked = link(None, merged, rank=1, window=Window(clock=(0, 2)))
+    assert launchers(linked) == {"k of 1": ("cudaLaunchKernel", "aten::mm of 1")}
+    with pytest.raises(DataError, match="several ranks"):
+        link(None, merged, window=Window(clock=(0, 2)))
 
 
 def test_a_rank_that_a_merged_trace_lacks_is_refused(tmp_path: Path) -> None:

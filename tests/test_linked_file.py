@@ -183,10 +183,7 @@ def test_what_waits_names_what_it_waits_for(tmp_path: Path) -> None:
     assert collective["sync_dep"] == [nodes["sgemm"]["id"]]
 
 
-TIED = pytest.param(0, marks=pytest.mark.xfail(strict=True, reason="of ops that begin together the innermost is named"))
-
-
-@pytest.mark.parametrize("before", [1, TIED])
+@pytest.mark.parametrize("before", [0, 1])
 def test_an_op_on_another_thread_names_the_op_that_it_was_called_from(tmp_path: Path, before: float) -> None:
     t = TraceBuilder()
     t.leaf("aten::mm", 5, seq_id=0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.tools.pairs import Pairs, find_pairs, rank_in_name
+from execgraph.tools.pairs import Pairs, find_pairs
 from execgraph.tools.recognise import END, Kind, Recognised, recognise
+from execgraph.tools.trace_files import rank_in_name
 
 FILLER = {"ph": "X", "cat": "python_function", "name": "f" * 200, "pid": 9, "tid": 1, "ts": 1, "dur": 1}
 

@@ -67,6 +67,16 @@ def test_unhidden_host_delay_passes_before_an_activity_of_a_device_only_graph() 
     assert starts(scaled(g.build(), "class:host=0.5")) == [0, 30]
 
 
+def test_host_delay_before_the_first_activity_is_part_of_the_run() -> None:
+    g = GraphBuilder()
+    first = g.activity("a", 1020, 10, gap=5, host_delay_ns=20)
+    g.activity("b", 1030, 10, after=[(first, STREAM_ORDER)])
+    replayed = replay(g.build())
+    assert (starts(replayed), replayed.makespan_ns, replayed.measured_ns) == ([25, 35], 45, 45)
+    assert path_ns(replayed) == {"host delay": 20, "computation": 20, "measured start": 5}
+    assert starts(scaled(g.build(), "class:host=0.5")) == [15, 25]
+
+
 def test_the_measured_end_of_a_trimmed_activity_includes_its_overlap() -> None:
     g = GraphBuilder()
     g.activity("overran", 0, 10, overlap_ns=4)
@@ -136,6 +146,32 @@ def test_a_slower_rank_delays_the_others() -> None:
     ranks = [rank_with_collective(rank, work=10, collective=20, clock=0) for rank in (0, 1)]
     ranks[1].name.table[0] = "slow gemm"
     assert replay_ranks(ranks, [parse_scale("slow=3")]).makespan_ns == 30 + 20 + 5
+
+
+def test_a_rank_that_began_to_record_later_begins_later() -> None:
+    early = rank_with_collective(0, work=10, collective=50, clock=100)
+    late = rank_with_collective(1, work=15, collective=20, clock=9_000_000)
+    both = replay_ranks([late, early])
+    assert starts(both) == [25, 40, 60, 0, 10, 60]
+    assert both.makespan_ns == both.measured_ns == 65
+    assert replay_ranks([late, early], [parse_scale("class:computation=3")]).makespan_ns == 25 + 45 + 20 + 15
+
+
+def test_clocks_are_compared_through_ranks_between() -> None:
+    """Ranks 0 and 2 never meet; a send that ends early does not count where two ranks share collectives too."""
+
+    def rank(number: int, clock: int, meets: dict[tuple[int, int], int]) -> ExecutionGraph:
+        g = GraphBuilder(rank=number)
+        for ranks, end in meets.items():
+            g.collective(clock, end, ranks=list(ranks), stream=sum(ranks))
+        if number < 2:
+            kind = (NodeType.COMM_SEND, NodeType.COMM_RECV)[number]
+            g.activity("nccl", clock, 1 + 70 * number, stream=9, type=kind, comm_src=0, comm_dst=1)
+        return g.build()
+
+    graphs = [rank(0, 500, {(0, 1): 90}), rank(1, 0, {(0, 1): 80, (1, 2): 60}), rank(2, 7_000, {(1, 2): 20})]
+    work = replay_ranks(graphs).work
+    assert [int(work.measured_start_ns[row]) for row in work.first_row.tolist()] == [0, 10, 50]
 
 
 def test_members_whose_graphs_are_not_given_are_not_waited_for() -> None:

@@ -1,7 +1,9 @@
 """rocpd databases as device traces: every op, API row, link and roctx range, in each dialect, and nothing of a file that is none."""
 
 import sqlite3
-from contextlib import closing
+import subprocess
+import sys
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,9 @@ from execgraph.schema.graph import DependencyKind
 from runs import convert_linked
 
 EPOCH = 9_000_000_000_001
+OP_COLUMNS = ("id", "gpuId", "queueId", "completionSignal", "start", "end", "description_id", "opType_id")
+API_COLUMNS = ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
+STRING_COLUMNS = ("id", "string")
 
 
 def step(path: Path, which: str) -> Path:
@@ -84,13 +89,14 @@ def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: s
     assert nodes.replay_error() == 0
 
 
-def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", DIALECTS)
+def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -> None:
     ops = [
         Op("first", EPOCH, EPOCH + 5000),
         Op("second", EPOCH + 5000, EPOCH + 9000),
         Op("aside", EPOCH, EPOCH + 100, queue=7),
     ]
-    linked = link(None, read_rocpd(str(write_database(tmp_path / "t.db", LITE, ops))))
+    linked = link(None, read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))
     assert linked.report.noted == {"activities without a launch call": 3}
     nodes = convert_linked(linked, EPOCH)
     assert nodes.edges(DependencyKind.STREAM_ORDER) == {("first", "second")}
@@ -159,7 +165,7 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
     ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 7, caller=2)]
     api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70), Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=60)]
     trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api)))
-    with pytest.raises(DataError, match=r"ranks 0, 1 \(2 processes launched"):
+    with pytest.raises(DataError, match=r"ranks 0, 1 \(2 processes traced"):
         link(None, trace)
     assert [link(None, trace, rank).activities.name[0] for rank in (0, 1)] == ["b", "a"]
 
@@ -169,7 +175,7 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
 
 def sql(path: Path, script: str) -> str:
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(script)
+        connection.executescript("PRAGMA synchronous = OFF;" + script)
     return str(path)
 
 
@@ -182,6 +188,7 @@ def sql(path: Path, script: str) -> str:
         ),
         ("CREATE TABLE users (id);", "no rocpd database.*users"),
         ("CREATE TABLE rocpd_string (id); CREATE VIEW rocpd_op AS SELECT 1 AS id;", "no rocpd database"),
+        ("CREATE TABLE rocpd_string (id); CREATE VIRTUAL TABLE rocpd_op USING rtree (id, a, b);", "no rocpd database"),
         (
             "CREATE TABLE rocpd_string (id, string); CREATE TABLE rocpd_op (id, gpuId, opType_id, description_id);",
             "holds no device op",
@@ -234,6 +241,40 @@ def test_changes_that_a_killed_writer_left_in_its_log_are_read(tmp_path: Path) -
         connection.execute("UPDATE rocpd_op SET gpuId = 3")
         connection.commit()
         assert {row[2] for row in rows(read_rocpd(str(path)))} == {3}
+
+
+def killed_amid(path: Path, statements: str) -> None:
+    """Another process changes the database and dies without tidying up."""
+    script = f"import os, sqlite3; sqlite3.connect({str(path)!r}).executescript({statements!r}); os._exit(0)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_log_that_lost_its_index_is_read_without_writing_beside_it(tmp_path: Path) -> None:
+    path = step(tmp_path / "t.db", LITE)
+    killed_amid(path, "PRAGMA journal_mode = WAL; UPDATE rocpd_op SET gpuId = 3;")
+    (tmp_path / "t.db-shm").unlink()
+    content = path.read_bytes()
+    assert {row[2] for row in rows(read_rocpd(str(path)))} == {3}
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["t.db", "t.db-wal"] and path.read_bytes() == content
+
+
+def test_a_database_amid_a_change_is_refused(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)] * 2000)
+    killed_amid(path, "PRAGMA cache_size = 1; BEGIN; UPDATE rocpd_op SET gpuId = 3, description_id = 9;")
+    with pytest.raises(DataError, match=r"t.db: amid a change \(.*its writer is at work, or was killed"):
+        read_rocpd(str(path))
+
+
+def test_values_of_any_type_anywhere_do_no_harm(tmp_path: Path) -> None:
+    for table, columns in (("op", OP_COLUMNS), ("string", STRING_COLUMNS), ("api", API_COLUMNS)):
+        for column in columns:
+            path = step(tmp_path / f"{table}_{column}.db", LITE)
+            values = ", ".join(f"({value})" for value in ("NULL", "'x'", "1e300", "-9223372036854775808", "x'ff00'"))
+            sql(path, f"CREATE TABLE odd AS SELECT * FROM rocpd_{table}; DROP TABLE rocpd_{table};")
+            kept = ", ".join(name if name != column else f"column1 AS {name}" for name in columns)
+            sql(path, f"CREATE TABLE rocpd_{table} AS SELECT {kept} FROM odd, (VALUES {values});")
+            with suppress(DataError):
+                read_rocpd(str(path))
 
 
 def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:

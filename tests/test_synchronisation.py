@@ -333,6 +333,23 @@ def test_a_query_without_a_record_is_no_wait() -> None:
     assert host_waits(link_run(t)) == set()
 
 
+def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
+    """Not for the oldest event that nobody waited for, of which a memory allocator leaves many."""
+    t = TraceBuilder(**UNRECORDED)
+    for name in ("old", "older"):
+        t.launch(name, 7, 10)
+        t.record_event(stream=7)
+    t.launch("awaited", 7, 300)
+    event = t.record_event(stream=7)
+    t.launch("later", 7, 300)
+    t.record_event(stream=7)
+    t.event_synchronize(event)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == {("awaited", "cudaEventSynchronize")}
+    assert linked.report.guessed == {"waits of the host resolved to the recording whose end they met": 1}
+
+
 # Two real programs, rebuilt
 
 

@@ -11,6 +11,7 @@ from execgraph.linker.categories import Role, role_of
 from execgraph.linker.device_trace import DeviceTrace, read_device_trace
 from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
+from runs import broken_rules, convert_linked
 
 Json = dict[str, Any]
 
@@ -63,6 +64,53 @@ def test_every_device_trace_of_every_vendor_is_accounted_for(real_traces: Path) 
         device = read_device_trace(str(path))
         assert device.read == accounted(device)
         assert not any("cannot be read" in reason or "unknown" in reason for reason in +device.skipped)
+
+
+# Device traces alone
+
+
+@pytest.mark.parametrize("device", [pytest.param(path, id=f"{path.parent.name}-{path.stem[11:12]}") for path in PAIRS])
+def test_our_device_traces_alone_replay_as_measured(device: Path) -> None:
+    check_alone(device)
+
+
+def test_every_device_trace_of_a_real_pair_alone_replays_as_measured(real_traces: Path) -> None:
+    pairs = [*(real_traces / "captures").rglob("kineto*.json.gz"), *(real_traces / "dlrm_8gpu").glob("device*.json.gz")]
+    assert len(pairs) >= 30
+    for device in [*pairs, *(real_traces / "simple_add").glob("*trace.json.gz")]:
+        check_alone(device)
+
+
+def check_alone(path: Path) -> None:
+    """All ops and activities are in the graph, its replay takes as long as the run, and what is missing is said."""
+    device = read_device_trace(str(path), arguments=True)
+    linked = link(None, device)
+    assert len(linked.ops) == len(device.ops.start)
+    assert len(linked.activities) == len(device.activities.start)
+    nodes = convert_linked(linked)
+    assert broken_rules(nodes) == []
+    assert nodes.replay_error() <= 0.005
+    assert any(remark.startswith("no host trace: ") for remark in linked.report.remarks)
+
+
+def test_ops_of_a_device_trace_alone_keep_shapes_types_and_numbers(tmp_path: Path) -> None:
+    args = {
+        "Input Dims": [[4, 8], []],
+        "Input type": ["float", "Scalar"],
+        "Concrete Inputs": ["", "2"],
+        "Sequence number": 7,
+    }
+    (tmp_path / "device.json").write_text(
+        json.dumps({"traceEvents": [row(args=args), row(name="aten::mm", ts=20)]}, indent=1)
+    )
+    linked = link(None, read_device_trace(str(tmp_path / "device.json"), arguments=True))
+    assert linked.ops.inputs == [
+        b'{"values":["","2"],"shapes":[[4,8],[]],"types":["float","Scalar"]}',
+        b'{"values":[],"shapes":[],"types":[]}',
+    ]
+    assert linked.ops.seq_id.tolist() == [7, -1]
+    [remark] = linked.report.remarks
+    assert "1 of 2 ops have shapes and types, none the identity of its tensors" in remark
 
 
 # Host traces
@@ -136,6 +184,48 @@ def test_no_two_nodes_keep_one_id(tmp_path: Path) -> None:
     host = read_host(tmp_path, {"schema": "1.1.1", "nodes": nodes})
     assert host.id.tolist() == [3, 6, 7, 5] and host.parent.tolist() == [1, 1, 3, 7]
     assert +host.noted == {"host nodes without an id of their own, given one": 2}
+
+
+def node(number: int, name: str, parent: int, rf_id: int = 0, **more: Any) -> Json:
+    """A node of 1.1.1 on thread 1; `inputs` are (value, shape, type)."""
+    scope = 7 if "[pytorch|" in name or name.startswith("##") else 0
+    integers = {"rf_id": rf_id, "fw_parent": 0, "seq_id": -1, "scope": scope, "tid": 1, "fw_tid": 0}
+    attrs = [{"name": key, "type": "uint64", "value": value} for key, value in integers.items()]
+    attrs += [{"name": key, "type": "string", "value": value} for key, value in more.get("texts", {}).items()]
+    values, shapes, types = zip(*more.get("inputs", ()), strict=True) if more.get("inputs") else ((), (), ())
+    arguments = {"values": values, "shapes": shapes, "types": types, "strides": more.get("strides", [])}
+    nothing: Json = {"values": [], "shapes": [], "types": [], "strides": []}
+    return {"id": number, "name": name, "ctrl_deps": parent, "inputs": arguments, "outputs": nothing, "attrs": attrs}
+
+
+TENSOR = ([5, 6, 0, 4, 4, "cuda:0"], [2, 2], "Tensor(float)")
+ODD_NODES = [
+    node(10, "aten::odd", 3, 1, inputs=[("nan", [], "Double"), ("<None>", [], "None"), (True, [], "Bool")]),
+    node(11, "aten::cat", 3, 2, inputs=[([[TENSOR[0]], []], [[[2, 2]], []], "GenericList[GenericList[Tensor(float)],GenericList[]]")]),
+    node(12, "triton_poi_fused_0", 3, 3, inputs=[TENSOR, (4, [], "Int"), ("grid(4,)", [], "String"), (0, [], "Int")],
+         strides=[[2, 1], []], texts={"kernel_backend": "triton", "kernel_file": "c7x.py"}),
+    node(-4, "aten::negative", 103, 4),
+    node(14, "aten::dangling", 4270, 5),
+    node(15, "## process_group:init ##", 3, 6,
+         inputs=[('[{"pg_name": "0", "pg_desc": "default_pg", "ranks": [], "group_size": 2}]', [], "String")]),
+    node(3, "[pytorch|profiler|execution_trace|thread]", 1), node(103, "[pytorch|profiler|execution_trace|thread]", 101),
+    node(1, "[pytorch|profiler|execution_trace|process]", 1), node(101, "[pytorch|profiler|execution_trace|process]", 101),
+]  # fmt: skip
+
+
+def test_nodes_of_every_kind_are_matched_and_kept(tmp_path: Path) -> None:
+    """Several roots, ids out of order or negative, a parent that was never written, lists in lists, NaN, a Triton kernel, a group."""
+    host = read_host(tmp_path, {"schema": "1.1.1-chakra.0.0.4", "nodes": ODD_NODES})
+    ops = [(n["name"], n["attrs"][0]["value"]) for n in ODD_NODES[:5]]
+    rows = [row(name=name, ts=10 * number, args={"Record function id": number}) for name, number in ops]
+    linked = link(host, read_events(tmp_path, rows))
+    assert (linked.report.matched, linked.report.host_ops) == (5, 5)
+    assert linked.groups[0].size == 2
+    assert linked.ops.extra[2] == {"kernel_backend": "triton", "kernel_file": "c7x.py"}
+    nodes = convert_linked(linked)
+    names = {nodes.graph.name[line] for line in range(len(nodes.graph))}
+    assert names == {name for name, _ in ops} | {"host idle", "## process_group:init ##"}
+    assert broken_rules(nodes) == []
 
 
 # Device traces

@@ -79,7 +79,7 @@ def time_by_kind(replay: Replay, path: CriticalPath) -> dict[str, int]:
     add(NodeClass.COMMUNICATION.label, replay.schedule.cost_ns[transfers])
 
     dependency = path.dependency[path.row < nodes]
-    add(MEASURED_START, work.wait_ns[own[dependency < 0]])
+    add(MEASURED_START, (work.wait_ns - work.host_delay_ns)[own[dependency < 0]])
     add(HOST_DELAY, work.host_delay_ns[own])
     waited = dependency >= 0
     gap = (work.wait_ns - work.host_delay_ns)[own[waited]]

@@ -1,37 +1,19 @@
 """A folder in, the host and device trace of every rank out, and a line about each trace that has no place.
 
-A device trace's rank is the recorded one, else that of its name. Its host trace is the one of its process, as host traces record no
-rank. What is found does not depend on the order in which the folder is listed.
+A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on the order in
+which the folder is listed.
 """
 
-import re
-from collections import Counter, defaultdict
+import os
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ..schema.command import progress
 from ..schema.errors import DataError
-from .recognise import Kind, recognise
-
-JSON_NAME = re.compile(r"\.json(\.gz)?$", re.IGNORECASE)
-RANK_IN_NAME = (
-    re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
-    re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
-    re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz)?$", re.IGNORECASE),
-)
-"""Strongest first."""
-NAMES_SHOWN = 4
-
-
-class Trace(NamedTuple):
-    """A trace by its path below the folder; `rank` is the recorded one or that of the name."""
-
-    name: str
-    pid: int | None
-    rank: int | None
-    records_rank: bool
+from .recognise import Kind
+from .trace_files import Trace, find_traces, listing, numbered
 
 
 class Pair(NamedTuple):
@@ -64,14 +46,16 @@ def find_pairs(folder: Path, is_output: Callable[[Path], bool]) -> Pairs:
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: is no folder; give the one that holds the traces of all ranks")
-    paths = [path for path in _files(folder) if not is_output(path)]
-    traces, pairs = _traces(folder, paths)
-    devices, hosts = traces[Kind.DEVICE], traces[Kind.HOST]
+    found = find_traces([folder], is_output)
+    devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
+    skipped = found.skipped | ({Kind.MERGED.value: len(merged)} if merged else {})
+    pairs = Pairs(skipped=dict(sorted(skipped.items())))
+    pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in found.failures]
     if not devices and not pairs.failures:
         raise DataError(
             f"{folder}: holds no device trace{_what_else(hosts, pairs)}; put a Kineto trace of each rank there"
         )
-    host_of = _hosts_of(devices, hosts)
+    host_of = hosts_of(devices, hosts)
     others = Others.of(hosts)
     for device in _one_per_rank(devices, pairs):
         host = host_of.get(device.name)
@@ -83,44 +67,12 @@ def find_pairs(folder: Path, is_output: Callable[[Path], bool]) -> Pairs:
     return pairs
 
 
-def rank_in_name(name: str) -> int | None:
-    """The rank that a path tells, by the file's own name before those of the folders around it.
-
-    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
-    (3, 5, 7)
-    """
-    found = (pattern.search(part) for part in reversed(PurePosixPath(name).parts) for pattern in RANK_IN_NAME)
-    return next((int(rank.group(1)) for rank in found if rank), None)
+def _below(folder: Path, traces: list[Trace]) -> list[Trace]:
+    """The traces by their paths below the folder."""
+    return [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
 
 
-def _files(folder: Path) -> list[Path]:
-    def shown(path: Path) -> bool:
-        return not any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-    return sorted(path for path in folder.rglob("*") if shown(path) and path.is_file())
-
-
-def _traces(folder: Path, paths: list[Path]) -> tuple[dict[Kind, list[Trace]], Pairs]:
-    traces: dict[Kind, list[Trace]] = {Kind.DEVICE: [], Kind.HOST: []}
-    pairs, skipped = Pairs(), Counter[str]()
-    for path in progress(paths, "looking at files", unit="file"):
-        name = path.relative_to(folder).as_posix()
-        try:
-            kind, pid, rank = recognise(path)
-        except DataError as error:
-            if JSON_NAME.search(name):
-                pairs.failures.append(str(error).replace(str(path), name))
-                continue
-            kind, pid, rank = Kind.OTHER, None, None
-        if kind in traces:
-            traces[kind].append(Trace(name, pid, rank_in_name(name) if rank is None else rank, rank is not None))
-        else:
-            skipped[kind.value] += 1
-    pairs.skipped = dict(sorted(skipped.items()))
-    return traces, pairs
-
-
-def _hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
+def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
     """The host trace of each device trace that has one: each key pairs those that are alone on their side in having it.
 
     Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they agree.
@@ -169,8 +121,8 @@ KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
 
 def _one_per_rank(devices: list[Trace], pairs: Pairs) -> Iterator[Trace]:
     """The device traces to build, in the order of their ranks; the others become failures."""
-    if len(devices) == 1 and devices[0].rank is None:
-        devices = [devices[0]._replace(rank=0)]
+    devices, notes = numbered(devices)
+    pairs.notes += notes
     by_rank: dict[int, list[Trace]] = defaultdict(list)
     for device in devices:
         if device.rank is None:
@@ -184,14 +136,14 @@ def _one_per_rank(devices: list[Trace], pairs: Pairs) -> Iterator[Trace]:
             yield own[0]
         else:
             pairs.failures.append(
-                f"rank {rank}: {len(own)} device traces ({_listing(own)}); keep one, or give the folder of one run"
+                f"rank {rank}: {len(own)} device traces ({_names(own)}); keep one, or give the folder of one run"
             )
 
 
 def _what_else(hosts: list[Trace], pairs: Pairs) -> str:
     counts = {Kind.HOST.value: len(hosts), **pairs.skipped}
-    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f" but {listing}" if listing else ""
+    others = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f" but {others}" if others else ""
 
 
 class Others(NamedTuple):
@@ -209,13 +161,11 @@ class Others(NamedTuple):
         same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
         process = f"process {'unknown' if trace.pid is None else trace.pid}"
         if same_process:
-            return f"{process}; of the same: {_listing(same_process)}"
+            return f"{process}; of the same: {_names(same_process)}"
         if same_rank:
-            return f"{process}; of that rank, but of another process: {_listing(same_rank)}"
+            return f"{process}; of that rank, but of another process: {_names(same_rank)}"
         return process
 
 
-def _listing(traces: list[Trace]) -> str:
-    names = [trace.name for trace in traces[:NAMES_SHOWN]]
-    more = len(traces) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+def _names(traces: list[Trace]) -> str:
+    return listing([trace.name for trace in traces])

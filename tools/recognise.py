@@ -1,6 +1,7 @@
 """A file in, what it is out: a host trace, a device trace with its process and rank, something made from traces, or neither.
 
-Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed.
+Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it looks at the
+tables and at who launched.
 """
 
 import gzip
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..linker.categories import Role, role_of
-from ..linker.device_trace import integer
+from ..linker.rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, processes
 from ..schema.errors import DataError
 from ..schema.files import open_input
+from ..schema.numbers import integer
 
 PIECE = 1 << 16
 END = 1 << 18
@@ -29,8 +31,10 @@ JSON_START = ("{", "[")
 EVENTS = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
 NODES = re.compile(r'"nodes"\s*:\s*\[')
 HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
+MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
 DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
 PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
+PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 DECODER = json.JSONDecoder(strict=False)
 
@@ -64,6 +68,8 @@ class Recognised(NamedTuple):
 
 def recognise(path: Path) -> Recognised:
     """What the file is, by content. Raises DataError when it cannot be read, is empty, or is damaged from its start on."""
+    if is_database(str(path)):
+        return _of_database(path)
     with open_input(str(path)) as stream:
         head = _text(_first(stream))
         if not head:
@@ -76,6 +82,19 @@ def recognise(path: Path) -> Recognised:
                 signs = _signs(head + _text(_last(stream)))
             return signs.judgement()
         return _of_nodes(head, stream) if NODES.search(head) else Recognised(Kind.OTHER)
+
+
+def _of_database(path: Path) -> Recognised:
+    """The process is the one that the file tells, else that of its name."""
+    with opened(str(path)) as database:
+        if is_merged(database) or not is_rocpd(database):
+            return Recognised(Kind.MERGED if is_merged(database) else Kind.OTHER)
+        dialect(database)
+        traced = processes(database)
+    if len(traced) > 1:
+        return Recognised(Kind.MERGED)
+    named = PROCESS_IN_NAME.search(path.name)
+    return Recognised(Kind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
 
 
 def _of_nodes(head: str, stream: BinaryIO) -> Recognised:
@@ -92,6 +111,7 @@ class _Signs(NamedTuple):
     """What the rows and keys of a Chrome trace say about who wrote it and of what process it is."""
 
     by_profiler: bool
+    merged: bool
     processes: Counter[int]
     ranks: set[int]
     rank_labels: set[int]
@@ -103,15 +123,15 @@ class _Signs(NamedTuple):
     def judgement(self) -> Recognised:
         if not self.by_profiler:
             return Recognised(Kind.OTHER_EVENTS)
-        ranks = self.ranks or self.rank_labels
-        if len(self.ranks) > 1 or len(self.rank_labels) > 1:
+        if self.merged or len(self.ranks) > 1 or len(self.rank_labels) > 1:
             return Recognised(Kind.MERGED)
         pid = max(self.processes, key=self.processes.__getitem__, default=None)
-        return Recognised(Kind.DEVICE, pid, next(iter(ranks), None))
+        return Recognised(Kind.DEVICE, pid, next(iter(self.ranks or self.rank_labels), None))
 
 
 def _signs(text: str) -> _Signs:
-    signs = _Signs(bool(PROFILER_KEYS.search(text)), Counter(), _recorded_ranks(text), set())
+    merged = bool(MERGED_RANKS.search(text))
+    signs = _Signs(bool(PROFILER_KEYS.search(text)), merged, Counter(), _recorded_ranks(text), set())
     by_profiler = signs.by_profiler
     for row in _objects(text):
         category, arguments = row.get("cat"), row.get("args")

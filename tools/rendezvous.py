@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..converter.targets.issues import ADDRESS
 from ..schema.columns import ABSENT, Int64, Ragged
+from ..schema.comm_groups import ADDRESS
 from ..schema.graph import ExecutionGraph, NodeType
 
 
@@ -33,10 +33,9 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> Meetings:
     first_row = 0
     for rank, graph in enumerate(graphs):
         seen: Counter[Hashable] = Counter()
-        for row, key in _keys(graph, rank):
-            side = (key, int(graph.type[row]))
-            meeting = (key, seen[side])
-            seen[side] += 1
+        for row, key, sends in _keys(graph, rank):
+            meeting = (key, seen[key, sends])
+            seen[key, sends] += 1
             members[meeting].append(first_row + row)
             ranks[meeting].add(rank)
         first_row += len(graph)
@@ -45,18 +44,21 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> Meetings:
     return Meetings(pairs.values, pairs.rows(), len(met))
 
 
-def _keys(graph: ExecutionGraph, rank: int) -> Iterator[tuple[int, Hashable]]:
-    """Each communication node's row and what its counterparts on other ranks have in common with it, by id."""
-    collective = _collective_key(graph)
-    point_to_point = _point_to_point_key(graph, rank)
-    key_of = {
-        NodeType.COMM_COLL: collective,
-        NodeType.COMM_SEND: point_to_point,
-        NodeType.COMM_RECV: point_to_point,
-    }
-    rows = np.flatnonzero(np.isin(graph.type, list(key_of)))
+def _keys(graph: ExecutionGraph, rank: int) -> Iterator[tuple[int, Hashable, bool]]:
+    """Each communication node's row, what its counterparts on other ranks have in common with it, and whether it sends; by id.
+
+    A node that carries several messages comes once for each.
+    """
+    collective, messages = _collective_key(graph), _message_keys(graph, rank)
+    # a send without a time of its own is part of a kernel that carried several messages, and its last one has the kernel's time
+    instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
+    talks = np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
+    rows = np.flatnonzero(talks & ~instant)
     for row in rows[np.argsort(graph.id[rows], kind="stable")].tolist():
-        yield row, key_of[NodeType(int(graph.type[row]))](row)
+        if graph.type[row] == NodeType.COMM_COLL:
+            yield row, collective(row), False
+        else:
+            yield from ((row, key, sends) for key, sends in messages(row))
 
 
 def _collective_key(graph: ExecutionGraph) -> Callable[[int], Hashable]:
@@ -74,16 +76,21 @@ def _collective_key(graph: ExecutionGraph) -> Callable[[int], Hashable]:
     return key
 
 
-def _point_to_point_key(graph: ExecutionGraph, rank: int) -> Callable[[int], Hashable]:
-    own = graph.metadata.get("rank", rank)
+def _message_keys(graph: ExecutionGraph, rank: int) -> Callable[[int], list[tuple[Hashable, bool]]]:
+    own = int(graph.metadata.get("rank", rank))
     source, destination = graph.integers("comm_src"), graph.integers("comm_dst")
     tag = graph.integers("comm_tag", 0)
+    together = [graph.attributes.get(f"coalesced_{side}") for side in ("src", "dst", "tag")]
 
-    def side(peer: int) -> str | int:
+    def side(peer: int) -> int:
         # a side that is not recorded is the node's own rank
         return own if peer == ABSENT else peer
 
-    def key(row: int) -> Hashable:
-        return side(int(source[row])), side(int(destination[row])), int(tag[row])
+    def keys(row: int) -> list[tuple[Hashable, bool]]:
+        several = [column[row].tolist() for column in together if isinstance(column, Ragged)]
+        if len(several) == len(together) and several[0]:
+            return [(message, message[0] == own) for message in zip(*several, strict=True)]
+        one = side(int(source[row])), side(int(destination[row])), int(tag[row])
+        return [(one, bool(graph.type[row] == NodeType.COMM_SEND))]
 
-    return key
+    return keys

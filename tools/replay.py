@@ -14,6 +14,7 @@ from ..schema.columns import Int64, Ragged
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
 from .node_class import NodeClass
+from .rank_clocks import on_one_clock
 from .rendezvous import Meetings, rendezvous
 from .scaling import Scale
 from .workload import Workload, gather
@@ -28,7 +29,7 @@ class Schedule:
     """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources plus `cost_ns`.
 
     The first rows are the nodes. Communication that meets only arrives there; one more row per meeting stands for the
-    transfer, and `finish_row` says for each node which row ends it.
+    transfer, one per node in several meetings for their end, and `finish_row` says for each node which row ends it.
     """
 
     source: Int64
@@ -66,14 +67,15 @@ def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:
 def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:
     """Replays several ranks together; the rows of the result are the graphs' rows, one graph after the other.
 
-    Each rank's clock starts at its own first recorded start. Members of a group whose graphs are not given are not
-    waited for. A send and its receive meet like a collective. O(n + e) in time and memory. Raises DataError, naming
-    where each rank stands, when nodes never become ready.
+    Their clocks are compared by what ends on several ranks, so that each begins when it did. Members of a group whose
+    graphs are not given are not waited for. A send and its receive meet like a collective. O(n + e) in time and memory.
+    Raises DataError, naming where each rank stands, when nodes never become ready.
     """
-    work = gather(graphs, scale)
+    meetings = rendezvous(graphs)
+    work = on_one_clock(gather(graphs, scale), meetings)
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
-    schedule = _schedule(work, rendezvous(graphs))
+    schedule = _schedule(work, meetings)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
@@ -82,14 +84,20 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 
 def _schedule(work: Workload, meetings: Meetings) -> Schedule:
-    nodes, count = len(work), len(work) + meetings.count
+    nodes, met = len(work), len(work) + meetings.count
     finish_row = np.arange(nodes)
     finish_row[meetings.row] = nodes + meetings.meeting
-    source = np.concatenate((finish_row[work.source], meetings.row))
-    target = np.concatenate((work.target, nodes + meetings.meeting))
+    # a kernel that carries several messages ends with the last of them
+    several = np.flatnonzero(np.bincount(meetings.row, minlength=nodes) > 1)
+    count = met + len(several)
+    finish_row[several] = np.arange(met, count)
+    last = np.flatnonzero(finish_row[meetings.row] >= met)
+    last = last[np.argsort(meetings.row[last], kind="stable")]
+    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last]))
+    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]]))
     transfer = np.full(meetings.count, np.iinfo(np.int64).max)
     np.minimum.at(transfer, meetings.meeting, work.duration_ns[meetings.row])
-    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer))
+    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64)))
     cost[meetings.row] = work.wait_ns[meetings.row]
     order = topological_order(source, target, count)
     if len(order) < count:

@@ -113,11 +113,8 @@ def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) ->
 
 
 def _of_run(run: Run) -> Outcome:
-    starts = [
-        _by_stream(as_numpy(rank.activities.stream), as_numpy(rank.activities.start)) - rank.span().start
-        for rank in run.ranks
-    ]
-    return Outcome(run.makespan_ns, np.concatenate(starts))
+    starts = [_by_stream(as_numpy(rank.activities.stream), as_numpy(rank.activities.start)) for rank in run.ranks]
+    return Outcome(run.makespan_ns, np.concatenate(starts) - run.span().start)
 
 
 def _of_replay(replay: Replay) -> Outcome:

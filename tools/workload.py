@@ -1,6 +1,6 @@
 """The graphs of one or several ranks in, the columns that a replay works on out: one row per node, rank after rank.
 
-Measured times count from the first recorded start of the node's own rank, as clocks of different ranks do not agree.
+Measured times count from the first recorded start of the node's own rank.
 """
 
 from collections.abc import Sequence
@@ -55,9 +55,9 @@ class Workload:
     """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
 
     `wait_ns` lies between the end of a node's last dependency and its start: the gap before an activity and the host
-    delay in front of it (`host_delay_ns`, included). Without dependencies it counts from 0: the measured start for the
-    first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT where none were
-    recorded.
+    delay in front of it (`host_delay_ns`, included). Without dependencies it counts from the rank's start: the measured
+    start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT where
+    none were recorded.
     """
 
     graphs: Sequence[ExecutionGraph]
@@ -90,6 +90,9 @@ class Workload:
 
     def rank_of(self, row: int) -> int:
         return int(np.searchsorted(self.first_row, row, side="right")) - 1
+
+    def ranks_of(self, rows: Int64) -> Int64:
+        return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
     def rank_labels(self) -> list[str]:
         """The recorded ranks, or the order of the graphs where these do not tell them apart."""
@@ -128,23 +131,24 @@ def _rank_columns(
     graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float
 ) -> RankColumns:
     source, target, kind = _dependencies(graph)
-    start, end = _measured(graph, node_class)
+    gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
-    host_delay = np.where(rooted, 0, np.rint(graph.integers("host_delay_ns", 0) * host_factor).astype(np.int64))
-    wait = graph.integers("gap_ns", 0) + host_delay
-    wait[rooted] = 0
-    heads = _first_of_lane(lane, start)
-    wait[heads] = np.where(rooted[heads], start[heads], wait[heads])
+    start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
+    heads = np.zeros(len(graph), np.bool_)
+    heads[_first_of_lane(lane, start)] = True
+    host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
+    wait = np.where(rooted, 0, gap + host_delay)
+    wait = np.where(rooted & heads, start - delay + host_delay, wait)
     duration = np.rint(graph.duration_ns * factor).astype(np.int64)
     return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind)
 
 
-def _measured(graph: ExecutionGraph, node_class: Classes) -> tuple[Int64, Int64]:
-    """Recorded start and end from the graph's first start on, ABSENT for nodes without a recorded time."""
+def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:
+    """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it as is known."""
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
     start = graph.start_ns
-    first = int(start[recorded].min()) if recorded.any() else 0
+    first = int((start - before)[recorded].min()) if recorded.any() else 0
     # a trimmed duration and its overlap make the recorded one
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
     return np.where(recorded, start - first, ABSENT), np.where(recorded, end - first, ABSENT)

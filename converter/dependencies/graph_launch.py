@@ -28,9 +28,9 @@ def graph_launch(run: Run) -> Edges:
 
 
 def _launches(run: Run) -> Iterator[list[int]]:
-    """The activities of each launch over several streams, by start."""
+    """The activities of each launch over several streams, each stream in its order."""
     activities = run.linked.activities
-    order = np.lexsort((activities.start, activities.call_row))
+    order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     call = activities.call_row[order]
     first = np.flatnonzero(np.append(True, call[1:] != call[:-1])[: len(call)])
@@ -45,11 +45,12 @@ def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
     """Forks and joins between branches, by timing."""
     start, end, stream = run.linked.activities.start, run.activity_end, run.linked.activities.stream
     kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
-    by_end = sorted(members, key=lambda row: int(end[row]))
+    by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
     latest: dict[int, int] = {}
     place, previous = 0, dict[int, int]()
     for row in members:
-        while place < len(by_end) and end[by_end[place]] <= start[row]:
+        # of two without length that stand at one time neither is behind the other
+        while place < len(by_end) and (end[by_end[place]], start[by_end[place]]) < (start[row], start[row]):
             latest[int(stream[by_end[place]])] = by_end[place]
             place += 1
         branch = int(stream[row])

@@ -2,16 +2,18 @@
 
 from .agreement import agreed_order, agreed_sizes, unmatched
 from .astra_sim import TargetReport, for_astra_sim
+from .coalesced import separate_messages
 from .groups import recorded_groups
 from .issues import Issue, issues
 from .rework import compute_instead, order_collectives, resize_communication
-from .select import ASTRA_SIM, GENERIC, TARGETS, for_target
+from .select import ASTRA_SIM, GENERIC, TARGET_HELP, TARGETS, for_target
 from .subset import restrict_to_ranks
 
 __all__ = [
     "ASTRA_SIM",
     "GENERIC",
     "TARGETS",
+    "TARGET_HELP",
     "Issue",
     "TargetReport",
     "agreed_order",
@@ -24,5 +26,6 @@ __all__ = [
     "recorded_groups",
     "resize_communication",
     "restrict_to_ranks",
+    "separate_messages",
     "unmatched",
 ]

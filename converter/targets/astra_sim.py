@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...schema.columns import Ragged
-from ...schema.comm_groups import RankList
+from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION, SILENT
 from ..lanes import lanes_of
 from ..rewire import control_edges, data_edges, rewired, spliced, used
+from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
 from .groups import name_groups, recorded_groups
@@ -57,7 +58,9 @@ def for_astra_sim(
     `groups` are the numbers of all rank lists of the job, `world` the ranks that are simulated (by default as many as the metadata
     says). Raises DataError for a graph without nodes, a dependency on a missing node, a cycle, or a group that `groups` lacks.
     """
-    world = world or tuple(range(int(graph.metadata.get("world_size", -1)))) or None
+    graph = separate_messages(graph)
+    size = int(graph.metadata.get("world_size", -1))
+    world = world or tuple(range(size if size <= LARGEST_JOB else 0)) or None
     silent = np.isin(graph.type, SILENT)
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")

@@ -1,26 +1,23 @@
 """What the ranks of a job have to know of each other's communication: a small summary of one rank's graph."""
 
 import hashlib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
-from ...schema.comm_groups import RankList
+from ...schema.columns import Bool, Int64
+from ...schema.comm_groups import ADDRESS, RankList
 from ...schema.graph import ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION
 from ..lane_clocks import known_after
 from ..lanes import lanes_of, numbered, previous_on_lane
 from ..rewire import data_edges
 from .groups import recorded_groups
+from .subset import OUTSIDE
 
 Meeting = tuple[Hashable, ...]
-
-ADDRESS = re.compile(r"[0-9]{11,}")
-"""PyTorch up to 2.1 names a group by where it lies in memory, which is another place in every process."""
 
 RANKS_SHOWN = 8
 DIGEST_BYTES = 8
@@ -46,11 +43,12 @@ class Issue(NamedTuple):
 def issues(graph: ExecutionGraph) -> list[Issue]:
     """The communication of a graph, which must be in topological order, by id. O((n + e) · streams that communicate).
 
+    Without what has a member or peer that is not simulated (rank -1): nobody else has to know of it.
     Members of one collective agree in ranks, recorded group, type and sequence number, a send and its receive in source, destination
     and tag; repetitions are counted. Where groups are recorded by their address, those of the same ranks are told apart by which came
     first.
     """
-    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
     collective, message = _collective(graph), _message(graph)
     start, size = graph.start_ns - graph.start_ns.min(initial=1 << 62), np.maximum(graph.integers("comm_size", 0), 0)
     types = graph.integers("comm_type", -1)
@@ -63,6 +61,14 @@ def issues(graph: ExecutionGraph) -> list[Issue]:
         found.append(Issue(node, kind, type_, (*key, seen[kind, key]), members, bytes_, begin, follows))
         seen[kind, key] += 1
     return found
+
+
+def _leads_outside(graph: ExecutionGraph) -> Bool:
+    groups = recorded_groups(graph)
+    incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])
+    peers = np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")])
+    of_message = graph.type != NodeType.COMM_COLL
+    return np.asarray(np.where(of_message, (peers == OUTSIDE).any(axis=0), incomplete[groups.of_node]))
 
 
 def _collective(graph: ExecutionGraph) -> Callable[[int], tuple[Meeting, int]]:

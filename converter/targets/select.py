@@ -7,17 +7,23 @@ from typing import Any, NamedTuple
 from ...schema.comm_groups import RankList
 from ...schema.graph import ExecutionGraph
 from .astra_sim import for_astra_sim
+from .collectives import LOWERED
 from .groups import name_groups, recorded_groups
 
 GENERIC, ASTRA_SIM = "generic", "astra-sim"
 TARGETS = (GENERIC, ASTRA_SIM)
+TARGET_HELP = (
+    "who runs the graph. astra-sim: attributes as it reads them, no metadata, groups by number; "
+    + ", ".join(f"{kind.name.lower()} as {instead.name.lower()}" for kind, instead in LOWERED.items())
+    + "; messages launched together one by one; what it would stop or hang at as computation of the measured time, counted"
+)
 
 
 class Made(NamedTuple):
-    """A graph for a target, what the target made different, and remarks in words."""
+    """A graph for a target, what the target made different by what it is, without zeros, and remarks in words."""
 
     graph: ExecutionGraph
-    report: dict[str, Any]
+    report: dict[str, float]
     remarks: list[str]
 
 
@@ -29,7 +35,17 @@ def for_target(graph: ExecutionGraph, target: str, groups: Mapping[RankList, int
         counts = {
             name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "remarks")
         }
-        return Made(played, counts, report.remarks)
+        return Made(played, _flat(counts), report.remarks)
     if groups is not None:
         name_groups(graph, recorded_groups(graph), groups, None)
     return Made(graph, {}, [])
+
+
+def _flat(changes: dict[str, Any]) -> dict[str, float]:
+    """Counts by reason one level up."""
+    flat = {
+        f"{name}: {reason}": count
+        for name, counts in changes.items()
+        for reason, count in (counts.items() if isinstance(counts, dict) else (("", counts),))
+    }
+    return {name.removesuffix(": ").replace("_", " "): count for name, count in flat.items() if count}

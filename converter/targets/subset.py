@@ -28,6 +28,9 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
         if name in attributes:
             column = graph.integers(name)
             attributes[name] = np.where(column == ABSENT, ABSENT, _renumbered(column, kept))
+    for name in ("coalesced_src", "coalesced_dst"):
+        if isinstance(peers := attributes.get(name), Ragged):
+            attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept))
     if isinstance(groups := attributes.get("pg_ranks"), Ragged):
         members = Ragged(groups.starts, _renumbered(groups.values, kept))
         attributes["pg_ranks"] = members if whole_groups else _without_outsiders(members)

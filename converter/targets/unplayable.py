@@ -53,10 +53,10 @@ def _message_reasons(graph: ExecutionGraph, rank: int, world: RankList | None) -
     peer = np.where(is_send, destination, source)
     simulated = np.ones(len(graph), np.bool_) if world is None else np.isin(peer, world)
     return [
-        ("to or from an unknown rank", message & ((peer < 0) | (own < 0))),
+        ("to or from a rank that is unknown or not simulated", message & ((peer < 0) | (own < 0))),
         ("of another rank", message & (own != rank)),
         ("to the rank itself", message & (peer == rank)),
-        ("to or from a rank that is not simulated", message & ~simulated),
+        ("to or from a rank that is unknown or not simulated", message & ~simulated),
         ("with a tag out of range", message & ((tag < 0) | (tag > INT32_MAX))),
         ("without data", message & (graph.integers("comm_size") <= 0)),
     ]

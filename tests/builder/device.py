@@ -151,6 +151,5 @@ def _comms_args(run: "TraceBuilder", comms: Comms) -> Row:
         "Process Group Ranks": str(list(comms.group.ranks)),
     }
     if comms.p2p:
-        sends = comms.name == "send"
-        args |= {"Dst Rank" if sends else "Src Rank": comms.rank, "Src Rank" if sends else "Dst Rank": run.rank or 0}
+        args |= {"Rank": comms.rank, "Dst Rank" if comms.name == "send" else "Src Rank": comms.group.ranks[comms.rank]}
     return args | ({"Seq": comms.seq} if run.layout.sequence_tuple else {})

@@ -142,15 +142,15 @@ def _attribute(name: str, value: Any) -> dict[str, Any]:
 def _comms_inputs(layout: Layout, comms: Comms) -> list[Any]:
     """The arguments of record_param_comms after its tensors."""
     called = [comms.rank, comms.name, comms.in_split, comms.out_split]
-    if layout.flat:
-        pointer_to_group = 94_594_108_284_448
-        return [comms.seq, pointer_to_group, *called]
+    if layout.group_address:
+        group = 94_594_108_284_448
+        return [comms.seq, group, *called, *([] if layout.flat else [len(comms.group.ranks)])]
     ranks = [min(comms.group.ranks), 1, len(comms.group.ranks)]
     if not layout.comms_attributes:
         return [comms.seq, int(comms.group.name), *called, *ranks]
     names = _group_names(layout, comms)
     if layout.sequence_tuple:
-        return [(comms.seq, comms.p2p), names, *called, *ranks, True]
+        return [(comms.seq, comms.p2p), names, *called, *ranks, *([True] if layout.async_flag else [])]
     return [comms.seq, names, *called, *ranks]
 
 
@@ -175,4 +175,4 @@ def _comms_attributes(layout: Layout, comms: Comms) -> dict[str, Any]:
     if name:
         attributes |= {"pg_name": name, "pg_desc": description}
     attributes["pg_size"] = len(comms.group.ranks) if name else 1
-    return attributes | ({"is_asynchronized_op": "true"} if layout.sequence_tuple else {})
+    return attributes | ({"is_asynchronized_op": "true"} if layout.async_flag else {})

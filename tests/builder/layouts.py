@@ -24,7 +24,9 @@ class Layout(NamedTuple):
     comms_attributes: bool = True  # collective attributes on host nodes, `process_group:init` nodes
     strides: bool = True
     tensor_range: bool = True
-    sequence_tuple: bool = True  # (seq, is_p2p) and the trailing async flag of record_param_comms
+    sequence_tuple: bool = True  # record_param_comms has (seq, is_p2p)
+    async_flag: bool = True  # and at its end whether anybody waits for it
+    group_address: bool = False  # and for its group where that lies in memory
     unlinked_external_id: bool = False  # GPU rows without an op repeat the correlation
     sync_tid: int = 1
 
@@ -35,12 +37,16 @@ class Layout(NamedTuple):
 
 
 EPOCH: dict[str, Any] = {"integer_us": True, "record_function_id": False, "unlinked_external_id": True, "sync_tid": -1}
-BEFORE_2_13 = {"tensor_range": False, "sequence_tuple": False}
+BEFORE_2_6 = {"tensor_range": False, "sequence_tuple": False, "async_flag": False}
 LAYOUTS = {
-    "2.1": Layout("1.0.1", flat=True, comms_attributes=False, strides=False, **BEFORE_2_13, **EPOCH),
-    "2.3": Layout("1.0.2-chakra.0.0.4", comms_attributes=False, strides=False, **BEFORE_2_13, **EPOCH),
-    "2.4": Layout("1.1.0-chakra.0.0.4", strides=False, unlinked_external_id=True, sync_tid=-1, **BEFORE_2_13),
-    "2.5": Layout("1.1.1-chakra.0.0.4", **BEFORE_2_13),
+    "2.1": Layout("1.0.1", flat=True, group_address=True, comms_attributes=False, strides=False, **BEFORE_2_6, **EPOCH),
+    "2.2": Layout(
+        "1.0.2-chakra.0.0.4", group_address=True, comms_attributes=False, strides=False, **BEFORE_2_6, **EPOCH
+    ),
+    "2.3": Layout("1.0.2-chakra.0.0.4", comms_attributes=False, strides=False, **BEFORE_2_6, **EPOCH),
+    "2.4": Layout("1.1.0-chakra.0.0.4", strides=False, unlinked_external_id=True, sync_tid=-1, **BEFORE_2_6),
+    "2.5": Layout("1.1.1-chakra.0.0.4", **BEFORE_2_6),
+    "2.7": Layout("1.1.1-chakra.0.0.4", async_flag=False),
     "2.13": Layout("1.1.1-chakra.0.0.4"),
 }
 

@@ -15,7 +15,7 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -304,17 +304,19 @@ class TraceBuilder:
         after: int | None = 7,
         kernel: str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         peer: int | None = None,
+        root: int | None = None,
         in_split: Sequence[int] = (),
         out_split: Sequence[int] = (),
         seq: int | None = None,
     ) -> Collective:
         """`c10d::NAME_` with its `record_param_comms` and kernel, which waits for the work now on stream `after`.
 
-        `tensors` are the input and, if it is another one, the output. `peer` is the other rank of send and recv.
+        `tensors` are the input and, if it is another one, the output. `peer` is the other rank of send and recv,
+        `root` that of a collective that has one, both by their place in the group.
         """
         inputs = list(tensors or [self.tensor()])
         seq = next(self._sequence[group.name]) if seq is None else seq
-        rank = (self.rank or 0) if peer is None else peer
+        rank = next((place for place in (peer, root) if place is not None), self.rank or 0)
         splits = list(in_split), list(out_split)
         comms = Comms(name, group, seq, rank, inputs[0], inputs[-1], *splits, p2p=peer is not None)
         outputs = inputs[-1:]
@@ -328,6 +330,33 @@ class TraceBuilder:
             launched = self.launch(kernel, stream, duration, call="cudaLaunchKernelExC")
             done = self.record_event(stream=stream)
         return Collective(op, launched, group, seq, done)
+
+    def batch(
+        self,
+        messages: Sequence[tuple[str, int, Tensor]],
+        *,
+        group: Group,
+        stream: int = 20,
+        duration: float = 50,
+        after: int | None = 7,
+        annotated: bool = True,
+    ) -> Activity:
+        """`batch_isend_irecv`: messages, each (send or recv, place of the peer, tensor), given one by one and launched together.
+
+        Unless `annotated`, the launch is in no op or annotation at all.
+        """
+        seq = next(self._sequence[group.name])
+        for name, peer, tensor in messages:
+            comms = Comms(name, group, seq, peer, tensor, tensor, p2p=True)
+            with (
+                self.op(f"c10d::{name}", duration=4, inputs=[tensor]),
+                self.op("record_param_comms", duration=3, inputs=[tensor], outputs=[tensor], comms=comms),
+            ):
+                if after is not None:
+                    self.wait_event(self.record_event(stream=after), stream=stream)
+        kernel, call = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "cudaLaunchKernelExC"
+        with self.annotation("nccl:coalesced") if annotated else nullcontext():
+            return self.launch(kernel, stream, duration, call=call)
 
     def wait_collective(self, collective: Collective, *, stream: int = 7) -> None:
         """`Work.wait()`: the stream waits for the collective, the host does not."""

@@ -2,7 +2,8 @@
 
     pip install torch==2.13.0 numpy && pip install -e . && python tests/data/record.py [NAME ...]
 
-records them all, or the named ones, anew into tests/data/NAME/. `compiled` needs a C++ compiler.
+records them all, or the named ones, anew into tests/data/NAME/. `compiled` needs a C++ compiler. `one_step` goes into
+tests/data/torch_VERSION/, so that it can be recorded with each version of PyTorch.
 """
 
 import os
@@ -118,7 +119,19 @@ def compiled(folder: Path) -> None:
             recorder.step()
 
 
-SAMPLES: dict[str, Callable[[Path], None]] = {sample.__name__: sample for sample in (attention, ddp, threads, compiled)}
+def one_step(folder: Path) -> None:
+    """One step of one block, under an annotation of its own."""
+    model = Block()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with capture(folder, active=1) as recorder:
+        for _ in range(STEPS):
+            with torch.profiler.record_function("## train ##"):
+                train_step(model, optimizer, batch())
+            recorder.step()
+
+
+RECORDED = (attention, ddp, threads, compiled, one_step)
+SAMPLES: dict[str, Callable[[Path], None]] = {sample.__name__: sample for sample in RECORDED}
 
 
 def prepare() -> None:
@@ -129,7 +142,8 @@ def prepare() -> None:
 def main() -> None:
     prepare()
     for name in sys.argv[1:] or SAMPLES:
-        folder = Path(__file__).parent / name
+        place = name if name != one_step.__name__ else f"torch_{torch.__version__.partition('+')[0]}"
+        folder = Path(__file__).parent / place
         shutil.rmtree(folder, ignore_errors=True)
         SAMPLES[name](folder)
 

@@ -1,11 +1,13 @@
-"""Coverage-guided fuzzing of the readers of traces, with atheris, which has to be installed beside the project.
+"""Coverage-guided fuzzing of everything that reads a file, with atheris, which has to be installed beside the project.
 
-    python tests/fuzz/fuzz.py device -max_total_time=600        (or host, or linked; then libFuzzer's options)
+    python tests/fuzz/fuzz.py device -max_total_time=600        (or another of `readers.CHECKS`; then libFuzzer's options)
 
-A case that fails is written by libFuzzer as crash-…; it becomes a line of `FOUND` in tests/test_fuzz_readers.py.
+A case that fails is written by libFuzzer as crash-…; it becomes a line of `FOUND` in
+tests/test_fuzz_readers.py, or a file in found/.
 """
 
 import gzip
+import io
 import json
 import sys
 import tempfile
@@ -13,38 +15,47 @@ from pathlib import Path
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 with atheris.instrument_imports(include=["execgraph"]):
+    from execgraph.schema.framing import read_frames
     from readers import CHECKS, KEYS, sample
 
-LONGEST = 16_000
+LONGEST = 32_000
 
 
-def small(kind: str, begin: int, step: int) -> bytes:
-    """A real file with few of its elements."""
+def seeds(kind: str) -> list[bytes]:
+    """Sound files with few elements each, the same cut in half, and a compressed one."""
+    if kind in KEYS:
+        whole = [few_elements(kind, begin, step) for begin in range(0, 300, 29) for step in (1, 7)]
+    elif kind == "graph":
+        whole = [few_frames(begin) for begin in range(1, 300, 29)]
+    else:
+        whole = [sample(kind)]
+    return [*whole, *(text[: len(text) // 2] for text in whole), gzip.compress(whole[0])]
+
+
+def few_elements(kind: str, begin: int, step: int) -> bytes:
     document = json.loads(sample(kind))
     rows = document[KEYS[kind]]
     document[KEYS[kind]] = rows[begin : begin + 8 * step : step]
     return json.dumps(document, indent=begin % 2 or None).encode()
 
 
-def write_seeds(kind: str, folder: Path) -> None:
-    for begin in range(0, 300, 29):
-        for step in (1, 7):
-            text = small(kind, begin, step)
-            (folder / f"{begin}-{step}").write_bytes(text)
-            (folder / f"{begin}-{step}.cut").write_bytes(text[: len(text) // 2])
-    (folder / "gzip").write_bytes(gzip.compress(small(kind, 0, 1)))
+def few_frames(begin: int) -> bytes:
+    """The metadata and a few nodes."""
+    [block] = read_frames(io.BytesIO(sample("graph")), "")
+    begins = [0, *block.ends.tolist()]
+    return block.data[: begins[1]] + block.data[begins[begin] : begins[begin + 8]]
 
 
 def main() -> None:
     kind, options = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
-        write_seeds(kind, Path(folder))
-        atheris.Setup(
-            [sys.argv[0], folder, f"-max_len={LONGEST}", "-timeout=20", "-rss_limit_mb=4096", *options], CHECKS[kind]
-        )
+        for number, content in enumerate(seeds(kind)):
+            (Path(folder) / str(number)).write_bytes(content)
+        limits = [f"-max_len={LONGEST}", "-timeout=20", "-rss_limit_mb=4096"]
+        atheris.Setup([sys.argv[0], folder, *limits, *options], CHECKS[kind])
         atheris.Fuzz()
 
 

@@ -1,37 +1,89 @@
 """What must hold of a reader whatever is in the file: it reads, or refuses in one line, and what it does not use it says.
 
+The readers are those of host and device traces, linked traces, graphs in both forms, communicator groups and rocpd databases.
+
 Shared by the tests and by `fuzz.py`, which a coverage-guided fuzzer drives.
 """
 
 import gzip
 import json
+import sqlite3
 import tempfile
 import zlib
-from functools import cache
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from databases import LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
+from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.linker.device_trace import DeviceTrace, read_device_trace
 from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
+from execgraph.linker.rocpd import read_rocpd
+from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.linked import LinkedTrace
 from execgraph.schema.linked_file import read_linked, write_linked
+from execgraph.tools.replay import replay
 
 DATA = Path(__file__).parent.parent / "data"
 SAMPLES = {"device": DATA / "training" / "device_rank0.json.gz", "host": DATA / "training" / "host_rank0.json.gz"}
-KEYS = {"device": "traceEvents", "host": "nodes", "linked": "nodes"}
+KEYS = {"device": "traceEvents", "host": "nodes", "linked": "nodes", "json": "nodes"}
 
 
 @cache
 def sample(kind: str) -> bytes:
-    """The text of a real file, of a linked trace one made of the two."""
-    if kind != "linked":
+    """A sound file: two real traces, and what is made of them; small ones of the rest."""
+    if kind in SAMPLES:
         return gzip.decompress(SAMPLES[kind].read_bytes())
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "linked.json")
-        write_linked(link(*undamaged()), path)
-        return Path(path).read_bytes()
+        path = Path(folder) / "sample"
+        MAKERS[kind](path)
+        return path.read_bytes()
+
+
+def _make_linked(path: Path) -> None:
+    write_linked(link(*undamaged()), str(path))
+
+
+def _make_graph(path: Path) -> None:
+    convert(link(*undamaged())).write(str(path))
+
+
+def _make_json(path: Path) -> None:
+    path.with_suffix(".et").write_bytes(sample("graph"))
+    graph_to_json(str(path.with_suffix(".et")), str(path), _silent)
+
+
+def _make_groups(path: Path) -> None:
+    path.write_text('{"1": [0, 1, 2, 3], "2": [0, 2], "3": [1, 3]}')
+
+
+def _make_database(path: Path) -> None:
+    """Small pages, so that few bytes hold all tables."""
+    ops = [Op("gemm", 100, 400, caller=1), Op("copy", 450, 500, queue=2, type="CopyDeviceToHost", caller=2)]
+    api = [Api("hipLaunchKernel", 50, 60), Api("hipMemcpyAsync", 70, 80), Api("hipDeviceSynchronize", 90, 510)]
+    write_database(path, LITE, ops, api, [Range("step", 0, 1000)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute("VACUUM")
+
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "linked": _make_linked,
+    "graph": _make_graph,
+    "json": _make_json,
+    "groups": _make_groups,
+    "database": _make_database,
+}
+
+
+def _silent(_: int) -> None:
+    """Nobody watches the progress."""
 
 
 @cache
@@ -46,8 +98,8 @@ def check_device(content: bytes) -> None:
         return
     assert trace.read == accounted(trace), "rows that are neither used nor counted"
     _check_words("device", _unpacked(content), trace.read, trace.skipped, trace.remarks)
-    _check_linking(None, trace)
-    _check_linking(undamaged()[0], trace)
+    _linked(undamaged()[0], trace)
+    _check_converting(_linked(None, trace))
 
 
 def check_host(content: bytes) -> None:
@@ -60,20 +112,58 @@ def check_host(content: bytes) -> None:
     for text in (*trace.inputs, *trace.outputs):
         json.loads(text)
     _check_words("host", _unpacked(content), len(trace), trace.skipped, trace.remarks)
-    _check_linking(trace, undamaged()[1])
+    _linked(trace, undamaged()[1])
 
 
 def check_linked(content: bytes) -> None:
     """A linked file is read and converted, or refused."""
-    linked = _read(read_linked, content)
-    if linked is not None:
-        try:
-            convert(linked)
-        except DataError as error:
-            _check_line(error)
+    _check_converting(_read(read_linked, content))
 
 
-CHECKS = {"device": check_device, "host": check_host, "linked": check_linked}
+def check_graph(content: bytes) -> None:
+    """A graph is read and replayed, or refused; one that becomes JSON comes back byte for byte."""
+    graph = _read(ExecutionGraph.read, content)
+    if graph is not None:
+        _refused_or(replay, graph)
+    text = _converted(graph_to_json, content)
+    if text is not None:
+        assert _converted(json_to_graph, text) == _unpacked(content)
+
+
+def check_json(content: bytes) -> None:
+    """JSON that becomes a graph is what that graph becomes, but for its layout."""
+    graph = _converted(json_to_graph, content)
+    if graph is not None:
+        text = _converted(graph_to_json, graph)
+        assert text is not None and _converted(json_to_graph, text) == graph
+
+
+def check_groups(content: bytes) -> None:
+    """Groups that are read are the same when they are written and read again."""
+    groups = _read(read_groups, content)
+    if groups is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "groups.json")
+            write_groups(path, groups)
+            assert read_groups(path) == groups
+
+
+def check_database(content: bytes) -> None:
+    """A database is read and linked, or refused."""
+    trace = _read(read_rocpd, content)
+    if trace is not None:
+        _check_converting(_linked(None, trace))
+
+
+CHECKS: dict[str, Callable[[bytes], None]] = {
+    "device": check_device,
+    "host": check_host,
+    "linked": check_linked,
+    "graph": check_graph,
+    "json": check_json,
+    "groups": check_groups,
+    "database": check_database,
+}
 
 
 def accounted(device: DeviceTrace) -> int:
@@ -88,11 +178,24 @@ def _read(read: Any, content: bytes) -> Any:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         file.write(content)
         file.flush()
-        try:
-            return read(file.name)
-        except DataError as error:
-            _check_line(error)
-            return None
+        return _refused_or(read, file.name)
+
+
+def _converted(convert: Any, content: bytes) -> bytes | None:
+    """The file that a converter makes of one with that content, None where it refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "source", Path(folder) / "target"
+        source.write_bytes(content)
+        return target.read_bytes() if _refused_or(convert, str(source), str(target), _silent) is not None else None
+
+
+def _refused_or(work: Any, *arguments: Any) -> Any:
+    """What the work gives; None for data that it refuses in a line."""
+    try:
+        return work(*arguments)
+    except DataError as error:
+        _check_line(error)
+        return None
 
 
 def _check_line(error: DataError) -> None:
@@ -132,8 +235,11 @@ def _refuse(_: str) -> NoReturn:
     raise ValueError
 
 
-def _check_linking(host: HostTrace | None, device: DeviceTrace) -> None:
-    try:
-        link(host, device, allow_mismatch=True)
-    except DataError as error:
-        _check_line(error)
+def _linked(host: HostTrace | None, device: DeviceTrace) -> LinkedTrace | None:
+    linked: LinkedTrace | None = _refused_or(partial(link, allow_mismatch=True), host, device)
+    return linked
+
+
+def _check_converting(linked: LinkedTrace | None) -> None:
+    if linked is not None:
+        _refused_or(convert, linked)

@@ -1,0 +1,63 @@
+"""Messages that one kernel carried together, as a node each: a simulator's send or receive has one peer.
+
+Sends come first and each follows the one before: run in turn, a receive must not keep what its sender is waiting for.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Ragged
+from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
+from ..communication_columns import COALESCED
+from ..rewire import control_edges, data_edges, rewired, rows_of_graph
+from ..run import Edges
+
+BEFORE = ("gap_ns", "host_delay_ns")
+"""What passes before the first of them; the last one has the kernel's duration, the others none."""
+
+
+def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
+    """The graph with a node for every message; the one given if it has no messages that went together. O((n + e) log n)."""
+    lists = {name: graph.attributes.get(several) for name, several in COALESCED.items()}
+    sizes = lists["comm_size"]
+    if not isinstance(sizes, Ragged) or not len(sizes.values):
+        return graph
+    # the kernel's own row is that of its last message
+    last = np.zeros(len(sizes.values), np.bool_)
+    last[sizes.starts[1:][sizes.lengths() > 0] - 1] = True
+    kernel, row = sizes.rows(), np.empty(len(last), np.int64)
+    row[last], row[~last] = kernel[last], len(graph) + np.arange(int((~last).sum()))
+    first = np.append(True, kernel[1:] != kernel[:-1])
+    separate = _rows(graph, kernel[~last], row[~last], kernel[first], row[first])
+    for name, column in lists.items():
+        if isinstance(column, Ragged):
+            values = separate.integers(name)
+            values[row] = column.values
+            separate.attributes[name] = values
+    own = int(graph.metadata.get("rank", -1))
+    separate.type[row] = np.where(separate.integers("comm_src")[row] == own, NodeType.COMM_SEND, NodeType.COMM_RECV)
+    entry = np.arange(len(graph))
+    entry[kernel[first]] = row[first]
+    chain = Edges.of(row[:-1][~first[1:]], row[1:][~first[1:]], DependencyKind.STREAM_ORDER)
+    data, control = (edges._replace(target=entry[edges.target]) for edges in (data_edges(graph), control_edges(graph)))
+    return rewired(separate, np.arange(len(separate)), Edges.joined([data, chain]), control)
+
+
+def _rows(graph: ExecutionGraph, of: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
+    """The graph's rows and, `added` after them, copies of the rows `of` without a duration; what passes before moves to `entries`."""
+    widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), of)))
+    attributes: dict[str, Column] = {
+        name: column for name, column in widened.attributes.items() if name not in COALESCED.values()
+    }
+    duration = widened.duration_ns
+    duration[added] = 0
+    attributes["duration_ns"] = duration
+    for name in BEFORE:
+        if name in attributes:
+            column = widened.integers(name)
+            before = column[kernels]
+            column[added], column[kernels] = ABSENT, ABSENT
+            column[entries] = before
+            attributes[name] = column
+    return dataclasses.replace(widened, attributes=attributes)

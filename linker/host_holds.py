@@ -1,0 +1,101 @@
+"""What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of threads that look on."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.linked import Activities, Calls, Found
+
+FULL_QUEUE = 500
+"""Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
+
+HELD = 1.5
+"""How many times as long as with an empty queue a launch must last to be taken for held up."""
+
+
+class HostEdge(NamedTuple):
+    """A call does not return before the activity `source` (-1: nothing recorded) has ended; its thread waits from `since` on."""
+
+    call_row: int
+    source: int
+    since: int
+    found: Found
+
+
+def blocking_copies(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
+    """A copy that ended before its call did was waited for, unless it never is: asynchronous, and pinned or on the device."""
+    asynchronous = _where(calls.name, lambda name: "Async" in name)
+    unwaited = _where(activities.name, lambda name: "Pinned" in name or "DtoD" in name)
+    rows = np.flatnonzero((activities.call_row >= 0) & _where(activities.category, lambda cat: "memcpy" in cat))
+    call = activities.call_row[rows]
+    blocking = (activities.end[rows] <= calls.end[call]) & ~(asynchronous[call] & unwaited[rows])
+    for row, source in zip(call[blocking].tolist(), rows[blocking].tolist(), strict=True):
+        yield HostEdge(row, source, ABSENT, Found.RECORD)
+
+
+def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
+    """A launch that found the queue full waited for room: until the last activity ended before the time that a launch takes.
+
+    How long launches take is seen from those of the same name with few others under way. O(n log n).
+    """
+    rows, first, last = _launched(activities)
+    start, end = calls.start[rows], calls.end[rows]
+    under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
+    if not len(rows) or under_way.max() < FULL_QUEUE:
+        return
+    usual = _usual(calls.name.codes[rows], end - start, under_way < FULL_QUEUE // 2)
+    by_end = np.argsort(activities.end, kind="stable")
+    room = np.minimum((end - usual / 2).astype(np.int64), first)
+    place = np.searchsorted(activities.end[by_end], room, side="right") - 1
+    source = by_end[np.maximum(place, 0)]
+    held = (under_way >= FULL_QUEUE) & (end - start >= HELD * usual) & (place >= 0) & (activities.end[source] > start)
+    for row, awaited, since in zip(rows[held].tolist(), source[held].tolist(), start[held].tolist(), strict=True):
+        yield HostEdge(row, awaited, since, Found.TIMING)
+
+
+def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
+    """The calls that launched, and when the first of each one's activities started and the last one ended."""
+    called = np.flatnonzero(activities.call_row >= 0)
+    rows, group = np.unique(activities.call_row[called], return_inverse=True)
+    first, last = np.full(len(rows), np.iinfo(np.int64).max), np.full(len(rows), np.iinfo(np.int64).min)
+    np.minimum.at(first, group, activities.start[called])
+    np.maximum.at(last, group, activities.end[called])
+    return rows, first, last
+
+
+def _usual(name: Int64, length: Int64, unhindered: Bool) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """For each launch the median length of the unhindered ones of its name, of the shorter half of all where there are none."""
+    usual = np.zeros(len(name))
+    for code in np.unique(name).tolist():
+        mine = name == code
+        free = length[mine & unhindered]
+        usual[mine] = np.median(free) if len(free) else np.quantile(length[mine], 0.25)
+    return usual
+
+
+def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
+    """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
+    launching = calls.thread[activities.call_row[activities.call_row >= 0]]
+    return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
+
+
+def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator[HostEdge]:
+    """What a thread that only looks on does at some point of the run, it would do at that point of a faster or slower run too: each
+    of its calls follows the activity that ended last before it, if that was after the thread's call before."""
+    rows = np.flatnonzero(looks_on)
+    rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
+    follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
+    row, since = rows[follows + 1], calls.end[rows[follows]]
+    by_end = np.argsort(activities.end, kind="stable")
+    place = np.searchsorted(activities.end[by_end], calls.start[row], side="right") - 1
+    source = by_end[np.maximum(place, 0)] if len(by_end) else place
+    kept = (place >= 0) & (activities.end[source] > since) if len(by_end) else place >= 0
+    for call, awaited, idle in zip(row[kept].tolist(), source[kept].tolist(), since[kept].tolist(), strict=True):
+        yield HostEdge(call, awaited, idle, Found.TIMING)
+
+
+def _where(names: Strings, test: Callable[[str], bool]) -> Bool:
+    mask = np.array([test(name) for name in names.table] + [False], np.bool_)
+    return mask[names.codes]

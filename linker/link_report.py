@@ -1,0 +1,109 @@
+"""What became of every row of both traces: in the linked trace, or dropped and why."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT
+from ..schema.linked import LinkedTrace, LinkReport
+from .cut import Part
+from .device_rows import DeviceTrace
+from .events import Findings
+from .host_trace import HostTrace
+from .match import Match, are_ops
+from .synchronisation import Synchronisation
+
+KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold (kept without times)"
+
+
+class _Sizes(NamedTuple):
+    """How many ops the host trace holds, the device trace, and both; how many calls and activities."""
+
+    host_ops: int
+    device_ops: int
+    matched: int
+    calls: int
+    activities: int
+
+
+def report_of(
+    host: HostTrace | None,
+    device: DeviceTrace,
+    match: Match | None,
+    sync: Synchronisation,
+    whole: LinkedTrace,
+    part: Part,
+    clipped: int,
+) -> LinkReport:
+    """The report of a part of a linked trace. Its rows and those counted as outside the window are all rows of both files."""
+    activities, sizes = part.linked.activities, _sizes(part.linked)
+    read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
+    called = activities.call_row >= 0
+    noted = {
+        "ops that only the device trace holds": sizes.device_ops - sizes.matched,
+        "activities without a launch call": int((~called).sum()),
+        "activities launched outside any op": int((called & (activities.op_row < 0)).sum()),
+        "ops cut to the end of the op around them": clipped,
+        "ops cut at the borders of the window": part.shortened,
+        "ops of the same record function id with another name": match.misnamed if match is not None else 0,
+    }
+    dropped = {KEPT_WITHOUT_TIMES: sizes.host_ops - sizes.matched} | _outside(device, whole, part) | part.lost
+
+    def inside(findings: Findings) -> dict[str, int]:
+        return {what: int(part.calls[rows].sum()) for what, rows in findings.items()}
+
+    return LinkReport(
+        world_size=device.world_size or -1,
+        matched_by=match.by if match is not None else "",
+        agreement_pct=round(100 * match.agreement, 2) if match is not None else 0.0,
+        **sizes._asdict(),
+        linked=int(called.sum()),
+        dropped=_counted(*(trace.skipped for trace in read), dropped, inside(sync.dropped)),
+        guessed=_counted(inside(sync.guessed), _in_first_group(part.linked)),
+        noted=_counted(noted, inside(sync.noted), *(trace.noted for trace in read)),
+        waits=_counted(inside(sync.found)),
+        remarks=[remark for trace in read for remark in trace.remarks],
+    )
+
+
+def _in_first_group(linked: LinkedTrace) -> dict[str, int]:
+    """gloo does not record groups, which is a guess where there are several."""
+    several = len({tuple(group.ranks) for group in linked.groups}) > 1
+    on_host = int((linked.ops.communication_row >= 0).sum())
+    return {"communications of the host taken as of the default group": on_host} if several else {}
+
+
+def _sizes(linked: LinkedTrace) -> _Sizes:
+    by_host, timed = linked.ops.recorded_by_host & are_ops(linked.ops.name), linked.ops.start != ABSENT
+    return _Sizes(
+        host_ops=int(by_host.sum()),
+        device_ops=int(timed.sum()),
+        matched=int((by_host & timed).sum()),
+        calls=len(linked.calls),
+        activities=len(linked.activities),
+    )
+
+
+def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, int]:
+    """What the part left out of each table."""
+    all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
+    calls, own = (np.unique(linked.calls.correlation) for linked in (whole, part.linked))
+    has_call = np.isin(recorded, calls) & (recorded != 0)
+    return {
+        "host ops outside the window": all_rows.host_ops - kept.host_ops,
+        "ops outside the window": all_rows.device_ops - kept.device_ops,
+        "calls outside the window": all_rows.calls - kept.calls,
+        "activities outside the window": all_rows.activities - kept.activities,
+        "synchronisation records outside the window": int((has_call & ~np.isin(recorded, own)).sum()),
+        "synchronisation records without a call": int((~has_call).sum()),
+    }
+
+
+def _counted(*tables: Mapping[str, int]) -> dict[str, int]:
+    """The counts of several tables in one, without those of nothing."""
+    total = Counter[str]()
+    for table in tables:
+        total.update(table)
+    return {what: count for what, count in total.items() if count}

@@ -1,0 +1,275 @@
+"""From traces to communication nodes: which kernel did what, with whom, and what both ends call it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from builder import LAYOUTS, Group, Tensor, TraceBuilder
+from builder.records import Comms
+from execgraph.converter.communication_columns import Message, tags
+from execgraph.converter.targets import for_astra_sim, separate_messages
+from execgraph.linker.link import link
+from execgraph.schema.columns import Ragged
+from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.replay import replay, replay_ranks
+from runs import Nodes, convert_linked, convert_run, link_run, read_pair
+
+SEND, RECV, COLL = NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL
+KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+EVERY_VERSION = pytest.mark.parametrize("torch", LAYOUTS)
+INTEGERS = ("comm_src", "comm_dst", "comm_tag", "comm_size")
+
+
+def communications(graph: ExecutionGraph) -> list[dict[str, Any]]:
+    """The communication nodes in the order of their ids: type and what is known of them."""
+    rows = np.flatnonzero(np.isin(graph.type, (SEND, RECV, COLL))).tolist()
+    names = ("comm_type", "comm_seq", *INTEGERS)
+    known = [{name: int(graph.integers(name, -1)[row]) for name in names} for row in rows]
+    return [{"type": NodeType(int(graph.type[row])), **facts} for row, facts in zip(rows, known, strict=True)]
+
+
+def together(nodes: Nodes, label: str) -> list[tuple[int, ...]]:
+    """(source, destination, tag, size) of the messages that one kernel carried."""
+    columns = [nodes.graph.attributes.get(name.replace("comm", "coalesced")) for name in INTEGERS]
+    return list(zip(*(c[nodes.row(label)].tolist() for c in columns if isinstance(c, Ragged)), strict=True))
+
+
+# all-to-alls that are made of sends and receives, as one step of a recommendation model on 8 GPUs issues them
+
+DLRM = [
+    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
+    ("all_to_all", "long int", 24, 24, (), ()),
+    ("all_to_allv", "int", 384, 384, (48,) * 8, (48,) * 8),
+    ("all_to_allv", "int", 3392, 768, (96, 224, 288, 1664, 592, 96, 192, 240), (96,) * 8),
+    ("allreduce", "float", 394241, 394241, (), ()),
+    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
+    ("allreduce", "float", 112, 112, (), ()),
+    ("allreduce", "float", 226960, 226960, (), ()),
+]
+DLRM_TYPED = [
+    (CollectiveType.ALL_TO_ALL, 24576),
+    (CollectiveType.ALL_TO_ALL, 192),
+    (CollectiveType.ALL_TO_ALL, 1536),
+    (CollectiveType.ALL_TO_ALL, 13568),
+    (CollectiveType.ALL_REDUCE, 1576964),
+    (CollectiveType.ALL_TO_ALL, 24576),
+    (CollectiveType.ALL_REDUCE, 448),
+    (CollectiveType.ALL_REDUCE, 907840),
+]
+
+
+@EVERY_VERSION
+@pytest.mark.parametrize("with_host", [True, False])
+def test_the_step_of_a_recommendation_model_is_typed_and_sized(torch: str, with_host: bool) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=8)
+    world = t.group(range(8))
+    for name, dtype, given, taken, in_split, out_split in DLRM:
+        kernel = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
+        pair = [t.tensor((given,), dtype), t.tensor((taken,), dtype)]
+        t.collective(name, group=world, tensors=pair, kernel=kernel, in_split=in_split, out_split=out_split)
+    host, device = read_pair(t)
+    linked = link(host if with_host else None, device)
+    nodes = convert_linked(linked)
+    found = communications(nodes.graph)
+    assert [(node["type"], node["comm_type"], node["comm_size"]) for node in found] == [
+        (COLL, *expected) for expected in DLRM_TYPED
+    ]
+    assert all(one.ranks == list(range(8)) for one in linked.communications)
+    assert nodes.report.unknown_communications == nodes.report.unknown_dtypes == 0
+
+
+# messages that are launched together
+
+
+def batches(t: TraceBuilder, group: Group, **options: Any) -> None:
+    """Rank 1 of 3, in the middle of a pipeline."""
+    there, back = t.tensor((16, 8), "c10::Half"), t.tensor((4, 8), "c10::Half")
+    messages: list[tuple[str, int, Tensor]] = [
+        ("recv", 0, there),
+        ("send", 0, back),
+        ("send", 2, there),
+        ("recv", 2, back),
+    ]
+    for _ in range(2):
+        t.batch(messages, group=group, **options)
+
+
+@EVERY_VERSION
+@pytest.mark.parametrize("annotated", [True, False])
+def test_one_kernel_carries_the_messages_that_were_given_before_it(torch: str, annotated: bool) -> None:
+    t = TraceBuilder(torch=torch, rank=1, world_size=3)
+    batches(t, t.group(range(3)), annotated=annotated)
+    nodes = convert_run(t)
+    assert [together(nodes, f"{KERNEL}#{number}") for number in (0, 1)] == [
+        [(1, 0, 0, 64), (1, 2, 0, 256), (0, 1, 0, 256), (2, 1, 0, 64)],
+        [(1, 0, 1, 64), (1, 2, 1, 256), (0, 1, 1, 256), (2, 1, 1, 64)],
+    ]
+    assert [node["type"] for node in communications(nodes.graph)] == [RECV, RECV]
+
+
+def test_a_batch_of_one_message_is_that_message() -> None:
+    t = TraceBuilder(rank=1, world_size=2)
+    t.batch([("send", 0, t.tensor((4,)))], group=t.group(range(2)))
+    nodes = convert_run(t)
+    assert [(node["type"], node["comm_dst"], node["comm_size"]) for node in communications(nodes.graph)] == [
+        (SEND, 0, 16)
+    ]
+    assert "coalesced_size" not in nodes.graph.attributes
+
+
+def test_a_kernel_of_its_own_record_takes_no_messages_given_before() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    t.collective("send", group=group, peer=1, tensors=[t.tensor((2,))], kernel=KERNEL)
+    t.collective("allreduce", group=group, tensors=[t.tensor((4,))])
+    t.launch("ncclDevKernel_Generic", stream=20)
+    found = convert_run(t)
+    assert [node["type"] for node in communications(found.graph)] == [SEND, COLL]
+    assert found.report.unknown_communications == 1
+
+
+def test_messages_given_on_another_thread_are_not_taken() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    tensor = t.tensor((4,))
+    with t.op(
+        "record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms("send", group, 1, 1, tensor, tensor)
+    ):
+        t.work(5)
+    with t.thread(2):
+        t.launch(KERNEL, stream=21)
+    nodes = convert_run(t)
+    assert communications(nodes.graph) == []
+    assert nodes.report.unknown_communications == 1
+
+
+def test_kernels_that_one_communication_took_share_its_bytes() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    tensor = t.tensor((9,), "bool")
+    comms = Comms("all_to_all", group, 1, 0, tensor, tensor)
+    with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=comms):
+        t.launch(KERNEL, stream=20)
+        t.launch(KERNEL, stream=20)
+    assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [5, 4]
+    assert len(link_run(t).communications) == 1
+
+
+def middle(**options: Any) -> ExecutionGraph:
+    t = TraceBuilder(rank=1, world_size=3, **options)
+    with t.op("aten::mm"):
+        t.launch("gemm", stream=20)
+    batches(t, t.group(range(3)))
+    t.launch("gemm", stream=20)
+    return convert_run(t).graph
+
+
+def test_for_a_simulator_every_message_has_a_node_and_sends_come_first() -> None:
+    graph = middle()
+    played = separate_messages(graph)
+    found = communications(played)
+    assert [(node["type"], *(node[name] for name in INTEGERS)) for node in found[:4]] == [
+        (SEND, 1, 0, 0, 64),
+        (SEND, 1, 2, 0, 256),
+        (RECV, 0, 1, 0, 256),
+        (RECV, 2, 1, 0, 64),
+    ]
+    assert not [name for name in played.attributes if name.startswith("coalesced")]
+    assert len(played) == len(graph) + 6
+    assert replay(played).makespan_ns == replay(graph).makespan_ns
+    assert separate_messages(played) is played
+
+
+def test_messages_follow_each_other_and_what_the_kernel_followed() -> None:
+    played = separate_messages(middle())
+    rows = np.flatnonzero(np.isin(played.type, (SEND, RECV))).tolist()
+    gemm = next(row for row in range(len(played)) if played.name[row] == "gemm")
+    assert int(played.id[gemm]) in played.data_deps[rows[0]].tolist()
+    assert all(played.data_deps[row].tolist() == [int(played.id[row - 1])] for row in rows[1:4])
+    assert played.duration_ns[rows[:4]].tolist() == [0, 0, 0, 50_000]
+
+
+def test_a_graph_for_the_target_needs_nobody_to_separate_messages_first() -> None:
+    played, told = for_astra_sim(middle())
+    assert sum(node["type"] is SEND for node in communications(played)) == 4
+    assert told.as_computation == {}
+
+
+def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:
+    graphs = []
+    for rank, delay in enumerate((0, 300, 0)):
+        t = TraceBuilder(rank=rank, world_size=3)
+        group = t.group(range(3))
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=10 + delay)
+        peers = [peer for peer in (rank - 1, rank + 1) if 0 <= peer < 3]
+        both = [(name, peer, t.tensor((4,))) for peer in peers for name in ("send", "recv")]
+        t.batch(both, group=group, duration=20)
+        graphs.append(convert_run(t).graph)
+    played = replay_ranks(graphs)
+    ends = [int(played.end_ns[row]) for row in range(len(played.work)) if played.work.duration_ns[row] == 20_000]
+    assert len(ends) == 3
+    assert len(set(ends)) == 1
+
+
+# tags
+
+
+def message(
+    source: int, target: int, ranks: tuple[int, ...] = (0, 1), name: str = "0", batch: bool = False, tag: int = -1
+) -> Message:
+    return Message(0, SEND, source, target, 4, (ranks, name, batch, tag))
+
+
+def test_messages_of_a_pair_are_counted() -> None:
+    assert tags([message(0, 1), message(0, 1), message(1, 0), message(0, 2), message(0, 1)]) == [0, 1, 0, 0, 2]
+
+
+def test_messages_of_two_channels_never_have_one_tag() -> None:
+    first, second = message(0, 1), message(0, 1, (0, 1, 2), "1")
+    assert tags([first, second, first, second]) == [0, 1, 2, 3]
+    assert tags([second, first, first]) == [1, 0, 2]
+    assert tags([message(0, 1, tag=7), message(0, 1, tag=3)]) == [1, 0]
+    assert tags([message(0, 1, batch=True), message(0, 1)]) == [1, 0]
+
+
+def test_both_ends_of_every_message_call_it_the_same() -> None:
+    rng = np.random.default_rng(3)
+    groups = [((0, 1, 2, 3), "0"), ((0, 1), "1"), ((0, 1), "2"), ((1, 3), "3")]
+    sent = []
+    for number in range(200):
+        ranks, name = groups[rng.integers(len(groups))]
+        source, target = rng.permutation(ranks)[:2].tolist()
+        batch = bool(rng.integers(2))
+        sent.append((number, Message(number, SEND, source, target, 4, (ranks, name, batch, -1))))
+    seen: dict[int, list[tuple[int, ...]]] = {}
+    for rank in range(4):
+        own = [one for _, one in sent if rank in (one.source, one.target)]
+        if rank % 2:
+            # every rank may interleave its channels as it likes
+            own.sort(key=lambda one: one.channel)
+        for one, tag in zip(own, tags(own), strict=True):
+            seen.setdefault(one.node, []).append((one.source, one.target, tag))
+    assert all(ends[0] == ends[1] for ends in seen.values() if len(ends) == 2)
+    assert len({ends[0] for ends in seen.values()}) == len(seen)
+
+
+# the group's name
+
+
+@EVERY_VERSION
+def test_the_recorded_name_of_the_group_stays(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    t.collective(group=t.group(range(2), "7"))
+    graph = convert_run(t).graph
+    row = int(np.flatnonzero(graph.type == COLL)[0])
+    assert graph.texts("pg_recorded")[row] == ("94594108284448" if LAYOUTS[torch].group_address else "7")
+
+
+def test_the_root_of_a_collective_is_its_source_or_destination() -> None:
+    t = TraceBuilder(rank=1, world_size=4)
+    group = t.group([1, 3])
+    t.collective("broadcast", group=group, kernel="ncclDevKernel_Broadcast_RING_LL", root=1)
+    t.collective("reduce", group=group, kernel="ncclDevKernel_Reduce_Sum_f32_RING_LL", root=1)
+    found = communications(convert_run(t).graph)
+    assert [(node["comm_src"], node["comm_dst"]) for node in found] == [(3, -1), (-1, 3)]

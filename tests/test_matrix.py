@@ -1,0 +1,24 @@
+"""Every cell of docs/matrix.md: a feature, in traces of a version or a vendor."""
+
+from pathlib import Path
+
+import pytest
+from matrix import CELLS, FEATURES, Cell, linked_of, table
+
+TABLE = Path(__file__).parent.parent / "docs" / "matrix.md"
+
+
+@pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.name) for cell in CELLS])
+def test_cell(cell: Cell) -> None:
+    source = cell.source
+    if source.device is not None and not source.device.exists():
+        pytest.skip("set EXECGRAPH_TRACES to a folder of real traces to run this")
+    FEATURES[cell.feature](linked_of(source, with_host=cell.feature != "device trace alone"))
+
+
+def test_the_matrix_is_current() -> None:
+    assert TABLE.read_text(encoding="utf-8") == table(), "write it anew: python tests/matrix.py > docs/matrix.md"
+
+
+def test_no_two_cells_have_one_name() -> None:
+    assert len({cell.name for cell in CELLS}) == len(CELLS)

@@ -1,0 +1,44 @@
+"""Lists of ranks as short text and back: those of real groups are regular, and a summary of thousands of ranks must stay small."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+RUN = re.compile(r"(\d+)(?:-(\d+)(?::(-?\d+))?)?")
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """The ranks in their order, runs of equal steps as first-last:step.
+
+    >>> ranks_text([0, 1, 2, 3, 8]), ranks_text(range(0, 64, 8)), ranks_text([5, 4, 9])
+    ('0-3,8', '0-56:8', '5,4,9')
+    """
+    return ",".join(_runs(ranks))
+
+
+@cache
+def ranks_of(text: str) -> tuple[int, ...]:
+    """The ranks that a text stands for.
+
+    >>> ranks_of("0-3,8"), ranks_of("9-3:-3")
+    ((0, 1, 2, 3, 8), (9, 6, 3))
+    """
+    found: list[int] = []
+    for run in RUN.finditer(text):
+        first, last, step = int(run[1]), int(run[2] or run[1]), int(run[3] or 1)
+        found += range(first, last + (1 if step > 0 else -1), step)
+    return tuple(found)
+
+
+def _runs(ranks: Sequence[int]) -> Iterator[str]:
+    place = 0
+    while place < len(ranks):
+        first, end = ranks[place], place + 1
+        step = ranks[end] - first if end < len(ranks) else 0
+        while step and end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        if end - place < 3:
+            end = place + 1
+        last = ranks[end - 1]
+        yield str(first) if last == first else f"{first}-{last}" + (f":{step}" if step != 1 else "")
+        place = end
