@@ -1,7 +1,7 @@
 """A small simulator that reads graph files as ASTRA-sim's two generations do, and stops or stands still where they do.
 
-`simulate(prefix, ranks, groups, generation)` plays `PREFIX.i.et` of every rank i. One node of the host, one computation and one
-communication run at a time per rank; of several that are ready the lowest id goes first.
+`simulate(read_files(prefix, ranks), groups, generation)` plays `PREFIX.i.et` of every rank i. One node of the host, one computation and
+one communication run at a time per rank; of several that are ready the lowest id goes first.
 """
 
 import heapq
@@ -42,30 +42,39 @@ class StandsStill(Exception):
 
 @dataclass
 class Outcome:
-    """When each rank finished; if not all did, why the simulator stopped, or where each rank stands still."""
+    """When each rank finished; if not all did, why the simulator stopped, or where each rank stands still.
+
+    `lost` are messages that nobody received, on which the real one says nothing.
+    """
 
     finished_ns: dict[int, int] = field(default_factory=dict)
     stopped: str = ""
     standing: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
-        return not self.stopped and not self.standing
+        return not self.trouble
 
     @property
     def trouble(self) -> str:
-        return self.stopped or "; ".join(self.standing)
+        return self.stopped or "; ".join(self.standing + self.lost)
 
 
-def simulate(prefix: Path, ranks: int, groups: Path | None, generation: Generation) -> Outcome:
+def read_files(prefix: Path, ranks: int) -> list[list[Node]]:
+    return [read_nodes(prefix.with_name(f"{prefix.name}.{rank}.et")) for rank in range(ranks)]
+
+
+def simulate(files: Sequence[Sequence[Node]], groups: Path | None, generation: Generation) -> Outcome:
+    """Plays the nodes of every rank, as read from its file."""
     outcome = Outcome()
     try:
-        files = [read_nodes(prefix.with_name(f"{prefix.name}.{rank}.et")) for rank in range(ranks)]
         job = Job([Rank(rank, nodes, generation) for rank, nodes in enumerate(files)], read_groups(groups), generation)
         job.run()
     except Stopped as stopped:
         outcome.stopped = str(stopped)
         return outcome
+    outcome.lost = job.lost()
     for rank in job.ranks:
         if rank.left:
             outcome.standing.append(rank.standing())
@@ -272,6 +281,13 @@ class Job:
         else:
             self.awaited[key].append(node.id)
             rank.reasons[node.id] = f"({node.name}) waits for {key[3]} bytes of tag {key[0]} from rank {key[1]}"
+
+    def lost(self) -> list[str]:
+        return [
+            f"{key[3]} bytes of tag {key[0]} from rank {key[1]} to rank {key[2]} are never received"
+            for key, arrived in self.arrived.items()
+            if arrived
+        ]
 
     def _check_device(self, rank: Rank, node: Node) -> None:
         if rank.slot(node) == "host":

@@ -120,6 +120,7 @@ def test_a_small_all_gather_is_padded_and_a_large_one_is_not() -> None:
     assert value(targets(communicating(comm_size=3)), "comm_size") == 3
 
 
+UNKNOWN = "to or from a rank that is unknown or not simulated"
 SEND = {"type": NodeType.COMM_SEND, "comm_src": 0, "comm_dst": 1, "comm_tag": 0}
 
 
@@ -133,11 +134,11 @@ SEND = {"type": NodeType.COMM_SEND, "comm_src": 0, "comm_dst": 1, "comm_tag": 0}
         ({"comm_type": ABSENT}, "of an unknown type"),
         ({"comm_size": 0}, "without data"),
         ({"comm_type": ALL_GATHER, "comm_size": 0}, "without data"),
-        ({**SEND, "comm_dst": -1}, "to or from an unknown rank"),
-        ({**SEND, "comm_dst": ABSENT}, "to or from an unknown rank"),
+        ({**SEND, "comm_dst": -1}, UNKNOWN),
+        ({**SEND, "comm_dst": ABSENT}, UNKNOWN),
         ({**SEND, "comm_src": 2}, "of another rank"),
         ({**SEND, "comm_dst": 0}, "to the rank itself"),
-        ({**SEND, "comm_dst": 4}, "to or from a rank that is not simulated"),
+        ({**SEND, "comm_dst": 4}, UNKNOWN),
         ({**SEND, "comm_tag": -1}, "with a tag out of range"),
         ({**SEND, "comm_size": 0}, "without data"),
     ],
@@ -342,7 +343,7 @@ def test_messages_to_ranks_outside_become_computation() -> None:
     inside = communicating(type=NodeType.COMM_SEND, rank=2, comm_src=2, comm_dst=3)
     part = restrict_to_ranks(inside, [2, 3])
     assert [value(part, name) for name in ("comm_src", "comm_dst")] == [0, 1]
-    assert report(restrict_to_ranks(inside, [1, 2])).as_computation == {"to or from an unknown rank": 1}
+    assert report(restrict_to_ranks(inside, [1, 2])).as_computation == {UNKNOWN: 1}
 
 
 def test_a_graph_of_none_of_the_ranks_is_refused() -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from execgraph.converter import Options
+from execgraph.linker.windows import Window
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.build import Built, Outcomes, build
 from execgraph.tools.build_rank import RankResult, RankTask
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.trace_build import main
 from execgraph.tools.workers import WorkerDied, in_processes
+from generated import here
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +33,6 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job(traces: Path, tmp_path: Path) -> Path:
     """A copy of them that a test may change."""
     return Path(shutil.copytree(traces, tmp_path / "job"))
-
-
-def here(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask]) -> Outcomes:
-    for task in tasks:
-        yield task, function(task)
 
 
 def built(folder: Path, out: Path, options: Options | None = None, anew: bool = False) -> Built:
@@ -85,8 +82,9 @@ def test_a_device_trace_without_host_trace_is_built_alone(job: Path, tmp_path: P
     (job / "host_rank1.json").unlink()
     report, _ = built(job, tmp_path / "out")
     assert [summary.status for summary in report.ranks] == ["built", "built"]
-    [note] = report.all_notes
-    assert note.startswith("rank 1: device_rank1.json: has no host trace")
+    lonely, unknown = report.all_notes
+    assert lonely.startswith("rank 1: device_rank1.json: has no host trace")
+    assert unknown.startswith("rank 1: no host trace: ")
 
 
 def test_a_broken_rank_fails_alone_and_names_its_file(job: Path, tmp_path: Path) -> None:
@@ -138,6 +136,18 @@ def test_a_rank_that_changed_is_built_again(job: Path, tmp_path: Path, change: C
 def test_other_options_build_everything_again(traces: Path, tmp_path: Path) -> None:
     built(traces, tmp_path / "out")
     assert built(traces, tmp_path / "out", Options(promote="all")).unchanged == set()
+
+
+def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(tmp_path: Path) -> None:
+    job, out = tmp_path / "job", tmp_path / "out"
+    write_traces(simulate(build_job("ddp", ranks=2, steps=2, layers=1, seed=3)), job)
+    nodes = []
+    for steps in (None, (0, 1), (1, 2)):
+        report, unchanged = build(job, out, Options(), here, window=Window(steps=steps))
+        assert (report.disagreements, unchanged) == ([], set())
+        nodes.append([rank.convert.activities for rank in report.ranks if rank.convert])
+    assert [sum(rank) for rank in zip(*nodes[1:], strict=True)] == nodes[0]
+    assert build(job, out, Options(), here, window=Window(steps=(1, 2))).unchanged == {0, 1}
 
 
 def test_a_damaged_report_builds_everything_again(traces: Path, tmp_path: Path) -> None:

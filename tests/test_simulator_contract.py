@@ -1,37 +1,67 @@
 """Graphs of whole jobs run to the end in both generations of the simulator, and the simulator notices what would stop the real one."""
 
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import programs
 import pytest
+from execgraph.converter import Options
 from execgraph.converter.device_only import without_host
-from execgraph.converter.targets import agreed_order, for_astra_sim, issues, order_collectives, recorded_groups
+from execgraph.converter.targets import (
+    ASTRA_SIM,
+    agreed_order,
+    for_astra_sim,
+    issues,
+    order_collectives,
+    recorded_groups,
+)
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.build import build
 from execgraph.tools.replay import replay
-from generated import graphs_of
+from generated import ALONE, TOGETHER, built_job, graphs_of, here
 from graph_file import read_nodes
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
-from simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outcome, simulate
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from programs import Step, one_thread
+from runs import convert_run
+from simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outcome, read_files, simulate
+from test_cross_rank import FAULTS as CROSS_RANK_FAULTS
+from test_cross_rank import RANKS, write
 
 V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 EVERY_JOB = pytest.mark.parametrize(
-    ("job", "ranks"), [(job, n) for job in ("ddp", "moe", "pipeline", "dlrm") for n in (2, 4, 8)]
+    ("job", "ranks"), [*((job, 1) for job in ALONE), *((job, n) for job in TOGETHER for n in (2, 4, 8))]
 )
+HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
 
 
-def play(
-    folder: Path, graphs: Sequence[ExecutionGraph], groups: dict[RankList, int], generation: Generation
-) -> Outcome:
-    """The graphs, as they are, one per rank."""
+def play(folder: Path, graphs: Sequence[ExecutionGraph], groups: dict[RankList, int]) -> dict[Generation, Outcome]:
+    """The graphs, as they are, one per rank, in both generations."""
     for rank, graph in enumerate(graphs):
         graph.write(str(folder / f"graph.{rank}.et"))
     write_groups(str(folder / "comm_groups.json"), groups)
-    return simulate(folder / "graph", len(graphs), folder / "comm_groups.json", generation)
+    return play_files(folder, len(graphs))
+
+
+def play_files(folder: Path, ranks: int) -> dict[Generation, Outcome]:
+    """The files that a build wrote."""
+    files = read_files(folder / "graph", ranks)
+    return {generation: simulate(files, folder / "comm_groups.json", generation) for generation in BOTH}
+
+
+def run_to_the_end(outcomes: dict[Generation, Outcome], ranks: int) -> bool:
+    """Whether every node of every rank was executed; says what stood in the way where not."""
+    for generation, outcome in outcomes.items():
+        assert outcome.good, f"{generation.name}: {outcome.trouble}"
+        assert len(outcome.finished_ns) == ranks
+    return True
 
 
 def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[RankList, int]]:
@@ -45,26 +75,72 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
 # whole jobs
 
 
-@pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
+@HOST
 @EVERY_JOB
 def test_every_node_of_every_rank_runs_in_both_generations(tmp_path: Path, job: str, ranks: int, host: bool) -> None:
     graphs, groups = built([graph if host else without_host(graph) for graph in graphs_of(job, ranks)])
-    for generation in BOTH:
-        outcome = play(tmp_path, graphs, groups, generation)
-        assert outcome.good, outcome.trouble
-        assert len(outcome.finished_ns) == ranks
+    assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
 
 
-@pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
+@HOST
+@pytest.mark.parametrize("job", [*ALONE, *TOGETHER])
+def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
+    ranks = 1 if job in ALONE else 2
+    graphs, groups = built([graph if host else without_host(graph) for graph in graphs_of(job, ranks, "all")])
+    assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
+
+
+@HOST
+@pytest.mark.parametrize("job", TOGETHER)
+def test_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
+    graphs, groups = built([graph if host else without_host(graph) for graph in built_job(job, 64).graphs])
+    assert run_to_the_end(play(tmp_path, graphs, groups), 64)
+
+
+@HOST
 @pytest.mark.parametrize("job", ["simple", "hostbound", "event_sync", "critical_path"])
 def test_a_run_without_overlap_takes_its_measured_time(tmp_path: Path, job: str, host: bool) -> None:
     whole = graphs_of(job)[0]
     graphs, groups = built([whole if host else without_host(whole)])
     end = (graphs[0].start_ns + graphs[0].duration_ns).max() - whole.start_ns.min()
-    for generation in BOTH:
-        outcome = play(tmp_path, graphs, groups, generation)
+    for outcome in play(tmp_path, graphs, groups).values():
         assert outcome.finished_ns[0] == pytest.approx(end, rel=0.002)
     assert abs(replay(graphs[0]).error_pct or 0) < 0.5
+
+
+@settings(max_examples=30)
+@given(one_thread, st.sampled_from(["sync", "all"]), st.booleans())
+def test_any_run_is_played_to_the_end(steps: list[Step], promote: str, host: bool) -> None:
+    graph = convert_run(programs.play(steps, sync_records=host), promote=promote).graph
+    assume(host or graph.is_activity.any())
+    graphs, groups = built([graph if host else without_host(graph)])
+    with tempfile.TemporaryDirectory() as folder:
+        assert run_to_the_end(play(Path(folder), graphs, groups), 1)
+
+
+CAPTURES = {"attention": 1, "compiled": 1, "threads": 1, "ddp": 2, "training": 2}
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_captures_of_real_runs_are_played_to_the_end(data: Path, tmp_path: Path, capture: str) -> None:
+    assert built_to_the_end(data / capture, tmp_path, CAPTURES[capture])
+
+
+@HOST
+def test_four_of_eight_ranks_of_a_real_job_are_played_to_the_end(real_traces: Path, tmp_path: Path, host: bool) -> None:
+    assert built_to_the_end(real_traces / "dlrm_8gpu", tmp_path, 4, host)
+
+
+def built_to_the_end(traces: Path, out: Path, ranks: int, host: bool = True) -> bool:
+    report = build(traces, out, Options(target=ASTRA_SIM, host=host), here).report
+    assert not report.all_failures
+    return run_to_the_end(play_files(out, ranks), ranks)
+
+
+@pytest.mark.parametrize("fault", CROSS_RANK_FAULTS)
+def test_what_ranks_disagree_on_is_mended_before_a_simulator_sees_it(tmp_path: Path, fault: str) -> None:
+    wrong, ranks, _ = CROSS_RANK_FAULTS[fault]
+    assert built_to_the_end(write(tmp_path / "job", wrong, ranks), tmp_path / "out", RANKS)
 
 
 READ = {
@@ -81,7 +157,7 @@ def test_every_attribute_has_the_value_type_that_is_read(tmp_path: Path, job: st
     nodes = read_nodes(tmp_path / "graph.0.et")
     assert all(node.attributes["is_cpu_op"].kind == "bool_val" for node in nodes)
     talking = [node for node in nodes if node.type in COMMUNICATION]
-    assert talking
+    assert bool(talking) == (ranks > 1)
     for node in talking:
         assert {name: node.attributes[name].kind for name in READ[node.type]} == READ[node.type]
         assert not node.attributes["is_cpu_op"].value
@@ -147,6 +223,11 @@ def missing_send(g: GraphBuilder, rank: int) -> None:
         message(g, rank)
 
 
+def missing_receive(g: GraphBuilder, rank: int) -> None:
+    if rank == 0:
+        message(g, rank)
+
+
 def both_receive_first(g: GraphBuilder, rank: int) -> None:
     told = {"comm_tag": 0, "comm_size": 64}
     g.activity("recv", 1_000, 9_000, stream=8, type=NodeType.COMM_RECV, comm_src=1 - rank, comm_dst=rank, **told)
@@ -182,6 +263,9 @@ FAULTS = {
     "members of two sizes": Fault(wrong_size, BOTH, "differ in type or size"),
     "members of two types": Fault(wrong_type, BOTH, "differ in type or size"),
     "a receive without its send": Fault(missing_send, BOTH, "waits for 64 bytes of tag 0 from rank 0"),
+    "a send without its receive": Fault(
+        missing_receive, BOTH, "64 bytes of tag 0 from rank 0 to rank 1 are never received"
+    ),
     "two ranks that receive before they send": Fault(
         both_receive_first, BOTH, "waits for 64 bytes of tag 0 from rank 1"
     ),
@@ -224,8 +308,7 @@ FOUR_GROUPS: dict[RankList, int] = {(0, 1): 1, (1, 0): 2, (0,): 3, (1,): 4}
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_simulator_notices(tmp_path: Path, fault: str) -> None:
     planted = FAULTS[fault]
-    for generation in BOTH:
-        outcome = play(tmp_path, planted.graphs(), FOUR_GROUPS, generation)
+    for generation, outcome in play(tmp_path, planted.graphs(), FOUR_GROUPS).items():
         assert outcome.good == (generation not in planted.generations), outcome.trouble
         if not outcome.good:
             assert planted.trouble in outcome.trouble
@@ -233,9 +316,7 @@ def test_the_simulator_notices(tmp_path: Path, fault: str) -> None:
 
 def test_the_simulator_is_content_with_two_ranks_without_a_fault(tmp_path: Path) -> None:
     for talk in (lambda g, rank: reduce(g), message):
-        for generation in BOTH:
-            outcome = play(tmp_path, Fault(talk, (), "").graphs(), FOUR_GROUPS, generation)
-            assert outcome.good, outcome.trouble
+        assert run_to_the_end(play(tmp_path, Fault(talk, (), "").graphs(), FOUR_GROUPS), 2)
 
 
 MENDED = [
@@ -259,6 +340,4 @@ MENDED = [
 @pytest.mark.parametrize("fault", MENDED)
 def test_a_graph_made_for_the_target_does_not_have_the_fault(tmp_path: Path, fault: str) -> None:
     graphs, groups = built(FAULTS[fault].graphs())
-    for generation in BOTH:
-        outcome = play(tmp_path, graphs, groups, generation)
-        assert outcome.good, outcome.trouble
+    assert run_to_the_end(play(tmp_path, graphs, groups), len(graphs))

@@ -4,7 +4,7 @@ Groups get their numbers when those of all ranks are known. For a simulator with
 communication are made the same on all members too, and what lacks a partner becomes computation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..converter.targets import (
@@ -15,6 +15,7 @@ from ..converter.targets import (
     issues,
     recorded_groups,
     restrict_to_ranks,
+    separate_messages,
     unmatched,
 )
 from ..schema.comm_groups import RankList, number_groups
@@ -38,11 +39,11 @@ class Agreement(NamedTuple):
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...]) -> Communicates:
+def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...], *, whole_groups: bool = False) -> Communicates:
     """What the other ranks have to know of a graph, seen as one of `ranks`."""
     if target != ASTRA_SIM:
         return Communicates(recorded_groups(graph).lists, [])
-    graph = restrict_to_ranks(graph, ranks)
+    graph = separate_messages(restrict_to_ranks(graph, ranks, whole_groups=whole_groups))
     return Communicates(recorded_groups(graph).lists, issues(graph))
 
 
@@ -51,9 +52,21 @@ def agree(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
     alone = unmatched([known[rank].issues for rank in present])
-    left = [
-        [issue for issue in known[rank].issues if issue.node not in set(without)]
-        for rank, without in zip(present, alone, strict=True)
-    ]
+    left = [_leaving_out(known[rank].issues, set(without)) for rank, without in zip(present, alone, strict=True)]
     columns = zip(present, alone, agreed_sizes(left), agreed_order(left), strict=True)
     return {rank: Agreement(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
+
+
+def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:
+    """A rank's issues without those of some nodes; what followed one of them follows what that one followed."""
+    kept, place, followed_by = list[Issue](), dict[int, int](), dict[int, set[int]]()
+    for number, issue in enumerate(issued):
+        follows = set[int]()
+        for before in issue.follows:
+            follows |= {place[before]} if before in place else followed_by[before]
+        if issue.node in nodes:
+            followed_by[number] = follows
+        else:
+            place[number] = len(kept)
+            kept.append(issue._replace(follows=tuple(sorted(follows))))
+    return kept

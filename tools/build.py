@@ -11,19 +11,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..converter import Options
 from ..converter.targets import ASTRA_SIM, GENERIC
+from ..linker.windows import EVERYTHING, Window
 from ..schema.comm_groups import RankList, number_groups, write_groups
 from ..schema.command import progress
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
-from ..schema.linked import Communication
 from .agreement import Communicates, agree, look_up
 from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
-from .build_report import BuildReport, RankSummary, read_report, this_tool, write_report
-from .cross_rank import first_difference, in_order, verify
+from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
+from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
+from .first_difference import first_difference
 from .pairs import Pairs, find_pairs
+from .rank_comms import Issued, issued_by
 
 REPORT = "report.json"
 GROUPS = "comm_groups.json"
@@ -43,20 +47,33 @@ class Built(NamedTuple):
     unchanged: set[int]
 
 
-def build(input_dir: Path, output_dir: Path, options: Options, run: Runner, anew: bool = False) -> Built:
+def build(
+    input_dir: Path,
+    output_dir: Path,
+    options: Options,
+    run: Runner,
+    anew: bool = False,
+    window: Window = EVERYTHING,
+) -> Built:
     """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json.
 
-    With `anew`, ranks that are up to date are built too. Raises DataError when there is nothing to build or `output_dir` cannot be
+    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when there is nothing to build or `output_dir` cannot be
     made; what is wrong with single ranks is in the report.
     """
     source, target = input_dir.resolve(), output_dir.resolve()
     pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)))
     _make_folder(target)
-    earlier = {} if anew else _earlier(target / REPORT, options)
+    earlier = {} if anew else _earlier(target / REPORT, options, window)
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
     tasks = [
         RankTask(
-            source, pair, graph_path(target, ranks, pair.rank, options.target), options, ranks, earlier.get(pair.rank)
+            source,
+            pair,
+            graph_path(target, ranks, pair.rank, options.target),
+            options,
+            ranks,
+            earlier.get(pair.rank),
+            window,
         )
         for pair in pairs.ranks
     ]
@@ -64,18 +81,19 @@ def build(input_dir: Path, output_dir: Path, options: Options, run: Runner, anew
         # a rank's graph depends on the communication of all others
         tasks = [task._replace(earlier=None) for task in tasks]
     results: dict[int, RankResult] = {}
+    lists: dict[RankList, RankList] = {}
     try:
         with closing(run(build_rank, tasks)) as outcomes:
             for task, outcome in progress(outcomes, "building ranks", len(tasks), "rank"):
                 result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
-                results[task.pair.rank] = result
+                results[task.pair.rank] = _sharing(result, lists)
     except KeyboardInterrupt:
         # the next build goes on from here, with what an earlier one said of the ranks that were not reached
         unreached = {task.pair.rank: task.earlier for task in tasks if task.earlier}
-        write_report(_report(pairs, options, unreached | _summaries(results)), target / REPORT)
+        write_report(_report(pairs, options, window, unreached | _summaries(results)), target / REPORT)
         raise
     _finish(target, results, {task.pair.rank: task for task in tasks}, run)
-    report = _report(pairs, options, _summaries(results))
+    report = _report(pairs, options, window, _summaries(results))
     _compare_ranks(report, {task.pair.rank: task for task in tasks})
     write_report(report, target / REPORT)
     return Built(report, {rank for rank, result in results.items() if result.unchanged})
@@ -90,7 +108,16 @@ def _finish(target: Path, results: dict[int, RankResult], tasks: dict[int, RankT
     for rank, result in results.items():
         if result.unchanged:
             known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph)), GENERIC, ranks)
-    agreements = agree(ranks, known)
+    try:
+        agreements = agree(ranks, known)
+    except DataError as error:
+        # without an agreement no graph can be what the simulator needs
+        for rank in known:
+            tasks[rank].graph.unlink(missing_ok=True)
+            results[rank] = RankResult(
+                msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
+            )
+        return
     numbers = next(iter(agreements.values())).numbers
     write_groups(str(target / GROUPS), numbers)
     finishing = [
@@ -106,6 +133,14 @@ def _finish(target: Path, results: dict[int, RankResult], tasks: dict[int, RankT
             results[task.task.pair.rank] = result
 
 
+def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
+    """The result with each list of ranks the one that equals it in `lists`: thousands of ranks know the same ones."""
+    if result.communicates is None:
+        return result
+    groups = [lists.setdefault(one, one) for one in result.communicates.groups]
+    return result._replace(communicates=result.communicates._replace(groups=groups))
+
+
 def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
     """Whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
     return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
@@ -119,13 +154,13 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
     report.absences = findings.notes
 
     @lru_cache(maxsize=2)
-    def communications(rank: int) -> list[Communication]:
-        return in_order(linked_rank(tasks[rank]))
+    def issued(rank: int) -> list[Issued]:
+        return issued_by(linked_rank(tasks[rank]))
 
     for number, found in enumerate(findings.disagreements):
-        detail = found.what if number >= EXPLAINED or not found.group else first_difference(found, communications)
-        group = f"group {', '.join(map(str, found.group))}: " if found.group else ""
-        report.disagreements.append(group + detail)
+        groups = " and ".join(group.text for group in found.groups)
+        detail = first_difference(found, issued) if number < EXPLAINED else found.what
+        report.disagreements.append(f"{groups}: {detail}" if groups else detail)
 
 
 def _make_folder(target: Path) -> None:
@@ -135,10 +170,10 @@ def _make_folder(target: Path) -> None:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
 
 
-def _earlier(path: Path, options: Options) -> dict[int, RankSummary]:
-    """What an earlier build by this tool with these options said of each rank."""
+def _earlier(path: Path, options: Options, window: Window) -> dict[int, RankSummary]:
+    """What an earlier build by this tool of this part with these options said of each rank."""
     report = read_report(path)
-    if report is None or (report.tool, report.options) != (this_tool(), options):
+    if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
         return {}
     return {rank.rank: rank for rank in report.ranks}
 
@@ -147,6 +182,6 @@ def _summaries(results: dict[int, RankResult]) -> dict[int, RankSummary]:
     return {rank: result.summary for rank, result in results.items()}
 
 
-def _report(pairs: Pairs, options: Options, summaries: dict[int, RankSummary]) -> BuildReport:
+def _report(pairs: Pairs, options: Options, window: Window, summaries: dict[int, RankSummary]) -> BuildReport:
     ranks = [summaries[rank] for rank in sorted(summaries)]
-    return BuildReport(this_tool(), options, ranks, pairs.failures, pairs.notes, pairs.skipped)
+    return BuildReport(this_tool(), options, ranks, pairs.failures, pairs.notes, pairs.skipped, window=window)

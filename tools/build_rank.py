@@ -8,18 +8,20 @@ from typing import NamedTuple
 from ..converter import Options, convert
 from ..converter.targets import GENERIC, for_target
 from ..linker import link, read_device_trace, read_host_trace
+from ..linker.windows import EVERYTHING, Window
 from ..schema.comm_groups import number_groups
 from ..schema.command import no_garbage_collection
 from ..schema.errors import DataError
 from ..schema.linked import LinkedTrace
 from .agreement import Communicates, look_up
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
-from .cross_rank import summarise_rank
 from .pairs import Pair
+from .rank_comms import summarise_rank
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the graph file to write, all ranks of the build, and what an earlier one with the same options said."""
+    """A pair below `folder`, the graph file to write, all ranks of the build, what an earlier one with the same options said of this
+    one, and which part of the traces to build."""
 
     folder: Path
     pair: Pair
@@ -27,6 +29,7 @@ class RankTask(NamedTuple):
     options: Options
     ranks: tuple[int, ...]
     earlier: RankSummary | None = None
+    window: Window = EVERYTHING
 
 
 class RankResult(NamedTuple):
@@ -79,7 +82,7 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
 def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     graph = convert(linked, task.options)
-    known = look_up(graph, task.options.target, task.ranks)
+    known = look_up(graph, task.options.target, task.ranks, whole_groups=task.options.whole_groups)
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
         for_target(graph, GENERIC, number_groups(known.groups))
@@ -102,8 +105,8 @@ def linked_rank(task: RankTask) -> LinkedTrace:
     """The rank's pair, linked."""
     pair = task.pair
     host_trace = read_host_trace(str(task.folder / pair.host)) if pair.host else None
-    device_trace = read_device_trace(str(task.folder / pair.device))
-    return link(host_trace, device_trace, None if pair.records_rank else pair.rank)
+    device_trace = read_device_trace(str(task.folder / pair.device), arguments=host_trace is None)
+    return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 
 
 def failed(task: RankTask, error: Exception) -> RankSummary:

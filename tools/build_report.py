@@ -2,21 +2,25 @@
 
 import hashlib
 import importlib.metadata
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from ..converter import ConvertReport, Options
+from ..linker.windows import EVERYTHING, Window
 from ..schema.errors import DataError
 from ..schema.files import open_input, open_output
 from ..schema.linked import LinkReport
-from .cross_rank import RankComms, mark_of
+from .cross_rank import mark_of, named
+from .rank_comms import RankComms
 
 BUILT = "built"
 FAILED = "failed"
 UP_TO_DATE = "up to date"
 PIECE = 1 << 20
+RANKS_SHOWN = 8
 HEADINGS = (
     "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked", "dropped", "nodes",
     "edges", "status",
@@ -63,10 +67,15 @@ class BuildReport(msgspec.Struct):
     skipped: dict[str, int] = {}
     disagreements: list[str] = []
     absences: list[str] = []
+    window: Window = EVERYTHING
 
     @property
     def all_failures(self) -> list[str]:
-        return self.failures + [f"rank {rank.rank}: {rank.error}" for rank in self.ranks if rank.status == FAILED]
+        by_error: dict[str, list[int]] = defaultdict(list)
+        for rank in self.ranks:
+            if rank.status == FAILED:
+                by_error[rank.error].append(rank.rank)
+        return self.failures + [f"{named(ranks)}: {error}" for error, ranks in by_error.items()]
 
     @property
     def all_notes(self) -> list[str]:
@@ -115,10 +124,22 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
     most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
     rows = [HEADINGS, *(_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
+    lines = [
         "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}"
         for row in rows
-    )
+    ]
+    return "\n".join([*lines, *_dropped(ranks)])
+
+
+def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
+    """A line for each reason for which something was dropped: how often on which ranks."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for rank in ranks:
+        for reason, count in rank.link.dropped.items() if rank.link else ():
+            by_reason[reason].append(f"{count} of rank {rank.rank}")
+    for reason, counts in sorted(by_reason.items()):
+        more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""
+        yield f"dropped     {reason}: {', '.join(counts[:RANKS_SHOWN])}{more}"
 
 
 def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:

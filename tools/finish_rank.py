@@ -1,7 +1,7 @@
 """Second step of a build: one rank's graph rewritten so that it keeps what all ranks agreed on. Runs in a process of its own."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,11 +12,15 @@ from ..converter.targets import (
     order_collectives,
     resize_communication,
     restrict_to_ranks,
+    separate_messages,
 )
 from ..schema.graph import ExecutionGraph
 from .agreement import Agreement
 from .build_rank import RankResult, RankTask, failed
 from .build_report import RankSummary, content_of
+
+ALONE = "communications without a partner, as computation"
+RESIZED = "communications of uneven size, given one size on all members"
 
 
 class FinishTask(NamedTuple):
@@ -31,33 +35,30 @@ def finish_rank(task: FinishTask) -> RankResult:
     try:
         graph = ExecutionGraph.read(str(build.graph))
         if build.options.target == ASTRA_SIM:
-            graph = restrict_to_ranks(graph, agreement.ranks)
+            graph = restrict_to_ranks(graph, agreement.ranks, whole_groups=build.options.whole_groups)
+            graph = separate_messages(graph)
             graph = compute_instead(graph, agreement.alone)
             graph = order_collectives(resize_communication(graph, agreement.sizes), agreement.order)
         made = for_target(graph, build.options.target, agreement.numbers)
         made.graph.write(str(build.graph))
-        changes = {**made.report, "communications without a partner, as computation": len(agreement.alone)}
+        changes = dict(made.report)
+        remarks = list(made.remarks)
+        if agreement.sizes:
+            changes[RESIZED] = len(agreement.sizes)
+        if agreement.alone:
+            changes[ALONE] = len(agreement.alone)
+            remarks.append(f"{len(agreement.alone)} {ALONE}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,
                 graph=content_of(build.graph, build.graph.name),
                 edges=len(made.graph.data_deps.values),
-                remarks=made.remarks,
-                target=_counted(changes),
+                remarks=remarks,
+                target=changes,
             )
         )
     except Exception as error:
         return RankResult(failed(build, error))
-
-
-def _counted(changes: dict[str, Any]) -> dict[str, float]:
-    """What was changed and how often, without zeros; counts by reason one level up."""
-    flat = {
-        f"{name}: {reason}": count
-        for name, counts in changes.items()
-        for reason, count in (counts.items() if isinstance(counts, dict) else (("", counts),))
-    }
-    return {name.removesuffix(": ").replace("_", " "): count for name, count in flat.items() if count}
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: str) -> Path:

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,18 +13,24 @@ from typing import NoReturn
 import msgspec
 
 from ..converter import Options
-from ..converter.targets import TARGETS
-from ..schema.command import command_parser, print_json, run_command
+from ..converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
+from ..linker.window_options import add_window_options, window_of
+from ..schema.command import command_parser, print_json, run_command, usage_error
 from .build import REPORT, Runner, build
-from .build_report import BUILT, table
+from .build_report import BUILT, RankSummary, table
 from .workers import in_processes, on_cluster
 
 NAME = "trace-build"
+WIDEST = "widest ready set"
 log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    run_command(_run, _parser().parse_args(arguments), NAME)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
+        usage_error(parser, f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
+    run_command(_run, options, NAME)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,7 +42,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
     parser.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
-    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="who runs the graphs")
+    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    parser.add_argument(
+        "--incomplete-groups",
+        choices=("restrict", "keep"),
+        default="restrict",
+        help="for astra-sim, where the folder holds some ranks of a job, which are numbered anew from 0: restrict groups to the ranks "
+        "that are there, or keep them whole, so that what they communicate takes its measured time",
+    )
     parser.add_argument(
         "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
     )
@@ -47,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graphs")
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    add_window_options(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--jobs", type=_count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
@@ -72,15 +87,18 @@ def _run(options: argparse.Namespace) -> int:
         io=options.io,
         inferred=not options.no_inferred,
         host=not options.no_host,
+        whole_groups=options.incomplete_groups == "keep",
     )
     run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
     if options.scheduler:
         run = partial(on_cluster, address=options.scheduler)
-    report, unchanged = build(options.input_dir, options.output_dir, conversion, run, options.force)
+    report, unchanged = build(options.input_dir, options.output_dir, conversion, run, options.force, window_of(options))
     if options.json:
         print_json(msgspec.to_builtins(report))
     if report.ranks:
         log.info(table(report.ranks, unchanged))
+    for change, count in _changes(report.ranks).items():
+        log.info(f"target      {change}: {count:g}")
     for kind, count in report.skipped.items():
         log.info(f"skipped     {count} {kind}")
     for note in report.all_notes:
@@ -94,6 +112,16 @@ def _run(options: argparse.Namespace) -> int:
         f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
     )
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
+
+
+def _changes(ranks: Sequence[RankSummary]) -> Counter[str]:
+    """What the target made different on all ranks together; the widest ready set is that of one."""
+    changes = Counter[str]()
+    for rank in ranks:
+        changes.update(Counter(rank.target))
+    if changes[WIDEST]:
+        changes[WIDEST] = max(int(rank.target.get(WIDEST, 0)) for rank in ranks)
+    return +changes
 
 
 if __name__ == "__main__":

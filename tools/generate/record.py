@@ -171,10 +171,14 @@ class Run:
     job: Job
     ranks: Sequence[RankRun]
 
+    def span(self) -> Span:
+        """From the first start to the last end on any rank."""
+        spans = [rank.span() for rank in self.ranks]
+        return Span(min(span.start for span in spans), max(span.end for span in spans))
+
     @property
     def makespan_ns(self) -> int:
-        """The longest of the ranks' spans."""
-        return max(rank.span().ns for rank in self.ranks)
+        return self.span().ns
 
     @property
     def events(self) -> int:
