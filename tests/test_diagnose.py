@@ -144,6 +144,11 @@ def a_replay_is_not_recorded(device: Path, _: Path) -> None:
     edited(device, change)
 
 
+def a_step_is_not_marked(device: Path, host: Path) -> None:
+    for path in (device, host):
+        path.write_text(path.read_text().replace("ProfilerStep#", "not a step "))
+
+
 def an_unknown_category(device: Path, _: Path) -> None:
     row = {"ph": "X", "cat": "surprise", "name": "?", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}}
     edited(device, lambda rows: [*rows, row])
@@ -172,6 +177,7 @@ FAULTS: dict[Callable[[Path, Path], None], tuple[str, str]] = {
     no_kernels: ("wrong", r"MISSING: 0 kernels where another rank has \d+"),
     a_collective_is_lost: ("wrong", "0 collectives of group .* where another member recorded 1 collectives"),
     a_replay_is_not_recorded: ("wrong", r"graph launches whose kernels are not recorded \(1\); the profiler"),
+    a_step_is_not_marked: ("note", "0 steps, other ranks have 1; trace the same steps"),
     an_unknown_category: ("note", r"rows of unknown categories \(1\)"),
     no_host_trace: ("note", "a device trace without a host trace"),
     host_of_another_process: (

@@ -1,26 +1,37 @@
 """Paths in, the traces among them out: what each file is, of which process, and of which rank.
 
-The recorded rank comes first, then that of the name; a number in the name that is the file's process is no rank.
+A trace's rank is the recorded one, else that of its name.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ..linker.device_rows import DeviceTrace
-from ..linker.device_trace import read_device_trace
-from ..linker.rocpd import read_rocpd
-from ..linker.rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, recorded_processes
 from ..schema.command import progress
 from ..schema.errors import DataError
-from .pairs import NAMES_SHOWN, Trace, rank_in_name
-from .recognise import Kind, Recognised, recognise
+from .recognise import Kind, recognise
 
 TRACE_NAME = re.compile(r"\.(json|json\.gz|db|rpd)$", re.IGNORECASE)
-PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$")
+BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz)?$", re.IGNORECASE)
+RANK_IN_NAME = (
+    re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
+    BARE_NUMBER,
+)
+"""Strongest first."""
+NAMES_SHOWN = 4
+
+
+class Trace(NamedTuple):
+    """A trace by its path; `rank` is the recorded one or that of the name."""
+
+    name: str
+    pid: int | None
+    rank: int | None
+    records_rank: bool
 
 
 @dataclass(slots=True)
@@ -41,22 +52,25 @@ class RankTrace(NamedTuple):
     path: Path
 
 
-def find_traces(given: Sequence[Path]) -> TraceFiles:
-    """Looks at files and at all files in folders and below, but hidden ones. Raises DataError for a path that does not exist."""
+def find_traces(given: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False) -> TraceFiles:
+    """Looks at files and at all files in folders and below, but hidden ones and those for which `leave_out` holds.
+
+    Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
+    """
     found, skipped = TraceFiles(), Counter[str]()
     of_kind = {Kind.DEVICE: found.devices, Kind.HOST: found.hosts, Kind.MERGED: found.merged}
+    files = [(path, name) for path, name in _files(given) if not leave_out(path)]
     named = {path for path in given if not path.is_dir()}
-    for path in progress(list(_files(given)), "looking at files", unit="file"):
+    for path, name in progress(files, "looking at files", unit="file"):
         try:
-            kind, pid, rank = _recognised(path)
+            kind, pid, rank = recognise(path)
         except DataError as error:
             if path in named or TRACE_NAME.search(path.name):
                 found.failures.append(str(error))
                 continue
             kind, pid, rank = Kind.OTHER, None, None
         if kind in of_kind:
-            by_name = rank_in_name(path.as_posix())
-            known = rank if rank is not None else by_name if by_name != pid else None
+            known = rank_in_name(name, pid) if rank is None else rank
             of_kind[kind].append(Trace(str(path), pid, known, rank is not None))
         elif path in named:
             found.failures.append(f"{path}: is none of the traces that are read here, but one of the {kind.value}")
@@ -66,32 +80,50 @@ def find_traces(given: Sequence[Path]) -> TraceFiles:
     return found
 
 
-def read_trace(path: Path) -> DeviceTrace:
-    """Reads a device trace, whether Kineto or rocpd. Raises DataError when it is neither or is damaged."""
-    return read_rocpd(str(path)) if is_database(str(path)) else read_device_trace(str(path))
+def rank_in_name(name: str, process: int | None = None) -> int | None:
+    """The rank that a path tells, by the file's own name before those of the folders around it.
+
+    A bare number that is the process is none.
+
+    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
+    (3, 5, 7)
+    """
+    parts = reversed(PurePosixPath(name).parts)
+    found = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
+    ranks = ((pattern, int(rank.group(1))) for pattern, rank in found if rank)
+    return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
+
+
+def numbered(devices: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
+    """Device traces of which none tells a rank, numbered by their processes, as launchers start ranks in that order.
+
+    With a line for each that was numbered; a lone one is rank 0. Traces are left as they are where one tells its rank or, of
+    several, one does not tell its process.
+    """
+    if any(trace.rank is not None for trace in devices) or (len(devices) > 1 and any(t.pid is None for t in devices)):
+        return list(devices), []
+    ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
+    notes = [f"{t.name}: tells no rank; numbered {rank} by its process, {t.pid}" for rank, t in enumerate(ordered)]
+    return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)], notes if len(ordered) > 1 else []
 
 
 def by_rank(devices: Sequence[Trace]) -> tuple[list[RankTrace], list[str]]:
-    """A rank for every device trace, in their order, and a line for each that was numbered.
+    """The device traces by rank, in order, and a line for each that was numbered.
 
-    Traces that tell no rank get those that are free, in the order of their processes, as launchers start them. Raises DataError where
-    several have one rank.
+    Raises DataError where several have one rank, or one has none though others have.
     """
+    known, notes = numbered(devices)
     same: dict[int, list[str]] = defaultdict(list)
-    for trace in devices:
-        if trace.rank is not None:
-            same[trace.rank].append(trace.name)
+    for trace in known:
+        if trace.rank is None:
+            raise DataError(f"{trace.name}: neither the file nor its name tells a rank; rename it to …rank<N>")
+        same[trace.rank].append(trace.name)
     for rank, names in sorted(same.items()):
         if len(names) > 1:
             raise DataError(
                 f"rank {rank}: {len(names)} device traces ({listing(names)}); keep one, or give those of one run"
             )
-    unknown = sorted((t for t in devices if t.rank is None), key=lambda t: (t.pid is None, t.pid or 0, t.name))
-    free = (rank for rank in range(len(devices)) if rank not in same)
-    numbered = [RankTrace(rank, Path(trace.name)) for rank, trace in zip(free, unknown, strict=False)]
-    notes = [f"{path}: tells no rank; numbered {rank} by its process" for rank, path in numbered if len(devices) > 1]
-    known = [RankTrace(rank, Path(names[0])) for rank, names in same.items()]
-    return sorted(known + numbered), notes
+    return [RankTrace(rank, Path(names[0])) for rank, names in sorted(same.items())], notes
 
 
 def listing(names: Sequence[str]) -> str:
@@ -100,31 +132,18 @@ def listing(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _files(given: Iterable[Path]) -> Iterator[Path]:
+def _files(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Each file once, with its name as it is given or below the folder that is."""
     seen: set[Path] = set()
     for path in given:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder; check the path")
-        below = (one for one in sorted(path.rglob("*")) if one.is_file() and not _hidden(one.relative_to(path)))
+        below = [one for one in sorted(path.rglob("*")) if not _hidden(one.relative_to(path)) and one.is_file()]
         for one in below if path.is_dir() else (path,):
             if one.resolve() not in seen:
                 seen.add(one.resolve())
-                yield one
+                yield one, (one.relative_to(path) if path.is_dir() else one).as_posix()
 
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
-
-
-def _recognised(path: Path) -> Recognised:
-    if not is_database(str(path)):
-        return recognise(path)
-    with opened(str(path)) as database:
-        if is_merged(database) or not is_rocpd(database):
-            return Recognised(Kind.MERGED if is_merged(database) else Kind.OTHER)
-        dialect(database)
-        processes = recorded_processes(database)
-    by_name = PROCESS_IN_NAME.search(path.name)
-    if len(processes) > 1:
-        return Recognised(Kind.MERGED)
-    return Recognised(Kind.DEVICE, processes[0] if processes else int(by_name.group(1)) if by_name else None)

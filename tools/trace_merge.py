@@ -11,7 +11,7 @@ import msgspec
 
 from ..schema.command import command_parser, print_json, run_command, usage_error
 from ..schema.errors import DataError
-from .merge import MergeReport, merge_for_counting, merge_for_viewing
+from .merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from .trace_files import RankTrace, TraceFiles, by_rank, find_traces
 
 NAME = "trace-merge"
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     parser.add_argument("--output", required=True, metavar="MERGED", help="merged.json, merged.json.gz or merged.db")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    _, _, tables_and_queries = (counting.__doc__ or "").partition("\n\n")
+    parser.epilog = f"tables of a .db, and what to ask of them:\n\n{tables_and_queries}\n{parser.epilog}"
     options = parser.parse_args(arguments)
     merge = next((writer for suffix, writer in WRITERS.items() if options.output.lower().endswith(suffix)), None)
     if merge is None:
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(merge: Callable[[Sequence[RankTrace], str], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
     found = find_traces(options.traces)
-    devices = [trace for trace in found.devices if Path(trace.name).resolve() != output]
+    devices, merged = (
+        [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (found.devices, found.merged)
+    )
     if found.failures:
         raise DataError("; ".join(found.failures))
     if not devices:
@@ -53,7 +57,7 @@ def _run(merge: Callable[[Sequence[RankTrace], str], MergeReport], options: argp
         **found.skipped,
         **({"host traces, which have no times": len(found.hosts)} if found.hosts else {}),
     }
-    report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in found.merged]
+    report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in merged]
     if options.json:
         print_json(msgspec.to_builtins(report))
     log.info(summary(report))

@@ -9,9 +9,9 @@ import msgspec
 
 from ...schema.command import progress
 from ...schema.errors import DataError
-from ..pairs import Trace, _hosts_of
+from ..pairs import hosts_of
 from ..recognise import Kind
-from ..trace_files import TraceFiles, find_traces
+from ..trace_files import Trace, TraceFiles, find_traces
 from ..workers import in_processes
 from .comparison import compare
 from .findings import WRONG, Finding, findings_of
@@ -63,7 +63,7 @@ def _leave_out_merged(found: TraceFiles, given: Sequence[Path]) -> None:
 
 def _processes(found: TraceFiles) -> list[ProcessFiles]:
     """Pairs by process; then those that only their ranks or loneliness put together, which the findings judge."""
-    host_of = _hosts_of(found.devices, found.hosts)
+    host_of = hosts_of(found.devices, found.hosts)
     devices = [trace for trace in found.devices if trace.name not in host_of]
     hosts = [trace for trace in found.hosts if trace.name not in set(host_of.values())]
     for device in devices:

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 
 from ...linker.match import SMALLEST_AGREEMENT
-from ..pairs import RANK_IN_NAME
+from ..trace_files import BARE_NUMBER, RANK_IN_NAME
 from .inspection import Inspection
 
 WRONG, NOTE = "wrong", "note"
 BEFORE_RECORD_FUNCTION_IDS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4")
 MOST_WITHOUT_CALL = 0.5
-RANK_SPELT = RANK_IN_NAME[:2]
+RANK_SPELT = [pattern for pattern in RANK_IN_NAME if pattern is not BARE_NUMBER]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -32,6 +32,8 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         return
     advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
     for remark in process.remarks:
+        for path in (process.device, process.host):
+            remark = remark.replace(path, _file(path)) if path else remark
         yield Finding(WRONG if process.damaged else NOTE, [process.name], remark, advice)
     for rule in (merged_ranks,) if process.merged else RULES:
         found = rule(process)

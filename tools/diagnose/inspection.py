@@ -9,16 +9,18 @@ import msgspec
 import numpy as np
 
 from ...linker.categories import MEMORY_CATEGORIES, Role
-from ...linker.communication import RECORD, from_device, is_communication_kernel, process_groups, with_members
+from ...linker.communication import RECORD, is_communication_kernel
 from ...linker.device_rows import CallRows, DeviceTrace
+from ...linker.device_trace import read_device_trace
 from ...linker.host_trace import HostTrace, read_host_trace
 from ...linker.launches import launching_calls
 from ...linker.match import STEP_MARK, Match, is_op, match_ops
 from ...linker.merged import merging_signs
+from ...linker.process_groups import process_groups, with_members
+from ...linker.recorded_arguments import from_device
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.damage import CUT_OFF, UNREADABLE
 from ...schema.errors import DataError
-from ..trace_files import read_trace
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
@@ -105,7 +107,7 @@ def inspect(files: ProcessFiles) -> Inspection:
     found.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
     try:
         host = read_host_trace(files.host) if files.host else None
-        device = read_trace(Path(files.device)) if files.device else None
+        device = read_device_trace(files.device) if files.device else None
         if host is not None:
             _describe_host(found, host)
             _describe_reading(found, host)

@@ -12,8 +12,8 @@ from .inspection import KERNELS_SHOWN, Inspection, KernelTime
 from .wording import amount, in_words, places
 
 HEADINGS = (
-    "rank", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices", "streams", "collectives", "syncs",
-    "graphs", "graph activities", "files",
+    "rank", "world", "process", "MB", "steps", "host ops", "matched", "by", "kernels", "", "copies", "devices", "streams",
+    "collectives", "syncs", "graphs", "graph activities", "files",
 )  # fmt: skip
 LONGEST_NAME = 110
 
@@ -44,15 +44,16 @@ def _row(process: Inspection, most: int, folder: str) -> tuple[str, ...]:
     pids = process.processes or ([] if process.host_process is None else [process.host_process])
     pid = f"{pids[0]}" + ("" if len(pids) == 1 else f" +{len(pids) - 1}") if pids else "-"
     files = " + ".join(os.path.relpath(path, folder) for path in (process.device, process.host) if path)
+    world = f"{process.world_size or '-'}"
     if process.error:
-        return (rank, pid, f"{process.bytes / 1e6:.1f}", *["-"] * (len(HEADINGS) - 4), files)
+        return (rank, world, pid, f"{process.bytes / 1e6:.1f}", *["-"] * (len(HEADINGS) - 5), files)
     matched = f"{process.agreement_pct:g} %" if process.matched_by else "-"
     mark = mark_of(process.kernels, most) if process.device else ""
     counts = (
         process.copies, process.devices, process.streams, process.collectives, process.sync_records, process.graph_launches,
         process.graph_activities,
     )  # fmt: skip
-    first = (rank, pid, f"{process.bytes / 1e6:.1f}", f"{process.steps}", f"{process.host_ops or process.ops}")
+    first = (rank, world, pid, f"{process.bytes / 1e6:.1f}", f"{process.steps}", f"{process.host_ops or process.ops}")
     return (*first, matched, process.matched_by or "-", f"{process.kernels}", mark, *map(str, counts), files)
 
 

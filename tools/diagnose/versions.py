@@ -41,12 +41,9 @@ def device_versions(path: str) -> dict[str, str]:
     named = {name: _words(name, value) for name, value in _values(top) if VERSION.search(name)}
     found = {name.replace("_", " "): value for name, value in named.items() if value not in UNKNOWN}
     devices = top.get("deviceProperties")
-    names = (
-        [str(device.get("name", "")) for device in devices if isinstance(device, dict)]
-        if isinstance(devices, list)
-        else []
-    )
-    return found | ({"devices": ", ".join(sorted(set(names)))} if names else {})
+    listed = devices if isinstance(devices, list) else []
+    names = {str(device["name"]) for device in listed if isinstance(device, dict) and device.get("name")}
+    return found | ({"devices": ", ".join(sorted(names))} if names else {})
 
 
 def _top_level(path: str) -> dict[str, Any]:

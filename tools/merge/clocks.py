@@ -11,8 +11,10 @@ from statistics import median_low
 import numpy as np
 
 from ...linker.categories import Role
-from ...linker.communication import from_device, is_communication_kernel, process_groups, with_members
+from ...linker.communication import is_communication_kernel
 from ...linker.device_rows import DeviceTrace
+from ...linker.process_groups import process_groups, with_members
+from ...linker.recorded_arguments import from_device
 from ...schema.kineto import Args
 
 SYNCHRONISING = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)

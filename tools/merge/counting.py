@@ -27,13 +27,14 @@ from pathlib import Path
 import numpy as np
 
 from ...linker.device_rows import DeviceTrace
+from ...linker.device_trace import read_device_trace
 from ...linker.launches import enclosing_ops, launching_calls
 from ...linker.match import STEP_MARK
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.command import progress
 from ...schema.errors import DataError
 from ...schema.intervals import nest
-from ..trace_files import RankTrace, read_trace
+from ..trace_files import RankTrace
 from .report import MergeReport, RankReport
 from .survey import Survey, survey
 
@@ -107,7 +108,7 @@ class _Rank:
     def __init__(self, connection: sqlite3.Connection, of: RankTrace, known: Survey) -> None:
         self.connection, self.rank, self.file = connection, of.rank, str(of.path)
         self.clock, self.hosts = known.clocks[of.rank], known.hosts[of.rank]
-        self.trace = read_trace(of.path)
+        self.trace = read_device_trace(str(of.path))
         self.first = {table: self._next(table) for table in ("ops", "calls", "activities")}
 
     def write(self) -> RankReport:

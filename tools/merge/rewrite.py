@@ -1,21 +1,27 @@
 """Rewrites the rows of one rank's Chrome trace so that they can stand in one file with those of other ranks.
 
-Processes, correlations and flow ids become unique, times move by a whole number of µs; nothing else of a row changes.
+Processes, correlations and flow ids become unique, times move by a whole number of µs, rows that cross others go to a lane beside
+their thread; nothing else of a row changes.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator
 from decimal import Decimal
 
 import msgspec
 
 from ...linker.categories import DEVICE_SIDE_WAITS, Role, role_of
-from ...schema.merged_ranks import MergedRank
+from ...schema.merged_ranks import LARGEST_ID, MergedRank
 from ...schema.numbers import identity, integer
+from .lanes import Lanes, Thread
 
 Row = dict[str, msgspec.Raw]
 CORRELATIONS = ("correlation", "wait_on_cuda_event_record_corr_id")
 FLOW_IDS = ("id", "bind_id")
 NAMES = (b'"process_name"', b'"process_sort_index"')
 """Metadata rows that are made anew."""
+THREAD_NAMES = (b'"thread_name"', b'"thread_sort_index"')
+FLOWS = (b'"s"', b'"t"', b'"f"')
 PROCESSES_OF_RANK = 100
 ROW = msgspec.json.Decoder(Row)
 NULL, EMPTY, METADATA = msgspec.Raw(b"null"), msgspec.Raw(b'""'), msgspec.Raw(b'"M"')
@@ -29,8 +35,9 @@ class RankRows:
     correlation or flow id so far.
     """
 
-    def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int) -> None:
+    def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int, lanes: Lanes) -> None:
         self.record = record
+        record.threads = lanes.recorded_threads()
         self.rows = 0
         self.activities = 0
         self.largest_id = record.id_offset
@@ -39,16 +46,18 @@ class RankRows:
         self._shift_us = record.time_shift_ns // 1000
         self._process: dict[bytes, msgspec.Raw] = {}
         self._recorded_name: dict[bytes, msgspec.Raw] = {}
+        self.lanes = lanes
+        self._named_threads: dict[Thread, list[Row]] = defaultdict(list)
         self._activity_categories: dict[bytes, bool] = {}
 
     def rewritten(self, rows: list[Row]) -> bytes:
         """The rows as JSON, separated by commas."""
-        kept = [new for row in rows if (new := self._rewrite(row)) is not None]
+        kept = [new for number, row in enumerate(rows, self.rows) if (new := self._rewrite(row, number)) is not None]
         self.rows += len(rows)
         return msgspec.json.encode(kept)[1:-1]
 
     def names(self) -> bytes:
-        """Rows that name the rank's processes and put the ranks in order."""
+        """Rows that name the rank's processes and lanes, and put the ranks in order."""
         hosts = sum(identity(msgspec.json.decode(recorded)) in self._hosts for recorded in self._process)
         rows: list[dict[str, object]] = []
         for recorded, process in self._process.items():
@@ -60,7 +69,16 @@ class RankRows:
             rows.append(
                 {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": order}}
             )
-        return msgspec.json.encode(rows)[1:-1]
+        return msgspec.json.encode([*rows, *self._lane_names()])[1:-1]
+
+    def _lane_names(self) -> Iterator[Row]:
+        """Lanes are called and shown as the thread that they are beside, with a number."""
+        for (thread, depth), number in self.lanes.numbers.items():
+            for row in self._named_threads[thread]:
+                args = msgspec.json.decode(row["args"])
+                if "name" in args:
+                    args["name"] = f"{args['name']} · {depth + 1}"
+                yield row | {"tid": _raw(number), "args": msgspec.Raw(msgspec.json.encode(args))}
 
     def _name(self, recorded: int | str | float | None, hosts: int) -> str:
         process = identity(recorded)
@@ -72,11 +90,16 @@ class RankRows:
             what = str(recorded).strip() if isinstance(recorded, str) and recorded.strip() else "profiler"
         return f"rank {self.record.rank} · {what}"
 
-    def _rewrite(self, row: Row) -> Row | None:
-        phase, recorded = bytes(row.pop("ph", EMPTY)), bytes(row.get("pid", NULL))
+    def _rewrite(self, row: Row, number: int) -> Row | None:
+        phase, recorded, thread = bytes(row.pop("ph", EMPTY)), bytes(row.get("pid", NULL)), row.get("tid", NULL)
         row["pid"] = self._unique_process(recorded)
         if phase == b'"M"':
             return self._metadata(row, recorded)
+        lane = self.lanes.of_row.get(number)
+        if phase in FLOWS:
+            lane = self.lanes.of_flow(Thread(recorded, bytes(thread)), bytes(row.get("ts", NULL)))
+        if lane is not None:
+            row["tid"] = _raw(lane)
         if "ts" in row and self._shift_us:
             row["ts"] = self._later(bytes(row["ts"]))
         for key in FLOW_IDS:
@@ -85,14 +108,20 @@ class RankRows:
         is_activity = phase == b'"X"' and self._is_activity(row)
         self.activities += is_activity
         args = bytes(row.get("args", NULL))
-        if args.startswith(b"{") and (is_activity or b"corr" in args):
-            row["args"] = self._arguments(args, recorded if is_activity else None)
+        if is_activity and (args.startswith(b"{") or args == b"null"):
+            known = ROW.decode(args) if args != b"null" else {}
+            _tell_place(known, recorded, thread if lane is not None else None)
+            row["args"] = self._arguments(known)
+        elif args.startswith(b"{") and b"corr" in args:
+            row["args"] = self._arguments(ROW.decode(args))
         # the same key is first in all rows, whoever wrote them: readers that stream tell rows apart by it
         return {"ph": msgspec.Raw(phase), **row}
 
     def _metadata(self, row: Row, recorded: bytes) -> Row | None:
         row.pop("ts", None)
         name, args = bytes(row.get("name", EMPTY)), bytes(row.get("args", NULL))
+        if name in THREAD_NAMES and args.startswith(b"{"):
+            self._named_threads[Thread(recorded, bytes(row.get("tid", NULL)))].append({"ph": METADATA, **row})
         if name not in NAMES:
             return {"ph": METADATA, **row}
         if name == NAMES[0] and args.startswith(b"{"):
@@ -103,7 +132,7 @@ class RankRows:
         known = self._process.get(recorded)
         if known is None:
             self.last_process += 1
-            known = self._process[recorded] = msgspec.Raw(b"%d" % self.last_process)
+            known = self._process[recorded] = _raw(self.last_process)
             self.record.processes[self.last_process] = identity(msgspec.json.decode(recorded))
         return known
 
@@ -113,27 +142,25 @@ class RankRows:
         if whole.isdigit() and (fraction.isdigit() or not point):
             return msgspec.Raw(b"%d%b%b" % (int(whole) + self._shift_us, point, fraction))
         try:
-            return msgspec.Raw(str(Decimal(time.strip(b'"').decode()) + self._shift_us).encode())
+            moved = Decimal(time.strip(b'"').decode()) + self._shift_us
         except ArithmeticError:
             return msgspec.Raw(time)
+        return msgspec.Raw(str(moved).encode() if moved.is_finite() else time)
 
     def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
-        """Ids above 0 move; others mean that there is none."""
+        """Ids from 1 to LARGEST_ID move; 0 and less mean that there is none."""
         value = msgspec.json.decode(recorded)
         number = integer(value, 0) if isinstance(value, int | float | str) else 0
-        if number <= 0:
+        if not 0 < number <= LARGEST_ID:
             return recorded
         self.largest_id = max(self.largest_id, number + self.record.id_offset)
-        return msgspec.Raw(b"%d" % (number + self.record.id_offset))
+        return _raw(number + self.record.id_offset)
 
-    def _arguments(self, args: bytes, device: bytes | None) -> msgspec.Raw:
-        """With unique correlations, and with the device where only the row's process told it."""
-        known = ROW.decode(args)
+    def _arguments(self, known: Row) -> msgspec.Raw:
+        """With unique correlations."""
         for key in CORRELATIONS:
             if key in known:
                 known[key] = self._unique_id(known[key])
-        if device is not None:
-            known.setdefault("device", msgspec.Raw(device))
         return msgspec.Raw(msgspec.json.encode(known))
 
     def _is_activity(self, row: Row) -> bool:
@@ -142,3 +169,19 @@ class RankRows:
             text = msgspec.json.decode(category)
             self._activity_categories[category] = isinstance(text, str) and role_of(text) is Role.ACTIVITY
         return self._activity_categories[category] and bytes(row.get("name", EMPTY)) not in DEVICE_WAITS
+
+
+def _tell_place(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
+    """Adds what only the row's process and thread told: the device, and of a row that leaves its thread the stream."""
+    if not _tells_number(args.get("device", NULL)) and identity(msgspec.json.decode(process)) >= 0:
+        args["device"] = msgspec.Raw(process)
+    if thread is not None and not _tells_number(args.get("stream", NULL)):
+        args["stream"] = thread
+
+
+def _tells_number(value: msgspec.Raw) -> bool:
+    return bytes(value)[:1].isdigit() or integer(msgspec.json.decode(value), -1) >= 0
+
+
+def _raw(number: int) -> msgspec.Raw:
+    return msgspec.Raw(b"%d" % number)

@@ -11,17 +11,16 @@ import numpy as np
 
 from ...linker.device_rows import DeviceTrace
 from ...schema.times import microseconds
-from .rewrite import Row
+from .lanes import FIRST_LANE
 
 ROWS_AT_A_TIME = 1 << 14
-LARGEST_LANE = 1 << 31
 
 
-def chrome_rows(trace: DeviceTrace) -> Iterator[list[Row]]:
-    """The rows in pieces: annotations, calls, activities, and the flows between the latter two."""
+def chrome_rows(trace: DeviceTrace) -> Iterator[bytes]:
+    """The rows in pieces, each a JSON list: annotations, calls, activities, and the flows between the latter two."""
     rows = _rows(trace)
     while piece := list(islice(rows, ROWS_AT_A_TIME)):
-        yield msgspec.json.decode(msgspec.json.encode(piece), type=list[Row])
+        yield msgspec.json.encode(piece)
 
 
 def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
@@ -51,7 +50,7 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
 def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
     """The thread on which a stream is shown: its number, or where viewers cannot show that, its rank among the device's streams."""
     keys = np.unique(np.stack((trace.activities.device, trace.activities.stream)), axis=1).T.tolist()
-    shown = all(0 <= stream < LARGEST_LANE for _, stream in keys)
+    shown = all(0 <= stream < FIRST_LANE for _, stream in keys)
     return {(device, stream): stream if shown else lane for lane, (device, stream) in enumerate(keys, 1)}
 
 

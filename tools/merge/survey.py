@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.device_rows import DeviceTrace
+from ...linker.device_trace import read_device_trace
 from ...schema.command import progress
-from ..trace_files import RankTrace, read_trace
+from ..trace_files import RankTrace
 from .clocks import Ends, clock_corrections, collective_ends
 
 
@@ -33,7 +34,7 @@ def survey(ranks: Sequence[RankTrace]) -> Survey:
     hosts: dict[int, frozenset[int]] = {}
     ends: dict[int, Ends] = {}
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
-        trace = read_trace(path)
+        trace = read_device_trace(str(path))
         bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
     first, corrections = min(bases.values()), clock_corrections(ends)
     clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}

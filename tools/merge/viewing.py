@@ -5,10 +5,11 @@ Every row is kept. Memory is that of one rank's columns and one piece of its fil
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
+from ...linker.device_trace import read_device_trace
 from ...linker.rocpd_database import is_database
 from ...schema.command import progress
 from ...schema.damage import Damage
@@ -16,13 +17,17 @@ from ...schema.files import open_input, open_output
 from ...schema.json_stream import ArrayReader
 from ...schema.kineto import DeviceFile
 from ...schema.merged_ranks import MergedRank
-from ..trace_files import RankTrace, read_trace
+from ..trace_files import RankTrace
+from .lanes import FIRST_LANE, Lanes, PlacedRow
 from .report import MergeReport, RankReport
 from .rewrite import RankRows, Row
 from .rocpd_rows import chrome_rows
 from .survey import Survey, survey
 
 EVENTS = "traceEvents"
+NOTHING_BEFORE = 0, 0, FIRST_LANE
+
+T = TypeVar("T")
 
 
 def merge_for_viewing(ranks: Sequence[RankTrace], output: str) -> MergeReport:
@@ -45,11 +50,11 @@ def merge_for_viewing(ranks: Sequence[RankTrace], output: str) -> MergeReport:
 
 def _write_rank(trace: RankTrace, known: Survey, before: RankRows | None, out: IO[bytes]) -> tuple[RankRows, Damage]:
     """Writes the rows of a rank behind those of the one before."""
-    record = MergedRank(
-        trace.rank, trace.path.name, known.clocks[trace.rank].shift_ns, before.largest_id if before else 0
-    )
-    rows = RankRows(record, known.hosts[trace.rank], before.last_process if before else 0)
-    source = _Rows(trace.path)
+    offset, process, lane = (before.largest_id, before.last_process, before.lanes.end) if before else NOTHING_BEFORE
+    record = MergedRank(trace.rank, trace.path.name, known.clocks[trace.rank].shift_ns, offset)
+    lanes = Lanes(_Rows(trace.path, PlacedRow), lane)
+    rows = RankRows(record, known.hosts[trace.rank], process, lanes)
+    source: _Rows[Row] = _Rows(trace.path, Row)
     separator = b",\n" if before else b"\n"
     for piece in source:
         text = rows.rewritten(piece)
@@ -61,28 +66,31 @@ def _write_rank(trace: RankTrace, known: Survey, before: RankRows | None, out: I
     return rows, source.damage
 
 
-class _Rows:
-    """The rows of a trace in pieces; afterwards `metadata` is the rest of its top level, as JSON, and `damage` what was wrong."""
+class _Rows(Generic[T]):
+    """The rows of a trace in pieces, decoded as `kind`.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Afterwards `metadata` is the rest of its top level, as JSON, and `damage` what was wrong.
+    """
+
+    def __init__(self, path: Path, kind: Any) -> None:
+        self._path, self._kind, self._list = str(path), kind, list[kind]
         self.damage = Damage(str(path), "rows")
         self.metadata = msgspec.Raw(b"{}")
 
-    def __iter__(self) -> Iterator[list[Row]]:
-        if is_database(str(self._path)):
-            yield from chrome_rows(read_trace(self._path))
+    def __iter__(self) -> Iterator[list[T]]:
+        if is_database(self._path):
+            for piece in chrome_rows(read_device_trace(self._path)):
+                yield msgspec.json.decode(piece, type=self._list)
             return
-        name = str(self._path)
-        with open_input(name) as stream:
-            reader: ArrayReader[Row] = ArrayReader(stream, name, EVENTS, Row, lambda _: None, self.damage)
+        with open_input(self._path) as stream:
+            reader: ArrayReader[T] = ArrayReader(stream, self._path, EVENTS, self._kind, lambda _: None, self.damage)
             for _, rows in reader:
                 yield rows
         if reader.document.lstrip()[:1] == b"{":
             self.metadata = msgspec.Raw(msgspec.json.encode(_metadata(reader)))
 
 
-def _metadata(reader: ArrayReader[Row]) -> Row:
+def _metadata(reader: ArrayReader[T]) -> Row:
     """The keys beside the rows; of a damaged file those that say whose it is."""
     try:
         top = msgspec.json.decode(reader.document, type=Row)
