@@ -60,7 +60,7 @@ def test_classes_and_their_overlaps_share_out_the_busy_time(run: RUN) -> None:
         rows = [row for row in found if row["device"] == device]
         shares = {frozenset(row["class"].split(" + ")): ns(row["time"]) for row in rows}
         assert shares == kinds_at(on_device(acts, device))
-        assert not rows or math.isclose(sum(row["share"] for row in rows), 100)
+        assert not rows or math.isclose(sum(row["pct"] for row in rows), 100)
 
 
 @many

@@ -111,8 +111,8 @@ def test_groups_named_by_address_meet_by_members_and_first_use() -> None:
 
 
 def test_a_send_meets_its_receive() -> None:
-    send = Communication(name="send", dtype="Float", ranks=[2, 5], group="1", in_elements=8, target=1, sequence=3)
-    receive = Communication(name="recv", dtype="Float", ranks=[2, 5], group="1", out_elements=8, source=0, sequence=9)
+    send = Communication(name="send", dtype="Float", ranks=[2, 5], group="1", in_elements=8, target=5, sequence=3)
+    receive = Communication(name="recv", dtype="Float", ranks=[2, 5], group="1", out_elements=8, source=2, sequence=9)
     rows, _ = tables(rank_of(2, (0, 30, send)), rank_of(5, (10, 30, receive)))
     assert [(row["present"], row["straggler"], row["size"], row["bus_bandwidth"]) for row in rows] == [
         (2, 5, 32.0, 32 / 20)

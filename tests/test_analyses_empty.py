@@ -13,7 +13,7 @@ from builder import TraceBuilder
 from execgraph.linker import link, read_device_trace
 from execgraph.schema.linked_file import read_linked, write_linked
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank, trace_diff
-from execgraph.tools.analyses.recorded import RecordedArguments, read_recorded_arguments
+from execgraph.tools.analyses.recorded import RecordedArguments, read_with_arguments
 from references import Act, linked_of
 
 
@@ -121,12 +121,43 @@ def test_hip_launches_count_and_its_copy_kernels_are_copies(tmp_path: Path) -> N
     assert {row["class"] for row in found["kernel_breakdown"].rows()} == {"computation", "memory"}
 
 
+@pytest.mark.parametrize(
+    ("name", "category", "expected"),
+    [
+        ("Memcpy DtoD (Device -> Device)", "gpu_memcpy", "memory"),
+        ("Memset (Device)", "gpu_memset", "memory"),
+        ("__amd_rocclr_fillBufferAligned", "kernel", "memory"),
+        ("dma_request", "mtia_ccp_events", "memory"),
+        ("_combined_routing_memset", "kernel", "computation"),
+        ("void ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", "communication"),
+    ],
+)
+def test_work_is_of_one_class_on_the_device_and_on_the_critical_path(
+    tmp_path: Path, name: str, category: str, expected: str
+) -> None:
+    t = TraceBuilder()
+    t.launch(name, duration=500, category=category)
+    t.device_synchronize()
+    found = analyse([rank_of(t, tmp_path)])
+    assert [row["class"] for row in found["kernel_breakdown"].rows()] == [expected]
+    kinds = {row["kind"] for row in found["critical_path_nodes"].rows() if row["name"] == name and row["time"] == 500}
+    assert kinds == {{"computation": "kernel"}.get(expected, expected)}
+
+
 def test_activities_without_a_launch_are_counted_where_they_are_left_out(tmp_path: Path) -> None:
     t = no_ops()
     t.activity("before the window", 7, 100, 5)
     found = analyse([rank_of(t, tmp_path)])
     assert found["temporal_breakdown"].rows()[0]["activities"] == 3
     assert found["launch_statistics"].note == "1 of 3 activities have no launch call and are not in it"
+    assert found["idle_time_breakdown"].note.startswith("1 of 1 gaps end with an activity without a launch call")
+
+
+def test_titles_tell_tables_apart(tmp_path: Path) -> None:
+    rank = rank_of(no_ops(), tmp_path)
+    titles = [table.title for table in analyse([rank]).values()]
+    titles += [table.title for table in trace_diff([rank], [rank]).with_details()]
+    assert len(set(titles)) == len(titles)
 
 
 def test_a_linked_file_says_what_only_the_device_trace_tells(tmp_path: Path) -> None:
@@ -154,35 +185,40 @@ def test_a_table_gives_its_rows_with_none_for_unknown_numbers() -> None:
         TABLE["nothing"]
 
 
-@pytest.mark.parametrize(("library", "method"), [("pandas", "to_pandas"), ("polars", "to_polars")])
-def test_a_table_becomes_a_data_frame_of_the_library_asked_for(
-    library: str, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_table_becomes_a_data_frame_of_the_library_asked_for(library: str, tmp_path: Path) -> None:
+    pytest.importorskip(library)
+    for table in analyse([rank_of(hip_alone(), tmp_path)]).values():
+        frame = getattr(table, f"to_{library}")()
+        assert type(frame).__module__.startswith(library) and list(frame.columns) == [c.name for c in table.columns]
+        for column in table.columns:
+            assert np.array_equal(list(frame[column.name]), list(column.values), equal_nan=column.unit != "")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_columns_go_to_the_library_as_they_are(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, SimpleNamespace(DataFrame=dict))
-    frame: dict[str, Any] = getattr(TABLE, method)()
+    frame: dict[str, Any] = getattr(TABLE, f"to_{library}")()
     assert list(frame) == ["time", "name"]
     assert frame["time"] is TABLE["time"]
 
 
-def test_a_cut_device_trace_gives_the_arguments_before_the_cut(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    t = no_ops()
-    text = json.dumps(t.device_trace())
-    (tmp_path / "cut.json").write_text(text[: len(text) - 3])
-    read_recorded_arguments(str(tmp_path / "cut.json"))
-    assert "behind the damage are not known" in caplog.text
+def test_a_cut_device_trace_gives_the_arguments_before_the_cut(tmp_path: Path) -> None:
+    text = json.dumps(no_ops().device_trace())
+    (tmp_path / "cut.json").write_text(text[: text.rindex("{", 0, text.rindex('"ph"')) + 40])
+    device, recorded = read_with_arguments(str(tmp_path / "cut.json"))
+    assert device.remarks and recorded.copied
 
 
-@pytest.mark.parametrize("args", ["null", "7", '{"bytes": "many"}', '{"bytes": null}'])
+@pytest.mark.parametrize("args", ["null", '{"bytes": "many"}', '{"bytes": null}'])
 def test_arguments_that_make_no_sense_are_no_arguments(tmp_path: Path, args: str) -> None:
     row = f'{{"ph": "X", "cat": "gpu_memcpy", "name": null, "ts": 1, "pid": 0, "tid": 7, "args": {args}}}'
     (tmp_path / "odd.json").write_text(f'{{"traceEvents": [{row}]}}')
-    assert read_recorded_arguments(str(tmp_path / "odd.json")) == RecordedArguments()
+    assert read_with_arguments(str(tmp_path / "odd.json"))[1] == RecordedArguments()
 
 
 def test_times_and_sizes_are_read_exactly(tmp_path: Path) -> None:
-    row = '{"ph":"X","cat":"Memcpy","ts":1712867402348256.123,"pid":0,"tid":7,"args":{"correlation":5,"size":"4096"}}'
+    row = '{"ph":"X","cat":"Memcpy","ts":1712867402348256.623,"pid":0,"tid":7,"args":{"correlation":5,"size":"4096"}}'
     for text in (f"[{row}]", f'{{"traceEvents":[{row}]}}'):
         (tmp_path / "copy.json").write_text(text)
-        assert read_recorded_arguments(str(tmp_path / "copy.json")).copied == {(1712867402348256123, 5): 4096}
+        assert read_with_arguments(str(tmp_path / "copy.json"))[1].copied == {(1712867402348256623, 5): 4096}

@@ -1,7 +1,5 @@
-"""The critical path of replayed graphs, hardware counters, copy bandwidth, and what is drawn over the original trace."""
+"""The critical path of replayed graphs, hardware counters and copy bandwidth."""
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +7,8 @@ import networkx as nx
 import pytest
 from builder import TraceBuilder
 from execgraph.converter import convert
-from execgraph.schema.errors import DataError
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.critical_path import to_networkx
-from execgraph.tools.analyses.overlay import counter_events, critical_path_events, pattern_events, write_overlay
 from execgraph.tools.analyses.recorded import RecordedArguments
 from generated import graphs_of
 from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
@@ -56,7 +52,7 @@ def test_pieces_fill_the_replayed_run_and_agree_with_networkx(job: str) -> None:
     longest = nx.dag_longest_path_length(to_networkx(replay))
     assert sum(row["time"] for row in found["critical_path"].rows()) == pytest.approx(longest / 1000)
     assert longest == replay.makespan_ns
-    assert sum(row["share"] for row in found["critical_path"].rows()) == pytest.approx(100)
+    assert sum(row["pct"] for row in found["critical_path"].rows()) == pytest.approx(100)
     nodes, end = found["critical_path_nodes"].rows(), 0.0
     for row in nodes:
         assert row["start"] == pytest.approx(end)
@@ -76,59 +72,6 @@ def test_an_edited_networkx_graph_tells_the_new_makespan(tmp_path: Path) -> None
     assert nx.dag_longest_path_length(graph) == before - 100_000
     critical = {node for node in graph.nodes if graph.nodes[node]["critical"]}
     assert critical == set(path)
-
-
-def test_the_path_over_the_trace_is_a_chain_of_arrows(tmp_path: Path) -> None:
-    t = two_streams()
-    arrows = [json.loads(event) for event in critical_path_events(rank_of(t, tmp_path))]
-    starts, ends = arrows[::2], arrows[1::2]
-    assert [one["ph"] for one in starts] == ["s"] * len(starts)
-    assert [one["id"] for one in starts] == [one["id"] for one in ends]
-    assert all(one["ts"] <= other["ts"] for one, other in zip(starts, ends, strict=True))
-    long = next(activity for activity in t.activities if activity.name == "long")
-    assert (0, 9, (t.origin_ns + long.start) / 1000) in [(one["pid"], one["tid"], one["ts"]) for one in ends]
-    places = {(event["pid"], event["tid"]) for event in t.device_trace()["traceEvents"]}
-    assert {(one["pid"], one["tid"]) for one in arrows} <= places
-
-
-@pytest.mark.parametrize("suffix", ["json", "json.gz"])
-def test_an_overlay_adds_events_and_changes_nothing(tmp_path: Path, suffix: str) -> None:
-    t = two_streams()
-    rank = rank_of(t, tmp_path)
-    output = tmp_path / f"overlay.{suffix}"
-    events = [*counter_events(rank), *critical_path_events(rank), *pattern_events(rank, least=1)]
-    write_overlay(str(tmp_path / "device.json"), str(output), events)
-    text = output.read_bytes()
-    made = json.loads(gzip.decompress(text) if suffix.endswith("gz") else text)
-    original = t.device_trace()
-    assert made["traceEvents"] == [json.loads(event) for event in events] + original.pop("traceEvents")
-    assert {key: made[key] for key in original} == original
-    assert {event["ph"] for event in made["traceEvents"][: len(events)]} == {"C", "s", "f", "X"}
-
-
-@pytest.mark.parametrize("text", ['{"traceEvents": []}', "[]", '{"a": 1, "traceEvents" : [ ], "z": 2}'])
-def test_an_empty_trace_takes_an_overlay_too(tmp_path: Path, text: str) -> None:
-    (tmp_path / "in.json").write_text(text)
-    for events in ([], [b'{"ph":"C"}'], [b'{"ph":"C"}', b'{"ph":"C"}']):
-        write_overlay(str(tmp_path / "in.json"), str(tmp_path / "out.json"), events)
-        made = json.loads((tmp_path / "out.json").read_text())
-        assert len(made if isinstance(made, list) else made["traceEvents"]) == len(events)
-
-
-def test_a_file_without_events_takes_no_overlay(tmp_path: Path) -> None:
-    (tmp_path / "in.json").write_text('{"nodes": []}')
-    with pytest.raises(DataError, match="holds no traceEvents"):
-        write_overlay(str(tmp_path / "in.json"), str(tmp_path / "out.json"), [])
-    assert not (tmp_path / "out.json").exists()
-
-
-def test_counter_tracks_begin_and_end_at_nothing(tmp_path: Path) -> None:
-    events = [json.loads(event) for event in counter_events(rank_of(two_streams(), tmp_path))]
-    names = {event["name"] for event in events}
-    assert names == {"queue length stream 7", "queue length stream 9", "DtoH (GB/s)"}
-    for name in names:
-        assert [event["args"]["value"] for event in events if event["name"] == name][-1] == 0
-    assert max(event["args"]["value"] for event in events if event["name"].startswith("DtoH")) == 4096 / 8_000
 
 
 @settings(max_examples=100, deadline=None)
@@ -206,7 +149,6 @@ def test_without_a_graph_there_is_no_path_and_it_is_said() -> None:
     found = analyse([RankTrace(0, link_run(two_streams()))], ["critical_path"])
     assert [len(table) for table in found.values()] == [0, 0]
     assert found["critical_path"].note == "there is no execution graph of this rank to replay"
-    assert list(critical_path_events(RankTrace(0, link_run(two_streams())))) == []
 
 
 def test_a_graph_of_its_own_gives_a_path(tmp_path: Path) -> None:

@@ -57,4 +57,4 @@ def test_rules_hold_for_every_trace(name: str, real_traces: Path) -> None:
     assert sum(row["self"] for row in found["per_op_device_time"].rows()) == pytest.approx(
         (activities.end - activities.start)[activities.op_row >= 0].sum() / 1000
     )
-    assert math.isclose(sum(row["share"] for row in found["critical_path"].rows()), 100)
+    assert math.isclose(sum(row["pct"] for row in found["critical_path"].rows()), 100)

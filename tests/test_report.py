@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import TraceBuilder
+from databases import RPD_2, Api, Op, write_database
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked_file import write_linked
 from execgraph.tools import kernel_names, trace_report
-from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table
-from execgraph.tools.report import cells, overview, page
+from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse
+from execgraph.tools.analyses.graph_alone import rank_of_graph
+from execgraph.tools.report import cells, files, overview, page
 from execgraph.tools.report.excerpt import excerpt
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
@@ -83,10 +85,59 @@ def test_a_folder_its_files_and_the_linked_trace_say_the_same(
     assert linked["temporal_breakdown"] == folder["temporal_breakdown"]
 
 
+def test_what_was_made_from_traces_is_found_in_folders_too(
+    given: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("linked", "graph"):
+        (tmp_path / f"of {name}" / "below").mkdir(parents=True)
+        shutil.copy(given[name], tmp_path / f"of {name}" / "below")
+        shutil.copy(given["text"], tmp_path / f"of {name}")
+        assert as_json(capfd, tmp_path / f"of {name}") == as_json(capfd, given[name])
+    shutil.copy(given["linked"], tmp_path / "of graph")
+    assert as_json(capfd, tmp_path / "of graph") == as_json(capfd, given["linked"])
+
+
+def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    of_graph, of_traces = as_json(capfd, given["graph"]), as_json(capfd, given["pair"])
+    for name in ("temporal_breakdown", "kernel_breakdown_kernels", "critical_path", "critical_path_nodes"):
+        assert of_graph[name] == of_traces[name]
+    empty = {analysis.name for analysis in ANALYSES if not of_graph[analysis.name]}
+    assert empty - {analysis.name for analysis in ANALYSES if not of_traces[analysis.name]} == {
+        "launch_statistics", "counters", "frequent_kernel_patterns", "per_op_device_time",
+    }  # fmt: skip
+    assert run(given["graph"]) == 0
+    said = capfd.readouterr()
+    assert "Launch statistics (no activity has a launch call)" in said.out
+    assert "an execution graph alone: launch calls and host ops are not known" in said.err
+
+
+def test_collectives_of_graphs_meet_as_those_of_their_traces(data: Path) -> None:
+    traces = list(read_ranks(find_sources([data / "training"]).ranks))
+    graphs = [rank_of_graph(rank.graph) for rank in traces if rank.graph is not None]
+    one, other = (analyse(ranks, ["collectives_over_ranks"])["collectives_over_ranks"] for ranks in (traces, graphs))
+    assert len(one)
+    for name in ("sequence", "present", "size", "latency", "start_skew", "straggler", "bus_bandwidth"):
+        assert list(one[name]) == list(other[name])
+
+
 def test_a_device_trace_alone_is_enough(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
     found = as_json(capfd, given["device"])
     assert {analysis.name for analysis in ANALYSES} <= found.keys()
     assert [row["op"] is not None for row in found["per_op_device_time"]] == [True, True]
+
+
+def test_a_rocpd_database_is_a_device_trace(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ops = [Op("gemm.kd", 1_000, 5_000, caller=1), Op("", 6_000, 7_500, type="CopyDeviceToHost")]
+    write_database(tmp_path / "run.db", RPD_2, ops, [Api("hipLaunchKernel", 100, 600)])
+    for given in (tmp_path, tmp_path / "run.db"):
+        found = as_json(capfd, given)
+        assert [row["busy"] for row in found["temporal_breakdown"]] == [5.5]
+        assert [(row["api"], row["delay"]) for row in found["launch_statistics"]] == [("hipLaunchKernel", 0.4)]
+        assert {row["class"] for row in found["kernel_breakdown"]} == {"computation", "memory"}
+    assert run("-q", tmp_path, "--perfetto", tmp_path / "run.json") == 1
+    assert "expected a Kineto device trace" in capfd.readouterr().err
 
 
 def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> None:
@@ -112,10 +163,10 @@ def test_a_host_trace_without_its_device_trace_is_said(
         (["missing"], "cannot be read"),
         (["empty"], "is empty"),
         (["text"], "files that are no traces"),
-        (["graph"], "execution graphs"),
         (["nothing"], "holds no device trace"),
         (["host"], "has no device trace"),
         (["device", "copy"], "is of rank 0 like"),
+        (["graph", "device"], "is of rank 0 like"),
     ],
 )
 def test_unusable_data_is_one_line_and_leaves_the_old_page(
@@ -141,6 +192,8 @@ def test_unusable_data_is_one_line_and_leaves_the_old_page(
         ["d", "--scale", "gemm"],
         ["d", "--scale", "class:disk=1"],
         ["d", "--json", "--output", "-"],
+        ["d", "--perfetto", "-"],
+        ["--diff", "a", "b", "--perfetto", "x.json"],
     ],
 )
 def test_wrong_usage_ends_with_2(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
@@ -180,6 +233,20 @@ def test_scale_says_what_each_change_brings_and_all_together(
     rows = as_json(capfd, given["pair"], "--only", "critical_path", *changes)["what_if"]
     assert [row["change"] for row in rows] == ["gemm 0=0.5", "gemm 1=0.5", "all of these"]
     assert [row["saved"] for row in rows] == pytest.approx([25, 25, 50])
+
+
+def test_an_overlay_is_written_beside_the_analyses_one_for_each_rank(
+    given: dict[str, Path], data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("linked", "graph"):
+        assert run("-q", given[name], "--perfetto", given["out"]) == 1
+        assert "has no device trace to lay anything over" in capfd.readouterr().err
+    assert run("-q", given["pair"], "--only", "counters", "--perfetto", given["out"]) == 0
+    made, original = (json.loads(path.read_text())["traceEvents"] for path in (given["out"], given["device"]))
+    assert made[-len(original) :] == original
+    assert {event["ph"] for event in made[: -len(original)]} == {"C", "s", "f"}
+    assert run("-q", data / "training", "--only", "counters", "--perfetto", given["nothing"] / "run.json.gz") == 0
+    assert sorted(path.name for path in given["nothing"].iterdir()) == ["run.rank0.json.gz", "run.rank1.json.gz"]
 
 
 def test_a_faster_rank_still_waits_for_the_others() -> None:
@@ -276,10 +343,16 @@ def test_times_of_lanes_are_those_of_their_nodes() -> None:
 def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
     report = report_on(find_sources([data / "training"]))
     assert report.twice_as_fast is not None
-    said = overview.findings(report.tables | {"twice_as_fast": report.twice_as_fast})
-    assert said[0].startswith("Computation limits the run most: twice as fast, it would shorten the run by 39 %")
+    tables = report.tables | {"ranks": report.ranks}
+    said = overview.findings(tables | {"twice_as_fast": report.twice_as_fast})
+    assert said[:2] == [
+        "116 kernels, 8 communications, 2 copies and sets ran on 2 devices.",
+        "400 host ops ran on 2 ranks.",
+    ]
     assert "33 % of the communication is hidden behind computation." in said
-    assert [figure.label for figure in overview.figures(report.tables)][:2] == ["run", "device busy"]
+    limit = next(sentence for sentence in said if "limits" in sentence)
+    assert limit.startswith("Computation limits the run most: twice as fast, it would shorten the run by 39 %")
+    assert [figure.label for figure in overview.figures(tables)][:3] == ["ranks", "run", "device busy"]
     assert overview.findings({}) == overview.figures({}) == []
 
 
@@ -297,6 +370,6 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     ) == "T\n  name  time [µs]\n  n0             \n  n1          1.0\n  … 18 more rows".replace("n0             ", "n0")
 
 
-@pytest.mark.parametrize("module", [cells, overview, kernel_names])
+@pytest.mark.parametrize("module", [cells, files, overview, kernel_names])
 def test_examples_in_docstrings_hold(module: Any) -> None:
     assert doctest.testmod(module).failed == 0

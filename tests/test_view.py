@@ -12,9 +12,10 @@ import pytest
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools import trace_view
-from execgraph.tools.graph_view import Selection, view
+from execgraph.tools.graph_view import Selection, lane_names, view
 from execgraph.tools.kernel_names import short_name
 from execgraph.tools.lane_picture import draw_lanes
+from execgraph.tools.workload import gather
 from graphs import LAUNCH, GraphBuilder, training_step
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -43,6 +44,16 @@ def run(*arguments: object) -> int:
 def selected(**selection: object) -> list[str]:
     found = view(training_step(), Selection(**selection)).graph  # type: ignore[arg-type]
     return [found.name[row] for row in range(len(found))]
+
+
+def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
+    g = GraphBuilder()
+    g.host("cudaEventQuery", 0, 5, thread=-549452224)
+    g.host("unrecorded host", 0, 5, thread=-549452225)
+    g.activity("gemm", 9, 5)
+    assert lane_names(gather([g.build()])) == [
+        "unrecorded host -549452225", "thread -549452224", "device 0 stream 7",
+    ]  # fmt: skip
 
 
 # What a selection holds

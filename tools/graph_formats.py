@@ -7,7 +7,7 @@ import networkx as nx
 
 from ..schema.columns import Strings
 from ..schema.graph import DependencyKind, ExecutionGraph
-from .graph_view import NOT_XML, lane_name
+from .graph_view import NOT_XML, lane_names
 from .node_class import NodeClass
 from .workload import gather
 
@@ -42,6 +42,7 @@ def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
 def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     """The graph with a cluster per host thread and device stream, coloured by what nodes do."""
     work = gather([graph])
+    names = lane_names(work)
     ids, lanes = graph.id.tolist(), defaultdict(list)
     for row, lane in enumerate(work.lane.tolist()):
         fill = FILL.get(NodeClass(work.node_class[row]), "#eeeeee")
@@ -49,7 +50,7 @@ def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
         lanes[lane].append(f'    {ids[row]} [label={label}, fillcolor="{fill}"];')
     lines = ["digraph execution {", '  node [shape=box, style="filled", color="#8894a0", fontname="sans-serif"];']
     for lane, nodes in lanes.items():
-        lines += [f"  subgraph cluster_{lane} {{", f"    label={_quoted(lane_name(work.lanes[lane]))};", *nodes, "  }"]
+        lines += [f"  subgraph cluster_{lane} {{", f"    label={_quoted(names[lane])};", *nodes, "  }"]
     edges = zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True)
     lines += [f"  {ids[source]} -> {ids[target]} [tooltip={_quoted(reasons(kind))}];" for source, target, kind in edges]
     stream.write("\n".join([*lines, "}\n"]).encode("utf-8", "replace"))

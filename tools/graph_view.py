@@ -7,13 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..converter.rewire import rows_of_graph, take_rows
-from ..schema.columns import ABSENT, Bool, Int64, Ragged
+from ..schema.columns import Bool, Int64, Ragged
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
-from .workload import Lane, gather, number_text
+from .node_class import NodeClass
+from .workload import Lane, Workload, gather, number_text
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that a name may hold and XML may not."""
+UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA)
 
 
 class Selection(NamedTuple):
@@ -56,12 +58,18 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
     return View(_part(graph, rows, chosen), origin, cut)
 
 
-def lane_name(lane: Lane) -> str:
-    """A lane as people know it: `thread 4711` or `device 0 stream 7`. Threads that stand for unrecorded work have negative numbers."""
+def lane_names(work: Workload) -> list[str]:
+    """The lanes as people know them: `thread 4711`, `device 0 stream 7`, or `unrecorded host` of a thread without recorded nodes."""
+    recorded = np.zeros(len(work.lanes), bool)
+    recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
+    return [_lane_name(lane, known) for lane, known in zip(work.lanes, recorded.tolist(), strict=True)]
+
+
+def _lane_name(lane: Lane, recorded: bool) -> str:
     place = number_text(lane.place)
     if lane.is_stream:
         return f"device {place} stream {number_text(lane.stream)}"
-    return f"unrecorded host {place}" if ABSENT < lane.place < 0 else f"thread {place}"
+    return f"{'thread' if recorded else 'unrecorded host'} {place}"
 
 
 def _row_of(graph: ExecutionGraph, node: int) -> int:

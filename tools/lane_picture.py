@@ -15,7 +15,7 @@ from ..schema.columns import Int64
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
 from .critical_path import WAITS
-from .graph_view import NOT_XML, lane_name
+from .graph_view import NOT_XML, lane_names
 from .kernel_names import short_name
 from .node_class import Classes, NodeClass
 from .workload import Workload, gather
@@ -121,21 +121,22 @@ def _axis(scene: Scene) -> Iterator[str]:
 
 
 def _lanes(scene: Scene) -> Iterator[str]:
+    names = lane_names(scene.work)
     for lane in scene.row_of:
         y = scene.y(lane)
         yield f'<line class="lane" x1="{LEFT}" x2="{scene.width - RIGHT}" y1="{y}" y2="{y}"/>'
-        yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{lane_name(scene.work.lanes[lane])}</text>'
+        yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{names[lane]}</text>'
 
 
 def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
-    graph, work = scene.graph, scene.work
+    graph, work, names = scene.graph, scene.work, lane_names(scene.work)
     for row in scene.drawn:
         name, lane, begin = graph.name[row], int(work.lane[row]), scene.start[row]
         lasts = scene.end[row] - begin
         x, y = scene.x(begin), scene.y(lane) - BAR / 2
         width = max(lasts * scene.scale, THINNEST)
         look = LOOKS[scene.look[row]]
-        node = f"{look}, node {graph.id[row]}, {lane_name(work.lanes[lane])}"
+        node = f"{look}, node {graph.id[row]}, {names[lane]}"
         title = f"<title>{_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
         marked = f"{look} sought" if graph.id[row] == sought else look
         yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'

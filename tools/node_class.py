@@ -1,5 +1,7 @@
 """What the time of a node is spent on: one class per node of an execution graph."""
 
+import re
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -16,6 +18,8 @@ UNRECORDED_WORK = ("carry-in", "unrecorded host")
 
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
+MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
+"""Copies and sets that are recorded like kernels: ROCm's runtime does them by kernels of its own, MTIA by DMA requests."""
 
 
 class NodeClass(IntEnum):
@@ -34,14 +38,21 @@ class NodeClass(IntEnum):
 def node_classes(graph: ExecutionGraph) -> Classes:
     """The NodeClass of each of the graph's n nodes."""
     classes = np.where(graph.is_activity, NodeClass.COMPUTATION, NodeClass.HOST).astype(np.uint8)
-    classes[_rows_with(graph.name, UNRECORDED_WORK) & ~graph.is_activity] = NodeClass.UNRECORDED
-    classes[_rows_with(graph.texts("cat"), MEMORY_CATEGORIES) | np.isin(graph.type, MEMORY_TYPES)] = NodeClass.MEMORY
+    classes[_rows_with(graph.name, UNRECORDED_WORK.__contains__) & ~graph.is_activity] = NodeClass.UNRECORDED
+    memory = graph.is_activity & moves_memory(graph.name, graph.texts("cat"))
+    classes[memory | np.isin(graph.type, MEMORY_TYPES)] = NodeClass.MEMORY
     classes[np.isin(graph.type, COMMUNICATION_TYPES)] = NodeClass.COMMUNICATION
     classes[graph.type == NodeType.METADATA] = NodeClass.METADATA
     return classes
 
 
-def _rows_with(texts: Strings, wanted: tuple[str, ...]) -> Bool:
+def moves_memory(name: Strings, category: Strings) -> Bool:
+    """Which activities only copy or set memory: by category, or by name where the category is that of kernels."""
+    by_category = _rows_with(category, lambda text: text.lower() in MEMORY_CATEGORIES)
+    return by_category | _rows_with(name, lambda text: MEMORY_NAME.match(text) is not None)
+
+
+def _rows_with(texts: Strings, wanted: Callable[[str], bool]) -> Bool:
     # one row more than the table has, for the code -1 of rows without a text
-    found = np.array([text.lower() in wanted for text in texts.table] + [False])
+    found = np.array([wanted(text) for text in texts.table] + [False])
     return found[texts.codes]

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..schema.command import command_parser, print_json, run_command, usage_error
+from ..schema.command import command_parser, run_command, usage_error
 from ..schema.files import STANDARD_STREAM, open_output
 from .analyses import ANALYSES
-from .report.files import as_json, write_csv
+from .report.files import print_tables, write_csv
 from .report.inputs import find_sources
 from .report.page import render
-from .report.report import report_on, report_on_diff
+from .report.report import Wanted, report_on, report_on_diff
 from .report.text import as_text
 from .scaling import SCALABLE, Scale, parse_scale
 
@@ -26,8 +26,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if bool(arguments.paths) == bool(arguments.diff):
         usage_error(parser, "give the files of one run, or --diff with two runs")
-    if arguments.diff and (arguments.only or arguments.scale):
-        usage_error(parser, "--diff compares two runs as they were, without --only and --scale")
+    if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto):
+        usage_error(parser, "--diff compares two runs as they were, without --only, --scale and --perfetto")
+    if arguments.perfetto == STANDARD_STREAM:
+        usage_error(parser, "--perfetto writes files, not stdout")
     if arguments.json and arguments.output == STANDARD_STREAM:
         usage_error(parser, "--json and --output - both want stdout")
     run_command(_run, arguments, NAME)
@@ -56,6 +58,10 @@ def _parser() -> argparse.ArgumentParser:
         help="what a changed run would take, by replay: REGEX=F multiplies the durations of the nodes whose name matches, "
         f"class:CLASS=F those of a class ({', '.join(SCALABLE)}); repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--perfetto", metavar="TRACE.json", help="write the device trace with counters, the critical path and kernel patterns "
+        "beside its own events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
+    )  # fmt: skip
     parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     return parser
 
@@ -71,7 +77,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.diff:
         report = report_on_diff(*(find_sources([path]) for path in arguments.diff))
     else:
-        report = report_on(find_sources(arguments.paths), arguments.only, arguments.scale, bool(arguments.output))
+        wanted = Wanted(arguments.only, arguments.scale, bool(arguments.output), arguments.perfetto or "")
+        report = report_on(find_sources(arguments.paths), wanted)
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:
@@ -81,6 +88,6 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv)
     if arguments.json:
-        print_json(as_json(report.tables.values()))
+        print_tables(report.tables.values())
     elif not arguments.quiet and arguments.output != STANDARD_STREAM:
         sys.stdout.write("\n\n".join(as_text(table) for table in report.tables.values()) + "\n")

@@ -4,14 +4,18 @@
 is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs.
 
 Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Tables of single ranks have a column `rank`; `device` and
-`stream` are added where rows differ by them: two processes that both call their device 0 stay two. Columns by table (`NAME_…` are
-details):
+`stream` are added where rows differ by them: two processes that both call their device 0 stay two.
+
+An activity is *communication* by its recorded arguments or as a kernel of a communication library, *memory* if it copies or sets
+memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_copyBuffer`, MTIA by DMA requests), else *computation*.
+
+Columns by table (`NAME_…` are details):
 
 temporal_breakdown              rank device span busy idle compute non_compute idle_pct compute_pct non_compute_pct activities
 idle_time_breakdown             rank device stream category cause idle share gaps
                                 category: host wait, kernel wait, other; cause of other: `event wait on stream N`, `host sync` or ""
-kernel_breakdown                rank device class time share         also of overlaps: `computation + communication`, …
-kernel_breakdown_kernels        rank class name sum share mean std min max count      per class the top k, the rest as `others`
+kernel_breakdown                rank device class time pct           also of overlaps: `computation + communication`, …
+kernel_breakdown_kernels        rank class name sum pct mean std min max count      per class the top k, the rest as `others`
 kernel_duration_distribution    name class count sum mean std min q05 q25 q50 q75 q95 q99 max          over all ranks; no column rank
 kernel_duration_distribution_by_rank    rank name class … the same
 communication_computation_overlap   rank device communication overlap exposed_communication overlap_pct
@@ -23,17 +27,17 @@ counters_summary                rank device counter stream mean max q50 q95 acti
                                 weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
-critical_path                   rank kind time share
+critical_path                   rank kind time pct
 critical_path_nodes             rank node name kind start time device stream tid     pieces in order of replayed time; -1 where not on one
 collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
                                 algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for
 collectives_over_ranks_missing  rank group missing                                   missing: how many
 per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
 per_op_device_time_by_name      rank name ops self subtree count
-trace_diff                      kind name shape count_a count_b time_a time_b difference category
+trace_diff                      kind name shape category difference count_a count_b time_a time_b
                                 kind: op or kernel; category: added, removed, more, fewer, same
-trace_diff_tree                 depth kind path name count_a count_b device_time_a device_time_b host_time_a host_time_b difference
-                                category             call paths, depth first
+trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b host_time_a host_time_b
+                                path                 call paths, depth first; difference of device time
 """
 
 from collections.abc import Iterable, Sequence
@@ -91,7 +95,9 @@ def analyse(
     parts = list(map(parts_of, ranks))  # holds no rank while the next one is read
     if not parts:
         raise ValueError("there is no rank to analyse")
-    tables = (analysis.over_ranks(own, options) for analysis, own in zip(chosen, zip(*parts, strict=True), strict=True))
+    by_analysis = list(zip(*parts, strict=True))
+    del parts
+    tables = [analysis.over_ranks(by_analysis.pop(0), options) for analysis in chosen]  # parts go as tables come
     return {table.name: table for whole in tables for table in whole.with_details()}
 
 

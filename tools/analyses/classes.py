@@ -1,20 +1,15 @@
 """What a device activity is: computation, communication or memory, one class each, and the streams it can run on."""
 
-import re
-from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...linker.categories import MEMORY_CATEGORIES
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Int64
 from ...schema.linked import Activities
+from ..node_class import moves_memory
 from .spans import Spans
-
-# recorded as kernels by ROCm
-COPY_KERNEL = re.compile(r"^(__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_)")
 
 Codes = npt.NDArray[np.uint8]
 
@@ -33,17 +28,11 @@ LABELS = tuple(one.label for one in ActivityClass)
 
 
 def activity_classes(activities: Activities) -> Codes:
-    """The ActivityClass of each of the n activities: communication by its recorded arguments or library, copies and sets by category."""
+    """The ActivityClass of each of the n activities: communication by its recorded arguments or library, memory by category or name."""
     classes = np.full(len(activities), ActivityClass.COMPUTATION, np.uint8)
-    copies = _matching(activities.name, lambda name: COPY_KERNEL.match(name) is not None)
-    classes[copies | _matching(activities.category, MEMORY_CATEGORIES.__contains__)] = ActivityClass.MEMORY
+    classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY
     classes[activities.communication_row >= 0] = ActivityClass.COMMUNICATION
     return classes
-
-
-def _matching(texts: Strings, wanted: Callable[[str], bool]) -> Bool:
-    # one more than the table has, for the code -1 of rows without a text
-    return np.array([wanted(text) for text in texts.table] + [False])[texts.codes]
 
 
 def spans_of(activities: Activities) -> Spans:

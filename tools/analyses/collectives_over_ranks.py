@@ -74,8 +74,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
     numbers: Numbers = {}
     seen: Counter[Hashable] = Counter()
     unplaced = 0
-    for row, kernel, start, end in _in_order(linked):
-        recorded = linked.communications[row]
+    for recorded, kernel, start, end in _in_order(linked):
         meant = meaning(recorded, kernel)
         group = _group(recorded, meant.node if meant else None, rank.rank, numbers)
         if group is None:
@@ -101,15 +100,16 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
     return RankCollectives(rank.rank, arrivals, unplaced)
 
 
-def _in_order(linked: LinkedTrace) -> list[tuple[int, str, int, int]]:
+def _in_order(linked: LinkedTrace) -> list[tuple[Communication, str, int, int]]:
     """(communication, kernel name, start, end) of the rank's communications, on the device or on the host, as they started."""
-    found: list[tuple[int, str, int, int]] = []
+    found: list[tuple[Communication, str, int, int]] = []
     for table in (linked.activities, linked.ops):
         rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
         columns = table.communication_row[rows], table.name.codes[rows], table.start[rows], table.end[rows]
         found += [
-            (row, table.name.table[name], start, end)
+            (part, table.name.table[name], start, end)
             for row, name, start, end in zip(*(column.tolist() for column in columns), strict=True)
+            for part in linked.communications[row].parts
         ]
     return sorted(found, key=lambda one: one[2])
 

@@ -50,15 +50,16 @@ def pieces_of(replay: Replay) -> Pieces:
     """The pieces of one rank's critical path; they sum up to the replayed makespan exactly. Linear in nodes and dependencies."""
     work, path = replay.work, path_of(replay)
     row, waited = path.row, path.dependency >= 0
-    wait = np.where(waited, work.wait_ns[row] - work.host_delay_ns[row], 0)
-    before = np.where(waited, 0, work.wait_ns[row])
+    host_delay = work.host_delay_ns[row]
+    wait = np.where(waited, work.wait_ns[row] - host_delay, 0)
+    before = np.where(waited, 0, work.wait_ns[row] - host_delay)
     kinds = (
         _wait_kind(work.kind, path.dependency),
         np.full(len(row), HOST_DELAY),
         np.full(len(row), BEFORE),
         _class_kind(replay, row),
     )
-    times = (wait, np.where(waited, work.host_delay_ns[row], 0), before, work.duration_ns[row])
+    times = (wait, host_delay, before, work.duration_ns[row])
     kind, time = np.stack(kinds, axis=1).reshape(-1), np.stack(times, axis=1).reshape(-1)
     start = np.cumsum(time) - time
     kept = time != 0
@@ -91,7 +92,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
         rank_column(rank.rank, len(order)),
         Column("kind", "", [KINDS[one] for one in order.tolist()]),
         microseconds("time", time[order]),
-        percentage("share", time[order], time.sum()),
+        percentage("pct", time[order], time.sum()),
     ]
     return Table(NAME, "Critical path", columns, note, (_nodes(rank, found, note),))
 

@@ -44,8 +44,18 @@ def _table(rank: RankTrace, options: Options) -> Table:
         percentage("share", time, whole[group[:, 0]]),
         Column("gaps", "", count),
     ]
-    note = "" if len(group) else "no stream stood still between two activities"
-    return Table("idle_time_breakdown", "Idle time breakdown", columns, note)
+    return Table("idle_time_breakdown", "Idle time breakdown", columns, _note(linked, row))
+
+
+def _note(linked: LinkedTrace, row: Int64) -> str:
+    if not len(row):
+        return "no stream stood still between two activities"
+    unknown = int((linked.activities.call_row[row] < 0).sum())
+    return (
+        f"{unknown} of {len(row)} gaps end with an activity without a launch call: whether the host was late is not known"
+        if unknown
+        else ""
+    )
 
 
 def _category(linked: LinkedTrace, row: Int64, freed: Int64, gap: Int64, short: int) -> Int64:

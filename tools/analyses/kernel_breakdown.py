@@ -34,7 +34,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
         Column("device", "", device),
         Column("class", "", [set_label(one) for one in which.tolist()]),
         microseconds("time", time),
-        percentage("share", time, busy),
+        percentage("pct", time, busy),
     ]
     details = (_kernels(rank, options.top),)
     note = "" if len(device) else NO_LENGTH if len(activities) else NO_ACTIVITIES
@@ -64,7 +64,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
         Column("class", "", [LABELS[one] for one in (cells // (top + 1)).tolist()]),
         Column("name", "", [names.table[code] if code >= 0 else OTHERS for code in label.tolist()]),
         sums,
-        percentage("share", found.sums(), by_class[cells // (top + 1)]),
+        percentage("pct", found.sums(), by_class[cells // (top + 1)]),
         *rest,
         count,
     ]

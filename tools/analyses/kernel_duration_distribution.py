@@ -58,8 +58,8 @@ def _table(name: str, keys: Int64, depth: int, names: list[str], duration: Int64
         Column("class", "", [LABELS[one] for one in group[:, 1].tolist()]),
         *Durations.of(duration, place[number], len(group)).columns(options.quantiles),
     ]
-    return Table(name, "Kernel duration distribution", columns, note)
+    return Table(name, TITLE + (" by rank" if depth == 3 else ""), columns, note)
 
 
-NAME = "kernel_duration_distribution"
+NAME, TITLE = "kernel_duration_distribution", "Kernel duration distribution"
 kernel_duration_distribution = Analysis(NAME, _of_rank, _over_ranks)

@@ -1,56 +1,36 @@
-"""A device trace in, the same trace with more tracks out, for Perfetto: counters, the critical path as arrows, marks of kernel patterns.
+"""What a rank's analyses add to its device trace in Perfetto: counters, the critical path as arrows, marks of kernel patterns.
 
-The original's text is copied as it streams through, and the new events stand before its own; times are on its own clock.
+Events are JSON objects in Chrome's trace format; times are on the device trace's own clock.
 """
 
 import itertools
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import orjson
 
-from ...schema.errors import DataError
-from ...schema.files import open_input, open_output
+from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.graph import ExecutionGraph
+from ...schema.linked import LinkedTrace
 from ...schema.times import microseconds
 from .counters import ALL_STREAMS, counters_of
 from .critical_path import KINDS, pieces_of
-from .frequent_kernel_patterns import occurrences, patterns_of
+from .frequent_kernel_patterns import Patterns, occurrences, patterns_of
 from .rank_trace import Options, RankTrace
+from .spans import Spans, union
 
-PIECE = 1 << 20
-EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40
 """Flow ids of the critical path begin here, beyond any correlation."""
+SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
+"""A mark is worth its place over several kernels that come again."""
 
 
-def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
-    """Copies the trace and puts `events` (JSON objects) into it, in constant memory; the output is whole or not at all.
-
-    Raises DataError where the original has no array of events.
-    """
-    with open_input(original) as source, open_output(output) as target:
-        text, opening = b"", None
-        while opening is None:
-            piece = source.read(PIECE)
-            if not piece:
-                raise DataError(f"{original}: holds no traceEvents; expected a Kineto device trace")
-            text += piece
-            opening = EVENTS.search(text)
-        target.write(text[: opening.end()])
-        rest = text[opening.end() :].lstrip()
-        while not rest and (piece := source.read(PIECE)):
-            rest = piece.lstrip()
-        written = b"\n"
-        for event in events:
-            target.write(written + event)
-            written = b",\n"
-        if written != b"\n" and not rest.startswith(b"]"):
-            target.write(b",\n")
-        target.write(rest)
-        while piece := source.read(PIECE):
-            target.write(piece)
+def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+    """All that there is to add to the rank's device trace."""
+    options = options or Options()
+    return itertools.chain(counter_events(rank, options), critical_path_events(rank), pattern_events(rank, options))
 
 
 def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
@@ -65,7 +45,7 @@ def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[
 def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     """An arrow from each node of the critical path to the next one, from where the one ended to where the other began, as measured.
 
-    Nothing without a graph. Nodes that stand for what was not recorded have no slice to hang on and are passed over.
+    Nothing without a graph. Nodes that the device trace shows no row for, such as idle time of the host, are passed over.
     """
     replay, graph = rank.replayed(), rank.graph
     if replay is None or graph is None:
@@ -74,7 +54,8 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
     kind_of = dict(zip(found.row.tolist(), found.kind.tolist(), strict=True))
     tid, device, stream = (graph.integers(name, -1).tolist() for name in ("tid", "device", "stream"))
     activity, start, duration = graph.is_activity.tolist(), graph.start_ns.tolist(), graph.duration_ns.tolist()
-    rows = [row for row in kind_of if activity[row] or tid[row] >= 0]
+    shown = graph.is_activity | _within_rows(graph, rank.linked)
+    rows = [row for row in kind_of if shown[row]]
     for number, (source, target) in enumerate(itertools.pairwise(rows), FIRST_FLOW):
         ends = (("s", source, start[source] + max(duration[source] - 1, 0)), ("f", target, start[target]))
         for phase, row, time in ends:
@@ -85,19 +66,36 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
             yield orjson.dumps(event | extra)
 
 
-def pattern_events(rank: RankTrace, options: Options | None = None, least: int = 2) -> Iterator[bytes]:
-    """A mark over each operator whose kernels form a pattern that occurs at least `least` times, named by the pattern's number.
+def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
+    """Which host nodes lie within an op or a call of their thread, on which an arrow can end."""
+    thread, start = graph.integers("tid"), graph.start_ns
+    end = start + np.maximum(graph.duration_ns - 1, 0)
+    within = np.zeros(len(graph), np.bool_)
+    for one in np.unique(thread[thread != ABSENT]).tolist():
+        rows, covered = np.flatnonzero(thread == one), _covered(linked, one)
+        place = np.searchsorted(covered.start, start[rows], side="right") - 1
+        within[rows] = (place >= 0) & (end[rows] < np.append(covered.end, ABSENT)[place])
+    return within
 
-    Numbers count patterns from the most frequent on. The marks have a track of their own below the thread's.
+
+def _covered(linked: LinkedTrace, thread: int) -> Spans:
+    ops, calls = linked.ops, linked.calls
+    own, called = (ops.thread == thread) & (ops.start != ABSENT), calls.thread == thread
+    start: Int64 = np.concatenate((ops.start[own], calls.start[called]))
+    return union(Spans(start, np.concatenate((ops.end[own], calls.end[called]))))
+
+
+def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+    """A mark over each operator whose kernels form one of the `top` patterns, by device time, of several kernels that come again.
+
+    It is named by the pattern's number, from the longest in total on. The marks have a track of their own for each thread.
     """
     options, linked = options or Options(), rank.linked
     found = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(found, linked)
-    often = [0] * len(patterns.kernels)
-    for one in patterns.of_occurrence.tolist():
-        often[one] += 1
-    by_count = sorted(range(len(often)), key=lambda one: -often[one])
-    number = {one: place for place, one in enumerate(by_count, 1) if often[one] >= least}
+    length = (linked.activities.end - linked.activities.start)[found.activity]
+    number = _numbers(patterns, np.bincount(patterns.of_occurrence.repeat(np.diff(found.first)), length), options.top)
+    often = np.bincount(patterns.of_occurrence).tolist()
     for row, one in zip(found.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
         if one not in number:
             continue
@@ -107,3 +105,12 @@ def pattern_events(rank: RankTrace, options: Options | None = None, least: int =
         head = {"ph": "X", "cat": "kernel pattern", "name": f"pattern {number[one]}: {linked.ops.name[row]}"}
         place = {"pid": f"kernel patterns {linked.info.pid}", "tid": int(linked.ops.thread[row])}
         yield orjson.dumps(head | place | times | {"args": {"kernels": kernels, "count": often[one]}})
+
+
+def _numbers(patterns: Patterns, time: "np.ndarray[tuple[int], np.dtype[np.float64]]", top: int) -> dict[int, int]:
+    """The patterns that are marked, and the number of each."""
+    count = np.bincount(patterns.of_occurrence, minlength=len(patterns.kernels))
+    length = np.array([len(kernels) for kernels in patterns.kernels], np.int64)
+    order = np.argsort(-time, kind="stable")
+    worth = order[(count[order] >= RAREST_PATTERN) & (length[order] >= SHORTEST_PATTERN)]
+    return {one: place for place, one in enumerate(worth[:top].tolist(), 1)}

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...converter import Options as ConvertOptions
 from ...converter import convert
-from ...linker import link, read_device_trace, read_host_trace
+from ...linker import link, read_host_trace
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ..replay import Replay, replay
-from .recorded import RecordedArguments, read_recorded_arguments
+from .recorded import RecordedArguments, read_with_arguments
 from .table import Table, joined
 
 
@@ -17,7 +18,8 @@ from .table import Table, joined
 class RankTrace:
     """One rank. `graph` and `recorded` may be absent: the analyses that need them then say so and give no rows.
 
-    `replay` is of `graph` alone; where it is absent the first analysis that needs it makes it.
+    `replay` is of `graph` alone; where it is absent the first analysis that needs it makes it. `path` is that of the device trace, if
+    the rank was read from one.
     """
 
     rank: int
@@ -25,6 +27,7 @@ class RankTrace:
     graph: ExecutionGraph | None = None
     replay: Replay | None = None
     recorded: RecordedArguments | None = None
+    path: str = ""
 
     def replayed(self) -> Replay | None:
         """The graph's replay, made once; None without a graph or with one that has no nodes."""
@@ -76,14 +79,18 @@ def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Anal
     return Analysis(name, of_rank, over_ranks)
 
 
+def graph_of(linked: LinkedTrace) -> ExecutionGraph:
+    """The execution graph, without the tensors of its nodes, which no analysis reads and which are most of it."""
+    return convert(linked, ConvertOptions(io="none"))
+
+
 def read_rank(device_path: str, host_path: str | None = None, rank: int | None = None, graph: bool = True) -> RankTrace:
     """One rank from its files, with its graph unless told otherwise. Raises DataError where they cannot be used.
 
     A trace that records no rank is rank 0 unless `rank` says which.
     """
     host = read_host_trace(host_path) if host_path else None
-    linked = link(host, read_device_trace(device_path), rank)
-    made = convert(linked) if graph else None
-    return RankTrace(
-        max(linked.info.rank, 0), linked, made, recorded=read_recorded_arguments(device_path, shapes=host is None)
-    )
+    device, recorded = read_with_arguments(device_path, rank, shapes=host is None)
+    linked = link(host, device, rank)
+    made = graph_of(linked) if graph else None
+    return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)

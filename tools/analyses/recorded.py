@@ -1,31 +1,27 @@
-"""Reads from a device trace the arguments that linking does not need: bytes of copies, hardware counters, shapes of ops.
+"""A device trace and, in the same pass, what linking does not need of it: bytes of copies, hardware counters, shapes of ops.
 
 They are found again by what a linked trace keeps of the same rows: start and correlation of an activity; thread, start and name of an op.
 """
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from ...linker.categories import MEMORY_CATEGORIES, Role, role_of
+from ...linker.categories import Role, role_of
+from ...linker.device_trace import DeviceTrace, read_device_trace
+from ...linker.merged import one_rank
 from ...schema.columns import Int64
-from ...schema.command import progress_bytes
-from ...schema.errors import DataError
-from ...schema.files import open_input
-from ...schema.json_stream import ArrayReader, decode
 from ...schema.linked import Activities
 from ...schema.numbers import identity, integer
 from ...schema.times import nanoseconds
 
-log = logging.getLogger("execgraph")
-
 T = TypeVar("T")
 
-PROFILER_RANGE = "cuda_profiler_range"
+PROFILER_RANGE, SHAPES = "cuda_profiler_range", "Input Dims"
 
 
 class ProfilerRange(NamedTuple):
@@ -51,6 +47,20 @@ class RecordedArguments:
         return np.fromiter((self.copied.get(key, -1) for key in keys), np.int64, len(activities))
 
 
+def read_with_arguments(
+    path: str, rank: int | None = None, shapes: bool = True
+) -> tuple[DeviceTrace, RecordedArguments]:
+    """A rank's device trace and these arguments, the shapes of ops only where asked for. Raises DataError as reading and linking do."""
+    found = RecordedArguments()
+    device = one_rank(read_device_trace(path, also=partial(_add, found, shapes)), rank)
+    rows = device.activities
+    sized = np.flatnonzero(rows.size >= 0)
+    keys = zip(rows.start[sized].tolist(), rows.correlation[sized].tolist(), strict=True)
+    found.copied = dict(zip(keys, rows.size[sized].tolist(), strict=True))
+    found.ranges.sort(key=lambda one: (one.device, one.start))
+    return device, found
+
+
 class _Event(msgspec.Struct, gc=False):
     ph: Any = ""
     cat: Any = ""
@@ -61,63 +71,25 @@ class _Event(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw()
 
 
-class _File(msgspec.Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents", default_factory=list)
-
-
-class _CopyArgs(msgspec.Struct):
-    bytes: Any = None
-    size: Any = None
-    correlation: Any = None
-
-
 class _OpArgs(msgspec.Struct):
-    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default_factory=msgspec.Raw)
+    shapes: msgspec.Raw = msgspec.field(name=SHAPES, default_factory=msgspec.Raw)
 
 
-def read_recorded_arguments(path: str, shapes: bool = True) -> RecordedArguments:
-    """Reads them from `path` in one pass, the shapes of ops only where asked for.
-
-    A damaged file is read as far as it goes, which is said. Raises DataError when there is no such file.
-    """
-    found = RecordedArguments()
-    with open_input(path) as stream, progress_bytes("read arguments", None) as bar:
-        reader: ArrayReader[_Event] = ArrayReader(stream, path, "traceEvents", _Event, bar.update)
-        for _, events in reader:
-            _add(found, events, shapes)
-    bare = reader.document.lstrip()[:1] == b"["
-    text = b'{"traceEvents":' + reader.document + b"}" if bare else reader.document
-    try:
-        _add(found, decode(text, _File, path).events, shapes)
-    except DataError:
-        log.warning("warning: %s: bytes of copies, counters and shapes behind the damage are not known", path)
-    found.ranges.sort(key=lambda one: (one.device, one.start))
-    return found
+EVENTS = msgspec.json.Decoder(list[_Event])
 
 
-def _add(found: RecordedArguments, events: Iterable[_Event], shapes: bool) -> None:
-    copies: list[_Event] = []
-    ranges: list[_Event] = []
-    ops: list[_Event] = []
-    wanted = dict.fromkeys(MEMORY_CATEGORIES, copies) | {PROFILER_RANGE: ranges}
-    for event in events:
-        category = str(event.cat or "").lower()
-        rows = wanted.get(category)
-        if rows is None and shapes and role_of(category) is Role.OP:
-            rows = ops
-        if rows is not None and event.ph == "X" and bytes(event.args):
-            rows.append(event)
-    _add_copies(found, copies)
-    _add_ranges(found, ranges)
-    _add_shapes(found, ops)
+def _add(found: RecordedArguments, shapes: bool, text: bytes) -> None:
+    """Most lists of events hold nothing of the kind and are not decoded a second time."""
+    if PROFILER_RANGE.encode() in text:
+        _add_ranges(found, _chosen(text, lambda category: category == PROFILER_RANGE))
+    if shapes and SHAPES.encode() in text:
+        _add_shapes(found, _chosen(text, lambda category: role_of(category) is Role.OP))
 
 
-def _add_copies(found: RecordedArguments, events: list[_Event]) -> None:
-    for event, start in zip(events, _starts(events), strict=True):
-        args = _arguments(event, _CopyArgs)
-        size = integer(args.bytes if args.bytes is not None else args.size, -1)
-        if size >= 0:
-            found.copied[start, integer(args.correlation, 0)] = size
+def _chosen(text: bytes, wanted: Callable[[str], bool]) -> list[_Event]:
+    """The complete events with arguments of the categories wanted."""
+    events: Iterable[_Event] = EVENTS.decode(text)
+    return [event for event in events if wanted(str(event.cat or "").lower()) and event.ph == "X" and bytes(event.args)]
 
 
 def _add_ranges(found: RecordedArguments, events: list[_Event]) -> None:

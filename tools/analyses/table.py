@@ -59,9 +59,23 @@ class Table:
         values = [_python_values(column.values) for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
+    def pieces(self, most: int = 10_000) -> Iterator["Table"]:
+        """The same table in parts of at most `most` rows, for what would be large row by row; none without rows."""
+        for first in range(0, len(self), most):
+            columns = [Column(name, unit, values[first : first + most]) for name, unit, values in self.columns]
+            yield Table(self.name, self.title, columns, self.note)
+
     def to_json(self) -> bytes:
         """The rows as a JSON list; null for unknown numbers."""
-        return orjson.dumps(self.rows())
+        return b"".join(self.json_pieces())
+
+    def json_pieces(self) -> Iterator[bytes]:
+        """The same in pieces."""
+        separator = b"["
+        for piece in self.pieces():
+            yield separator + orjson.dumps(piece.rows())[1:-1]
+            separator = b","
+        yield b"]" if len(self) else b"[]"
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame; ImportError where pandas is not installed."""

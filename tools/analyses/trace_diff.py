@@ -127,11 +127,11 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         Column("kind", "", [item.kind for item in items]),
         Column("name", "", [item.name for item in items]),
         Column("shape", "", [item.shape for item in items]),
+        Column("category", "", _categories(counts)),
+        microseconds("difference", times[:, 1] - times[:, 0]),
         *_counts(counts),
         microseconds("time_a", times[:, 0]),
         microseconds("time_b", times[:, 1]),
-        microseconds("difference", times[:, 1] - times[:, 0]),
-        Column("category", "", _categories(counts)),
     ]
     note = "" if items else "neither run has an op or an activity"
     return Table(NAME, "Trace diff", columns, note, (_tree(places, one, other, note),))
@@ -145,15 +145,15 @@ def _tree(places: dict[Place, int], one: Summary, other: Summary, note: str) -> 
     columns = [
         Column("depth", "", np.array([depth for depth, _, _ in rows], np.int64)),
         Column("kind", "", [keys[place].kind for _, place, _ in rows]),
-        Column("path", "", [path for _, _, path in rows]),
         Column("name", "", [keys[place].name for _, place, _ in rows]),
+        Column("category", "", _categories(counts)),
+        microseconds("difference", device[:, 1] - device[:, 0]),
         *_counts(counts),
         microseconds("device_time_a", device[:, 0]),
         microseconds("device_time_b", device[:, 1]),
         microseconds("host_time_a", host[:, 0]),
         microseconds("host_time_b", host[:, 1]),
-        microseconds("difference", device[:, 1] - device[:, 0]),
-        Column("category", "", _categories(counts)),
+        Column("path", "", [path for _, _, path in rows]),
     ]
     return Table(f"{NAME}_tree", "Trace diff by call path (difference of device time)", columns, note)
 

@@ -30,8 +30,13 @@ NOTHING = "–"
 
 
 def heading(name: str, unit: str) -> str:
-    """A column's name with its unit."""
-    return f"{name} [{UNITS.get(unit, unit)}]" if unit else name
+    """A column's name as people read it, with its unit.
+
+    >>> heading("start_skew", "us"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
+    ('start skew [µs]', 'idle [%]', '%', 'count')
+    """
+    label, unit = name.removesuffix("pct").replace("_", " ").strip(), UNITS.get(unit, unit)
+    return f"{label} [{unit}]" if label and unit else label or unit
 
 
 def cell(value: Any, column: str = "", unit: str = "") -> str:
@@ -49,3 +54,7 @@ def cell(value: Any, column: str = "", unit: str = "") -> str:
     if isinstance(value, int) or unit == BYTES:
         return f"{value:,.0f}"
     return f"{value:.2g}" if math.isfinite(value) and 0 < abs(value) < 0.1 else f"{value:,.1f}"
+
+
+def shortened(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"

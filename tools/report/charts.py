@@ -5,9 +5,9 @@ from collections.abc import Callable
 import altair as alt
 import numpy as np
 
-from ...schema.columns import Int64
-from ..analyses.table import Floats, Table
+from ..analyses.table import Table
 from ..kernel_names import short_name
+from .cells import shortened
 from .drawing import (
     LOGARITHMIC,
     POWERS,
@@ -22,15 +22,15 @@ from .drawing import (
     per_value,
     place,
     ranked,
-    shortened,
     sized,
     stacked,
 )  # fmt: skip
-from .rows import Row, first_rows, largest_rows
+from .lanes_of_values import Steps, series
+from .rows import first_rows, largest_rows
 
 Draw = Callable[[Table], list[Chart]]
 
-SHOWN_POINTS, SHOWN_STEPS = 1500, 400
+SHOWN_POINTS = 1500
 QUEUE_LENGTH = "queue length"
 CATEGORIES = ("added", "more", "same", "fewer", "removed")
 
@@ -54,13 +54,13 @@ def idle_time_breakdown(table: Table) -> list[Chart]:
 def kernel_breakdown(table: Table) -> list[Chart]:
     rows = [{**row, "place": place(row), "part": row["class"]} for row in table.rows()]
     labels = sorted({row["part"] for row in rows}, key=lambda label: (label.count("+"), label))
-    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "share [%]")]
+    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def kernel_breakdown_kernels(table: Table) -> list[Chart]:
     rows = largest_names([{**row, "part": row["class"]} for row in table.rows() if row["name"] != "others"], "sum")
     labels = sorted({row["part"] for row in rows})
-    return [ranked(rows, "sum", "total time [µs]", "share [%]", "count", labels=labels)]
+    return [ranked(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
 
 
 def kernel_duration_distribution(table: Table) -> list[Chart]:
@@ -112,53 +112,23 @@ def launch_statistics_by_api(table: Table) -> list[Chart]:
 
 
 def counters(table: Table) -> list[Chart]:
-    """The queue lengths, and the bandwidths of copies; of a long series the highest value in each of some hundred intervals."""
+    """The queue lengths, and the bandwidths of copies, a lane for each series; of a long one the highest value in each interval."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
-    keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
-    names = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    series = np.fromiter((names[key] for key in keys), np.int64, len(keys))
     begun = {rank: time[ranks == rank].min() for rank in np.unique(ranks).tolist()}
-    queues: list[Row] = []
-    copies: list[Row] = []
-    for (rank, device, counter, stream), number in names.items():
-        own = np.flatnonzero(series == number)
-        own = own[_steps_shown(time[own], value[own])]
-        is_queue = counter == QUEUE_LENGTH
-        label = place({"rank": rank, "device": device} | ({"stream": stream} if is_queue else {}))
-        points = zip((time[own] - begun[rank]).tolist(), value[own].tolist(), strict=True)
-        rows = [
-            {"time": ts, "value": one, "series": label if is_queue else f"{label} · {counter}"} for ts, one in points
-        ]
-        (queues if is_queue else copies).extend(rows)
-    end = max(row["time"] for row in queues + copies)
-    return [
-        _lines(rows, title, end) for rows, title in ((queues, "work in the queue"), (copies, "copies [GB/s]")) if rows
-    ]
-
-
-def _lines(rows: list[Row], title: str, end: float) -> Chart:
-    lines = (
-        alt.Chart(data(rows))
-        .mark_line(interpolate="step-after", strokeWidth=1.4)
-        .encode(
-            alt.X(
-                "time:Q", title="time [µs]", scale=alt.Scale(domain=[0, end], nice=False), axis=alt.Axis(tickCount=8)
-            ),
-            alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5)),
-            by_series("series"),
-            tooltip=hover("series", "time [µs]", f"value [{title.rpartition('[')[2]}"),
-        )
-    )
-    return sized(lines, 160)
-
-
-def _steps_shown(time: Floats, value: Floats) -> Int64:
-    """At most about SHOWN_STEPS steps of a series: in each interval of time the highest."""
-    if len(time) <= SHOWN_STEPS:
-        return np.arange(len(time))
-    interval = np.searchsorted(np.linspace(time[0], time[-1], SHOWN_STEPS), time)
-    order = np.lexsort((-value, interval))
-    return np.sort(order[np.unique(interval[order], return_index=True)[1]])
+    keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
+    first = [place for place in range(len(keys)) if place == 0 or keys[place] != keys[place - 1]]
+    queues: dict[str, Steps] = {}
+    copies: dict[str, Steps] = {}
+    for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
+        rank, device, counter, stream = keys[begin]
+        of_rank = place({"rank": rank, "device": device} | ({"stream": stream} if counter == QUEUE_LENGTH else {}))
+        steps = time[begin:end] - begun[rank], value[begin:end]
+        if counter == QUEUE_LENGTH:
+            queues[of_rank] = steps
+        else:
+            copies[f"{of_rank} · {counter}"] = steps
+    drawn = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
+    return [series(lanes, title, unit) for lanes, title, unit in drawn if lanes]
 
 
 def frequent_kernel_patterns(table: Table) -> list[Chart]:
@@ -175,7 +145,7 @@ def cupti_counters(table: Table) -> list[Chart]:
 def critical_path(table: Table) -> list[Chart]:
     rows = [{**row, "place": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
     labels = dict.fromkeys(row["part"] for row in sorted(rows, key=lambda row: -row["time"]))
-    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "share [%]")]
+    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def collectives_over_ranks(table: Table) -> list[Chart]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from .cells import cell
+from .cells import cell, heading, shortened
 from .rows import Row
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -32,10 +32,6 @@ def _short(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def shortened(text: str, letters: int) -> str:
-    return text if len(text) <= letters else f"{text[: letters - 1]}…"
-
-
 def top_legend(title: str | None = None) -> alt.Legend:
     return alt.Legend(title=title, orient="top")
 
@@ -54,13 +50,13 @@ def by_series(field: str, title: str | None = None) -> alt.Color:
 
 
 def hover(*fields: str) -> list[alt.Tooltip]:
-    """`name`, `time [µs]`, `share [%]`: fields with a unit are numbers."""
-    return [_hover(*field.partition(" [")) for field in fields]
+    """`name`, `time [µs]`, `share [%]`, `flops []`: fields with a unit, even none, are numbers."""
+    return [_hover(*field.removesuffix("]").partition(" [")) for field in fields]
 
 
 def _hover(field: str, bracket: str, unit: str) -> alt.Tooltip:
-    title = (field + bracket + unit).replace("_", " ")
-    return alt.Tooltip(f"{field}:Q", title=title, format=NUMBER) if unit else alt.Tooltip(f"{field}:N", title=title)
+    title = heading(field, unit)
+    return alt.Tooltip(f"{field}:Q", title=title, format=NUMBER) if bracket else alt.Tooltip(f"{field}:N", title=title)
 
 
 def fields_of(told: list[alt.Tooltip]) -> list[str]:

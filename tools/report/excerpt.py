@@ -12,7 +12,7 @@ from ...schema.columns import Bool, Int64
 from ..analyses.rank_trace import RankTrace
 from ..analyses.table import Floats
 from ..critical_path import critical_path
-from ..graph_view import lane_name
+from ..graph_view import lane_names
 from ..kernel_names import short_name
 from ..lane_picture import LOOKS, looks
 from ..workload import Workload
@@ -56,7 +56,7 @@ def excerpt(rank: RankTrace, most: int, window: Window | None = None) -> Excerpt
     critical = np.zeros(len(work), bool)
     critical[path] = True
     found = Excerpt(rank.rank, window, int(timed.sum()), whole)
-    names = [f"rank {rank.rank} · {lane_name(lane)}" for lane in work.lanes]
+    names = [f"rank {rank.rank} · {name}" for name in lane_names(work)]
     found.lanes = [names[lane] for lane in _lane_order(work, np.unique(work.lane[seen]))]
     found.bars = _bars(rank.rank, work, np.flatnonzero(seen), look, critical, names)
     found.steps = _steps(path[seen[path]], work, start, end, names)

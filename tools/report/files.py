@@ -1,4 +1,4 @@
-"""Tables in, files and JSON out: one CSV per table, or one object with a key per table and the rows as objects."""
+"""What files a run's analyses go to: tables as JSON or CSV, and a rank's own device trace with what they add to it."""
 
 import csv
 import io
@@ -6,14 +6,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from ...schema.errors import DataError
-from ...schema.files import open_output
+from ...schema.files import STANDARD_STREAM, open_output
+from ..analyses.overlay import overlay_events
+from ..analyses.rank_trace import RankTrace
 from ..analyses.table import Table
+from ..analyses.write_overlay import write_overlay
 
 
-def as_json(tables: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of every table by the table's name; null for unknown numbers."""
-    return {table.name: table.rows() for table in tables}
+def print_tables(tables: Iterable[Table]) -> None:
+    """One JSON object on stdout: the rows of every table by the table's name, null for unknown numbers."""
+    with open_output(STANDARD_STREAM) as stream:
+        separator = b"{"
+        for table in tables:
+            stream.write(separator + orjson.dumps(table.name) + b":")
+            stream.writelines(table.json_pieces())
+            separator = b",\n"
+        stream.write(b"}\n")
 
 
 def write_csv(tables: Iterable[Table], folder: Path) -> None:
@@ -23,9 +34,34 @@ def write_csv(tables: Iterable[Table], folder: Path) -> None:
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
     for table in tables:
-        text = io.StringIO(newline="")
-        out = csv.writer(text)
-        out.writerow(column.name for column in table.columns)
-        out.writerows(row.values() for row in table.rows())
         with open_output(str(folder / f"{table.name}.csv")) as stream:
-            stream.write(text.getvalue().encode("utf-8", "replace"))
+            stream.write(_lines([[column.name for column in table.columns]]))
+            for piece in table.pieces():
+                stream.write(_lines(row.values() for row in piece.rows()))
+
+
+def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def overlay_path(path: str, rank: int, several: bool) -> str:
+    """Where a rank's overlay goes: `path`, or of several ranks one beside it for each.
+
+    >>> overlay_path("out/run.json.gz", 3, several=True)
+    'out/run.rank3.json.gz'
+    """
+    if not several:
+        return path
+    stem, dot, ending = Path(path).name.partition(".")
+    return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
+
+
+def lay_over(rank: RankTrace, path: str) -> None:
+    """Writes the rank's device trace with counters, the critical path and kernel patterns. Raises DataError where it has none."""
+    if not rank.path:
+        raise DataError(
+            f"rank {rank.rank}: has no device trace to lay anything over; give it in place of what was made from it"
+        )
+    write_overlay(rank.path, path, overlay_events(rank))

@@ -3,28 +3,35 @@
 A folder is searched for pairs. Of single files a host trace belongs to the device trace of its process, then of its rank.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter import convert
 from ...schema.command import progress
 from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
 from ...schema.linked_file import read_linked
-from ..analyses.rank_trace import RankTrace, read_rank
-from ..pairs import find_pairs, rank_in_name
+from ..analyses.graph_alone import rank_of_graph
+from ..analyses.rank_trace import RankTrace, graph_of, read_rank
+from ..pairs import find_pairs
 from ..recognise import Kind, recognise
+from ..trace_files import rank_in_name
 
 TITLED = 3
+GIVE = "give device traces, with their host traces, linked traces or execution graphs"
+MADE = (Kind.LINKED, Kind.GRAPH)
+"""What traces were made into; of a folder the first that it holds is used, where it holds no device trace."""
 
 
 class Source(NamedTuple):
-    """The files of one rank: a linked trace, or a device trace and its host trace. `rank` None: what is recorded."""
+    """The files of one rank: a device trace and its host trace, or what was made of them. `rank` None: what is recorded."""
 
     path: Path
     host: Path | None = None
     rank: int | None = None
-    is_linked: bool = False
+    kind: Kind = Kind.DEVICE
 
 
 class Sources(NamedTuple):
@@ -54,9 +61,7 @@ def find_sources(paths: Sequence[Path]) -> Sources:
     _add_files(files, sources)
     if not sources.ranks:
         reasons = sources.notes or [", ".join(map(str, files))]
-        raise DataError(
-            f"{reasons[0]}: nothing to report on; give device traces, with their host traces, or linked traces"
-        )
+        raise DataError(f"{reasons[0]}: nothing to report on; {GIVE}")
     return sources
 
 
@@ -76,9 +81,11 @@ def read_ranks(sources: list[Source], graphs: bool = True) -> Iterator[RankTrace
 def _read(source: Source, place: int, graphs: bool) -> RankTrace:
     """A rank that is neither recorded nor in the name is the place in the list."""
     named = rank_in_name(source.path.name) if source.rank is None else source.rank
-    if source.is_linked:
+    if source.kind is Kind.LINKED:
         linked = read_linked(str(source.path))
-        rank = RankTrace(linked.info.rank, linked, convert(linked) if graphs else None)
+        rank = RankTrace(linked.info.rank, linked, graph_of(linked) if graphs else None)
+    elif source.kind is Kind.GRAPH:
+        rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
     else:
         rank = read_rank(str(source.path), str(source.host) if source.host else None, source.rank, graphs)
     if rank.linked.info.rank < 0:
@@ -87,7 +94,14 @@ def _read(source: Source, place: int, graphs: bool) -> RankTrace:
 
 
 def _add_folder(folder: Path, sources: Sources) -> None:
-    pairs = find_pairs(folder, lambda _: False)
+    try:
+        pairs = find_pairs(folder, lambda _: False)
+    except DataError:
+        made = _made_from_traces(folder)
+        if not made:
+            raise
+        sources.ranks.extend(made)
+        return
     for pair in pairs.ranks:
         host = folder / pair.host if pair.host else None
         sources.ranks.append(Source(folder / pair.device, host, None if pair.records_rank else pair.rank))
@@ -95,23 +109,29 @@ def _add_folder(folder: Path, sources: Sources) -> None:
     sources.notes.extend([*pairs.failures, *pairs.notes])
 
 
+def _made_from_traces(folder: Path) -> list[Source]:
+    found: dict[Kind, list[Source]] = defaultdict(list)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+        with suppress(DataError):  # what is no trace need not be readable
+            found[kind := recognise(path).kind].append(Source(path, kind=kind))
+    return next((found[kind] for kind in MADE if found[kind]), [])
+
+
 def _add_files(files: list[Path], sources: Sources) -> None:
     found: dict[Kind, list[Found]] = {kind: [] for kind in Kind}
     for path in files:
         kind, pid, rank = recognise(path)
         found[kind].append(Found(path, pid, rank_in_name(path.name) if rank is None else rank))
-    for kind in (Kind.GRAPH, Kind.OTHER_EVENTS, Kind.OTHER):
+    for kind in (Kind.OTHER_EVENTS, Kind.OTHER):
         for one in found[kind][:1]:
-            raise DataError(
-                f"{one.path}: one of the {kind.value}; give device traces, with their host traces, or linked traces"
-            )
+            raise DataError(f"{one.path}: one of the {kind.value}; {GIVE}")
     hosts = found[Kind.HOST]
     for device in found[Kind.DEVICE] + found[Kind.MERGED]:
         host = _host_of(device, hosts)
         sources.ranks.append(Source(device.path, host.path if host else None))
     used = {source.host for source in sources.ranks}
     sources.notes.extend(f"{host.path}: has no device trace; not used" for host in hosts if host.path not in used)
-    sources.ranks.extend(Source(linked.path, is_linked=True) for linked in found[Kind.LINKED])
+    sources.ranks.extend(Source(one.path, kind=kind) for kind in MADE for one in found[kind])
 
 
 def _host_of(device: Found, hosts: list[Found]) -> Found | None:

@@ -6,10 +6,17 @@ from typing import Any, NamedTuple
 
 from ..analyses.table import Table
 from ..kernel_names import short_name
-from .cells import cell
+from .cells import cell, shortened
 
 Tables = Mapping[str, Table]
 Row = dict[str, Any]
+
+
+WORK = {
+    "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
+}  # fmt: skip
+"""What the activities of a class are called."""
+DIFFERENCES = 4
 
 
 class Figure(NamedTuple):
@@ -32,10 +39,13 @@ def time_text(time_us: float) -> str:
 
 
 def figures(tables: Tables) -> list[Figure]:
-    """What to know at a glance: the length of the run, and how its devices spent it."""
-    path, devices = _rows(tables, "critical_path"), _rows(tables, "temporal_breakdown")
+    """What to know at a glance: the length of the run, and how its devices spent it; of two runs, both."""
+    if "trace_diff" in tables:
+        return _of_two_runs(tables)
+    ranks, path = _rows(tables, "ranks"), _rows(tables, "critical_path")
+    devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
     overlap = _rows(tables, "communication_computation_overlap")
-    found = []
+    found = [Figure(cell(len(ranks)), "ranks")] if ranks else []
     if path:
         found.append(_over_ranks("run", list(_sums(path, "rank", "time").values()), time_text))
     if devices:
@@ -47,6 +57,20 @@ def figures(tables: Tables) -> list[Figure]:
     if devices:
         found.append(Figure(cell(sum(row["activities"] for row in devices)), "device activities"))
     return found
+
+
+def _of_two_runs(tables: Tables) -> list[Figure]:
+    ranks = Counter(row["run"] for row in _rows(tables, "ranks"))
+    before, after = _device_times(tables)
+    return [
+        Figure(f"{ranks['A']} → {ranks['B']}", "ranks"),
+        Figure(f"{time_text(before)} → {time_text(after)}", "time of all device activities"),
+    ]
+
+
+def _device_times(tables: Tables) -> list[float]:
+    kernels = [row for row in _rows(tables, "trace_diff") if row["kind"] == "kernel"]
+    return [sum(row[name] for row in kernels) for name in ("time_a", "time_b")]
 
 
 def _percent(value: float) -> str:
@@ -62,8 +86,25 @@ def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
 
 def findings(tables: Tables) -> list[str]:
     """Sentences, each from one analysis that has something to say."""
-    said = (_limit, _path, _idle, _hidden, _heaviest, _straggler)
+    said = (_ran, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
     return [sentence for say in said for sentence in say(tables)]
+
+
+def _ran(tables: Tables) -> Iterator[str]:
+    if "trace_diff" in tables:
+        return
+    ranks, devices = _rows(tables, "ranks"), _rows(tables, "temporal_breakdown")
+    count = _sums(_rows(tables, "kernel_breakdown_kernels"), "class", "count")
+    parts = [_counted(count[one], *words) for one, words in WORK.items() if one in count]
+    if parts:
+        yield f"{', '.join(parts)} ran on {_counted(len(devices), 'device')}."
+    ops = sum(row["host_ops"] for row in ranks)
+    if ops:
+        yield f"{_counted(ops, 'host op')} ran on {_counted(len(ranks), 'rank')}."
+
+
+def _counted(number: float, one: str, several: str = "") -> str:
+    return f"{number:,.0f} {one if number == 1 else several or one + 's'}"
 
 
 def _limit(tables: Tables) -> Iterator[str]:
@@ -72,7 +113,8 @@ def _limit(tables: Tables) -> Iterator[str]:
         best = max(rows, key=lambda row: row["saved"])
         who = {"host": "The host", "memory": "Copying"}.get(best["change"], best["change"].capitalize())
         gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])})"
-        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}."
+        where = " in the replay of all ranks together" if len(_rows(tables, "ranks")) > 1 else ""
+        yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}{where}."
 
 
 def _path(tables: Tables) -> Iterator[str]:
@@ -85,7 +127,8 @@ def _path(tables: Tables) -> Iterator[str]:
 
 def _idle(tables: Tables) -> Iterator[str]:
     spent = _sums(_rows(tables, "idle_time_breakdown"), "category", "idle")
-    if spent and sum(spent.values()):
+    known = bool(_rows(tables, "launch_statistics_by_api"))
+    if known and sum(spent.values()):
         category, time = next(iter(spent.items()))
         why = {
             "host wait": "the host launches too late",
@@ -113,7 +156,7 @@ def _heaviest(tables: Tables) -> Iterator[str]:
     if spent:
         name, time = next(iter(spent.items()))
         whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
-        yield f"The heaviest kernel is {short_name(name)[:80]} with {100 * time / whole:.0f} % of the computation."
+        yield f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the computation."
 
 
 def _straggler(tables: Tables) -> Iterator[str]:
@@ -124,6 +167,17 @@ def _straggler(tables: Tables) -> Iterator[str]:
         fair = len(rows) / max(row["present"] for row in rows)
         who = often if times > 1.5 * fair else "No rank stands out as the last at collectives"
         yield f"{who}; the longest wait for a rank is {time_text(max(row['start_skew'] or 0 for row in rows))}."
+
+
+def _differs(tables: Tables) -> Iterator[str]:
+    kernels = [row for row in _rows(tables, "trace_diff") if row["kind"] == "kernel"]
+    before, after = _device_times(tables)
+    if before:
+        share = f"{abs(after - before) / before * 100:.1f} % {'more' if after > before else 'less'}"
+        yield f"Run B spends {time_text(after)} on the devices, run A {time_text(before)}: {share}."
+    for row in [row for row in kernels if row["difference"]][:DIFFERENCES]:
+        change = f"{'+' if row['difference'] > 0 else '−'}{time_text(abs(row['difference']))}"
+        yield f"{shortened(short_name(row['name']), 60)}: {change} ({row['category']}, {row['count_a']:,} → {row['count_b']:,})."
 
 
 def _rows(tables: Tables, name: str) -> list[Row]:

@@ -49,14 +49,15 @@ def _of_lanes(excerpts: list[Excerpt]) -> Chart:
 
 
 def limits(report: Report) -> list[Chart]:
-    """The names that the critical path spends most time on, and what each class would bring if it were twice as fast."""
-    charts: list[Chart] = []
-    nodes, classes = report.tables.get("critical_path_nodes"), report.twice_as_fast
-    if nodes and len(nodes):
-        charts.append(_on_the_path(nodes))
-    if classes and len(classes):
-        charts += what_if(classes)
-    return charts
+    """The names that the critical path spends most time on."""
+    nodes = report.tables.get("critical_path_nodes")
+    return [_on_the_path(nodes)] if nodes and len(nodes) else []
+
+
+def gains(report: Report) -> list[Chart]:
+    """What each class would bring if it were twice as fast."""
+    classes = report.twice_as_fast
+    return what_if(classes) if classes and len(classes) else []
 
 
 def _on_the_path(nodes: Table) -> Chart:

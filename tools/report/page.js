@@ -7,7 +7,7 @@ const style = {
   axis: {
     labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", gridColor: "var(--line)",
     domainColor: "var(--line)", tickColor: "var(--line)", labelFontSize: 11.5, titleFontSize: 11.5,
-    labelLimit: 420,
+    labelLimit: 420, labelOverlap: "greedy", labelSeparation: 10,
   },
   legend: { labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", labelFontSize: 11.5, titleFontSize: 11.5, labelLimit: 260, columns: 8 },
 };

@@ -1,5 +1,6 @@
 """A report in, one HTML file out that needs no network: charts with values on hover, tables to sort, a timeline they lead to."""
 
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ try:
 
     from .charts import CHARTS
     from .drawing import Chart
-    from .overview_charts import limits, spent
+    from .overview_charts import gains, limits, spent
     from .timeline_chart import timeline
 except ImportError as error:  # without the extra there are still tables
     MISSING: str | None = error.name
@@ -75,7 +76,7 @@ class Page:
         """The charts' elements, on the whole page or on half of it."""
         names = [f"{name}-{number}" for number in range(len(charts))]
         for one, chart in zip(names, charts, strict=True):
-            spec = chart.to_dict()
+            spec = chart.to_dict(validate=False)  # that takes longer than all analyses
             self.specs[one] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
         return names
 
@@ -118,7 +119,7 @@ def render(report: Report) -> str:
         raise DataError(
             f"the page needs {MISSING}, which is not installed: pip install 'execgraph[report]'; --json and --csv do not need it"
         )
-    page, tables = Page(report), dict(report.tables)
+    page, tables = Page(report), report.tables | {"ranks": report.ranks}
     if report.twice_as_fast:
         tables["twice_as_fast"] = report.twice_as_fast
     sections = [shown for section in SECTIONS if (shown := page.section(section))]
@@ -128,6 +129,7 @@ def render(report: Report) -> str:
         "findings": findings(tables),
         "spent": page.add("spent", spent(report), half=True),
         "limits": page.add("limits", limits(report), half=True),
+        "gains": page.add("gains", gains(report), half=True),
         "timeline": page.add("timeline", [timeline(report.excerpts)] if report.excerpts else []),
         "excerpts": report.excerpts,
         "ranks": page.table(report.ranks),
@@ -143,11 +145,17 @@ def render(report: Report) -> str:
     return template.render(
         content,
         style=texts["css"],
-        # a script ends at the first of these, even inside a string
-        library=vl_convert.javascript_bundle(LIBRARY).replace("</script", "<\\/script"),
+        library=_library(),
         script=texts["js"],
         specs=orjson.dumps(page.specs).decode().replace("<", "\\u003c"),
     )
+
+
+@cache
+def _library() -> str:
+    """The scripts that draw the charts, which take seconds to bundle; a script ends at the first `</script`, even inside a string."""
+    bundle: str = vl_convert.javascript_bundle(LIBRARY)
+    return bundle.replace("</script", "<\\/script")
 
 
 def _text(name: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,12 +11,13 @@ from ...schema.graph import ExecutionGraph
 from ..analyses import Column, RankTrace, Table, analyse, trace_diff
 from ..scaling import Scale
 from .excerpt import Excerpt, excerpt
+from .files import lay_over, overlay_path
 from .inputs import Sources, read_ranks
 from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, NODES_DRAWN = 8, 3000
 OF_GRAPHS = "critical_path"
-"""The analysis that needs the execution graph, which takes longest to make."""
+"""The analysis that needs the execution graph."""
 
 
 @dataclass(slots=True)
@@ -33,25 +35,37 @@ class Report:
     twice_as_fast: Table | None = None
 
 
-def report_on(
-    sources: Sources, only: Sequence[str] | None = None, scales: Sequence[Scale] = (), for_page: bool = True
-) -> Report:
-    """Analyses the sources, or does the analyses named in `only`, and replays them with `scales`.
+class Wanted(NamedTuple):
+    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, where `perfetto`
+    names a file, the device trace with what the analyses add to it."""
 
-    Raises DataError where a file cannot be used, ValueError for a name that no analysis has.
-    """
-    needs_graphs = for_page or bool(scales) or only is None or OF_GRAPHS in only
-    seen = _Seen(min(len(sources.ranks), RANKS_DRAWN) if for_page else 0)
-    tables = analyse(seen.passing(read_ranks(sources.ranks, needs_graphs)), only)
-    if scales:
-        tables["what_if"] = what_if(seen.graphs, scales)
-    classes = classes_twice_as_fast(seen.graphs) if for_page else None
+    only: Sequence[str] | None = None
+    scales: Sequence[Scale] = ()
+    page: bool = True
+    perfetto: str = ""
+
+    @property
+    def graphs(self) -> bool:
+        """Graphs take longest to make."""
+        return self.page or bool(self.scales or self.perfetto) or self.only is None or OF_GRAPHS in self.only
+
+
+ALL_OF_IT = Wanted()
+
+
+def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT) -> Report:
+    """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
+    seen = _Seen(wanted, len(sources.ranks))
+    tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs)), wanted.only)
+    if wanted.scales:
+        tables["what_if"] = what_if(seen.graphs, wanted.scales)
+    classes = classes_twice_as_fast(seen.graphs) if wanted.page else None
     return Report(sources.title, tables, _ranks_table(seen.facts), sources.notes + seen.notes(), seen.excerpts, classes)
 
 
 def report_on_diff(before: Sources, after: Sources) -> Report:
     """What differs between two runs. Raises DataError where a file cannot be used."""
-    seen = _Seen(0), _Seen(0)
+    seen = tuple(_Seen(Wanted(page=False), len(sources.ranks)) for sources in (before, after))
     ranks = [one.passing(read_ranks(sources.ranks, False)) for one, sources in zip(seen, (before, after), strict=True)]
     tables = {table.name: table for table in trace_diff(*ranks).with_details()}
     notes = [
@@ -59,16 +73,17 @@ def report_on_diff(before: Sources, after: Sources) -> Report:
         for run, one, sources in zip("AB", seen, (before, after), strict=True)
         for note in sources.notes + one.notes()
     ]
-    return Report(
-        f"{before.title} → {after.title}", tables, _ranks_table([fact for one in seen for fact in one.facts]), notes
-    )
+    facts = [fact for one in seen for fact in one.facts]
+    runs = [run for run, one in zip("AB", seen, strict=True) for _ in one.facts]
+    return Report(f"{before.title} → {after.title}", tables, _ranks_table(facts, runs), notes)
 
 
 class _Seen:
     """What is taken from ranks while they pass by on their way to the analyses."""
 
-    def __init__(self, drawn: int) -> None:
-        self.drawn = drawn
+    def __init__(self, wanted: Wanted, ranks: int) -> None:
+        self.wanted, self.ranks = wanted, ranks
+        self.drawn = min(ranks, RANKS_DRAWN) if wanted.page else 0
         self.graphs: list[ExecutionGraph] = []
         self.excerpts: list[Excerpt] = []
         self.facts: list[tuple[int | str, ...]] = []
@@ -78,8 +93,10 @@ class _Seen:
         for rank in ranks:
             self.facts.append(_facts(rank))
             self.remarks += [(rank.rank, remark) for remark in rank.linked.report.remarks]
-            if rank.graph is not None:
+            if rank.graph is not None and (self.wanted.page or self.wanted.scales):
                 self.graphs.append(rank.graph)
+            if self.wanted.perfetto:
+                lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1))
             if len(self.excerpts) < self.drawn:
                 window = self.excerpts[0].window if self.excerpts else None
                 found = excerpt(rank, NODES_DRAWN // self.drawn, window)
@@ -105,12 +122,13 @@ def _facts(rank: RankTrace) -> tuple[int | str, ...]:
     linked, report = rank.linked, rank.linked.report
     nodes = len(rank.graph) if rank.graph is not None else 0
     files = Path(linked.info.source_device).name, Path(linked.info.source_host).name
-    counts = len(linked.ops), report.matched, len(linked.calls), len(linked.activities), report.linked
+    ops = report.host_ops or report.device_ops
+    counts = ops, report.matched, len(linked.calls), len(linked.activities), report.linked
     return rank.rank, linked.info.pid, *files, *counts, sum(report.dropped.values()), nodes
 
 
-def _ranks_table(facts: list[tuple[int | str, ...]]) -> Table:
-    """A row per rank."""
+def _ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
+    """A row per rank; of two runs with a column that tells which."""
     columns = zip(FACTS, zip(*facts, strict=True), strict=True)
     made = [Column(name, "", list(map(str, of)) if name in FILES else np.array(of, np.int64)) for name, of in columns]
-    return Table("ranks", "What was recorded", made)
+    return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *made])

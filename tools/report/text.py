@@ -1,7 +1,7 @@
 """Tables in, the same for a terminal out: aligned columns, the first rows, and how many are not shown."""
 
 from ..analyses.table import Column, Table
-from .cells import cell, heading
+from .cells import cell, heading, shortened
 
 ROWS, WIDEST = 12, 56
 
@@ -27,8 +27,7 @@ def _cells(column: Column, rows: int) -> list[str]:
 
 
 def _shortened(name: str) -> str:
-    text = cell(name)
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return shortened(cell(name), WIDEST)
 
 
 def _grid(columns: list[list[str]]) -> list[str]:

@@ -1,0 +1,49 @@
+"""A device trace and further events in, one trace that holds both out, for Perfetto.
+
+The original's text is copied as it streams through, and the new events stand before its own.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable
+from typing import IO, BinaryIO
+
+from ...schema.errors import DataError
+from ...schema.files import open_input, open_output
+
+PIECE, LONGEST_HEAD = 1 << 20, 64 << 20
+EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
+
+
+def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
+    """Copies the trace and puts `events` (JSON objects) into it, in constant memory; the output is whole or not at all.
+
+    Raises DataError where the original has no array of events or is damaged inside its compression.
+    """
+    with open_input(original) as source, open_output(output) as target:
+        try:
+            _copy(original, source, target, events)
+        except (EOFError, zlib.error) as error:
+            raise DataError(f"{original}: damaged compressed file ({error}); decompress or copy it again") from error
+
+
+def _copy(original: str, source: BinaryIO, target: IO[bytes], events: Iterable[bytes]) -> None:
+    text, opening = b"", None
+    while opening is None:
+        piece = source.read(PIECE)
+        if not piece or len(text) > LONGEST_HEAD:
+            raise DataError(f"{original}: holds no traceEvents; expected a Kineto device trace")
+        text += piece
+        opening = EVENTS.search(text)
+    target.write(text[: opening.end()])
+    rest = text[opening.end() :].lstrip()
+    while not rest and (piece := source.read(PIECE)):
+        rest = piece.lstrip()
+    separator = b"\n"
+    for event in events:
+        target.write(separator + event)
+        separator = b",\n"
+    target.write(b"" if separator == b"\n" or rest.startswith(b"]") else separator)
+    target.write(rest)
+    while piece := source.read(PIECE):
+        target.write(piece)
