@@ -54,7 +54,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
         edges = deduplicated(Edges.joined([edges, inferred(run, late, options.largest_gap)]), run.node_count)
     delay = run.linked.activities.start - release(run, edges)
     late = np.flatnonzero(delay > options.largest_gap)
-    annex = Annex(_first_of_stream(run, late), _group_nodes(run, options.target), run.node_count)
+    annex = Annex(_held_from_before(run, late), _group_nodes(run, options.target), run.node_count)
     edges = Edges.joined([edges, annex.edges(run)])
     if options.promote == "all":
         edges = deduplicated(block_on_activities(run, edges), annex.node_count)
@@ -95,12 +95,14 @@ def _late(run: Run, edges: Edges, largest: int) -> Int64:
     return np.flatnonzero(run.linked.activities.start - release(run, edges) > largest)
 
 
-def _first_of_stream(run: Run, rows: Int64) -> Int64:
-    """Those of the activities that nothing recorded came before on their stream."""
-    first = np.ones(len(run.linked.activities), np.bool_)
+def _held_from_before(run: Run, rows: Int64) -> Int64:
+    """Those of the activities that nothing recorded came before on their stream, or that waited for what the trace does not hold."""
+    waits = run.linked.device_waits
+    held = np.ones(len(run.linked.activities), np.bool_)
     following = run.stream_next
-    first[following[following >= 0]] = False
-    return rows[first[rows]]
+    held[following[following >= 0]] = False
+    held[waits.target_row[waits.source_row < 0]] = True
+    return rows[held[rows]]
 
 
 def _group_nodes(run: Run, target: str) -> Int64:

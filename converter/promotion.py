@@ -47,14 +47,15 @@ def _in_turn(run: Run, edges: Edges) -> Bool:
         for before, after in zip(source[order].tolist(), target[order].tolist(), strict=True):
             if latest[before] > latest[after]:
                 latest[after], changed = latest[before], True
-    return np.array(latest) == own
+    in_turn: Bool = np.array(latest, np.int64) == own
+    return in_turn
 
 
 def _tails(run: Run, in_turn: Bool) -> tuple[Int64, Int64]:
     """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream, of those in turn."""
     activities, node = run.linked.activities, launching_node(run)
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
-    order = order[(node[order] >= 0) & in_turn[order]]
+    order = order[(activities.call_row[order] >= 0) & in_turn[order]]
     keys = (node, activities.device, activities.stream)
     last = np.ones(len(order), np.bool_)
     last[:-1] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0) if len(order) else last[:-1]

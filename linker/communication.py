@@ -29,7 +29,8 @@ KERNEL = re.compile(
 )
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
 COALESCED = "coalesced"
-SINGLE = (WAIT, "init", "barrier", COALESCED)
+BARRIER = "barrier"
+SINGLE = (WAIT, "init", BARRIER, COALESCED)
 """Records of what is never given to the library to be launched together with others."""
 
 
@@ -37,6 +38,10 @@ def is_communication_kernel(names: Strings) -> Bool:
     """Activities whose kernel belongs to a communication library."""
     known = np.array([bool(KERNEL.search(name)) for name in names.table] + [False], np.bool_)
     return known[names.codes]
+
+
+def _equal(texts: Strings, text: str) -> Bool:
+    return np.equal(texts.codes, texts.table.index(text) if text in texts.table else -2)
 
 
 @dataclass(slots=True)
@@ -91,8 +96,7 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
     recorded: dict[int, Communication] = {}
     device_row = np.full(len(ops), -1, np.int64)
     device_row[device_op] = np.arange(len(device_op))
-    is_record = np.array([name == RECORD for name in ops.name.table] + [False], np.bool_)
-    for op in np.flatnonzero(is_record[ops.name.codes]).tolist():
+    for op in np.flatnonzero(_equal(ops.name, RECORD)).tolist():
         known = ops.recorded_by_host[op]
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
         args = device.communication.get((Role.OP, int(device_row[op])))
@@ -102,8 +106,8 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
         outer = int(parent[op])
         while outer >= 0 and outer not in recorded:
             outer = int(parent[outer])
-        if outer >= 0 and recorded[outer].name == "barrier":
-            recorded[op] = msgspec.structs.replace(found, name="barrier")
+        if outer >= 0 and recorded[outer].name == BARRIER:
+            recorded[op] = msgspec.structs.replace(found, name=BARRIER)
     return CollectiveOps(recorded, parent, ops, device.communication, device_row)
 
 
@@ -117,7 +121,8 @@ def link_communications(
     """
     communications: list[Communication] = []
     position, of_source = np.full(len(activity_op), -1, np.int64), dict[tuple[str, int], int]()
-    kernels = np.flatnonzero(is_communication_kernel(device.activities.name))
+    of_library = _equal(device.activities.category, "collective_comm")
+    kernels = np.flatnonzero(is_communication_kernel(device.activities.name) | of_library)
     kernels = kernels[np.argsort(device.activities.start[kernels], kind="stable")]
     together = _launched_together(collectives, device, ops, calls, call_row, activity_op, kernels)
     for row in kernels.tolist():
@@ -129,8 +134,13 @@ def link_communications(
             continue
         told = _joined([collectives.recorded[part] for part in parts]) if parts else collectives.told(op)
         position[row] = of_source[source] = len(communications)
-        communications.append(merge(from_device(args), told) if args and not parts else told)
+        communications.append(_completed(args, told) if args and not parts else told)
     return communications, position
+
+
+def _completed(args: kineto.Args, told: Communication) -> Communication:
+    found = merge(from_device(args), told)
+    return msgspec.structs.replace(found, name=BARRIER) if told.name == BARRIER else found
 
 
 def _launched_together(

@@ -90,6 +90,22 @@ class EventRecordRows:
 
 
 @dataclass(slots=True)
+class QueueEventRows:
+    """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of stream `awaited`."""
+
+    device: Int64
+    stream: Int64
+    awaited: Int64
+    sequence: Int64
+    start: Int64
+    end: Int64
+
+
+def no_queue_events() -> QueueEventRows:
+    return QueueEventRows(*np.empty((6, 0), np.int64))
+
+
+@dataclass(slots=True)
 class DeviceTrace:
     """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
 
@@ -109,6 +125,7 @@ class DeviceTrace:
     syncs: SyncRows
     event_records: EventRecordRows
     communication: dict[tuple[Role, int], kineto.Args]
+    queue_events: QueueEventRows = field(default_factory=no_queue_events)
     labels: list[tuple[int, str]] = field(default_factory=list)
     merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ from ..schema.json_stream import ArrayReader, decode, kind_of_text
 from ..schema.numbers import identity, integer
 from ..schema.times import ExactTimes, InexactTime, exact_times, nanoseconds
 from .categories import ANNOTATIONS, Role, role_of
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, QueueEventRows, SyncRows
 from .duplicates import without_copies
 from .event_rows import LONGEST, Event, EventRows, unpadded
 from .launch_flows import LaunchFlows
@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD)
+TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD, Role.DEVICE_WAIT)
 LABELS = ("process_labels", "process_name")
 RECORDING = "Trace"
 """The category of the profiler's own row, which lasts as long as it recorded."""
@@ -117,7 +117,6 @@ class _Events:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)
         self.skipped.update(f"unknown category {(event.cat or '')[:40]}" for event in by_role[Role.UNKNOWN])
-        self.skipped["device rows that record waiting"] += len(by_role[Role.DEVICE_WAIT])
         self.ignored += len(by_role[Role.IGNORED])
         recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
         for time in _times(recordings, self._exact).ns.tolist():
@@ -202,6 +201,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: _Events) -> DeviceTrace:
         communication={
             (role, row): args for role in (Role.OP, Role.ACTIVITY) for row, args in rows[role].communication.items()
         },
+        queue_events=_queue_events(rows[Role.DEVICE_WAIT], pad),
         labels=events.labels,
         merged=top.merged,
         skipped=events.skipped,
@@ -289,6 +289,19 @@ def _syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
         wait_stream=stream("wait_stream"),
         record_correlation=rows.column("wait_record"),
         event=stream("wait_event"),
+    )
+
+
+def _queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
+    process, device = rows.column("process"), rows.column("device")
+    start, end = rows.start_end(pad)
+    return QueueEventRows(
+        device=np.where(device < 0, process, device),
+        stream=rows.column("stream"),
+        awaited=rows.column("wait_stream"),
+        sequence=rows.column("queue_sequence"),
+        start=start,
+        end=end,
     )
 
 

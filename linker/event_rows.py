@@ -27,6 +27,7 @@ INTEGERS = {
     | dict.fromkeys(("device", "stream", "graph_node", "bytes", "size"), -1),
     Role.SYNC: {"correlation": 0, "device": -1, "stream": -1, "wait_stream": -1, "wait_record": -1, "wait_event": -1},
     Role.EVENT_RECORD: {"correlation": 0, "stream": -1, "event": -1},
+    Role.DEVICE_WAIT: dict.fromkeys(("device", "stream", "wait_stream", "queue_sequence"), -1),
 }
 """The arguments that make up a table's columns, and what stands where a row lacks one."""
 
@@ -107,11 +108,11 @@ class EventRows:
 
 def _argument_lists(args: kineto.Args) -> str:
     """An op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing where none are recorded."""
-    shapes = bytes(args.input_dims)
-    if not shapes.startswith(b"["):
+    if not bytes(args.input_dims):
         return ""
-    values, types = bytes(args.concrete_inputs) or b"[]", bytes(args.input_types) or b"[]"
-    return (b'{"values":%b,"shapes":%b,"types":%b}' % (values, shapes, types)).decode()
+    lists = (bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types))
+    values, shapes, types = (text.decode() if text.startswith(b"[") else "[]" for text in lists)
+    return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
 
 
 def _detached(args: kineto.Args) -> kineto.Args:

@@ -45,7 +45,7 @@ def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
     under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
         return
-    usual = _usual(calls.name.codes[rows], end - start, under_way < FULL_QUEUE // 2)
+    usual = _usual(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
     by_end = np.argsort(activities.end, kind="stable")
     room = np.minimum((end - usual / 2).astype(np.int64), first)
     place = np.searchsorted(activities.end[by_end], room, side="right") - 1

@@ -50,14 +50,13 @@ def link(
     linked, sync = _linked(host, device, match, nesting, rank)
     part, remarks = _part(linked, device, match, window)
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
-    report.remarks += remarks if host is not None else [*remarks, _without_host(device.ops)]
+    report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
     return replace(part.linked, report=report)
 
 
-def _without_host(ops: OpRows) -> str:
+def _without_host(ops: Ops) -> str:
     """What is not known without a host trace."""
-    described = np.array([text != "" for text in ops.arguments.table] or [False], np.bool_)[ops.arguments.codes]
-    known = f"{int(described.sum())} of {len(described)} ops have shapes and types"
+    known = f"{sum(text != NO_TENSORS for text in ops.inputs)} of {len(ops)} ops have shapes and types"
     return f"no host trace: {known}, none the identity of its tensors, so nothing follows from data"
 
 

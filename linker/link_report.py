@@ -52,7 +52,9 @@ def report_of(
     dropped = {KEPT_WITHOUT_TIMES: sizes.host_ops - sizes.matched} | _outside(device, whole, part) | part.lost
 
     def inside(findings: Findings) -> dict[str, int]:
-        return {what: int(part.calls[rows].sum()) for what, rows in findings.items()}
+        # what belongs to no call (-1) is counted wherever the window is
+        here = np.append(part.calls, True)
+        return {what: int(here[rows].sum()) for what, rows in findings.items()}
 
     return LinkReport(
         world_size=device.world_size or -1,

@@ -6,12 +6,13 @@ what it did to a rank, that is undone.
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
 
-from ..schema.columns import Bool, Int64
+from ..schema.columns import Bool, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.json_stream import decode
 from ..schema.kineto import DeviceFile
@@ -93,47 +94,45 @@ def merging_signs(device: DeviceTrace) -> list[str]:
 
 
 def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> DeviceTrace:
-    """The rows of a rank: those of processes and devices that are its own, and what its calls launched on devices of nobody's own.
-
-    Raises DataError where rows are of several ranks and nothing tells whose.
-    """
-
-    def check_told(processes: Int64, why: str) -> None:
-        if len(processes):
-            raise DataError(
-                f"{device.path}: rank {rank} cannot be taken out of this merged trace, as {why} "
-                f"{', '.join(map(str, np.unique(processes).tolist()))}; {OWN_FILES}"
-            )
-
-    own, told = (
-        np.array([process for process, of in ranks.items() if of in wanted], np.int64)
-        for wanted in (({rank},), [{one} for one in set().union(*ranks.values())])
-    )
-    calls = np.isin(device.calls.process, own)
+    """The rows of a rank: those of processes and devices that are its own, and what its calls launched on devices of nobody's own."""
+    own = _processes(ranks, lambda of: of == {rank})
     hosts = np.concatenate((device.ops.process, device.calls.process))
-    shared = np.array([process for process, of in ranks.items() if rank in of and len(of) > 1], np.int64)
-    check_told(hosts[np.isin(hosts, shared)], "several ranks have the process")
-    launched, elsewhere = device.calls.correlation[calls], device.calls.correlation[~calls]
-
-    def kept(process: Int64, correlation: Int64 | None = None) -> Bool:
-        rows = np.isin(process, own)
-        if correlation is None:
-            return rows
-        by_call = ~np.isin(process, told) & np.isin(correlation, launched) & (correlation != 0)
-        unsure = process[by_call & np.isin(correlation, elsewhere)]
-        check_told(unsure, "several ranks launched under the same correlations on device")
-        return rows | by_call
-
-    taken = select(
-        device,
-        kept(device.ops.process),
-        calls,
-        kept(device.activities.process, device.activities.correlation),
-        kept(device.syncs.process, device.syncs.correlation),
-        kept(device.event_records.process),
+    shared = hosts[np.isin(hosts, _processes(ranks, lambda of: rank in of and len(of) > 1))]
+    _check_told(device, rank, shared, "several ranks have the process")
+    calls = np.isin(device.calls.process, own)
+    activities, syncs = (
+        np.isin(table.process, own) | _launched(device, rank, ranks, calls, table)
+        for table in (device.activities, device.syncs)
     )
+    ops, records = np.isin(device.ops.process, own), np.isin(device.event_records.process, own)
+    taken = select(device, ops, calls, activities, syncs, records)
     left_out = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
     return replace(taken, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + left_out)
+
+
+def _launched(
+    device: DeviceTrace, rank: int, ranks: dict[int, set[int]], calls: Bool, table: ActivityRows | SyncRows
+) -> Bool:
+    """The rows on devices of no single rank that these calls launched, where no others have the same correlation."""
+    correlation = device.calls.correlation
+    untold = ~np.isin(table.process, _processes(ranks, lambda of: len(of) == 1)) & (table.correlation != 0)
+    launched = untold & np.isin(table.correlation, correlation[calls])
+    elsewhere = table.process[launched & np.isin(table.correlation, correlation[~calls])]
+    _check_told(device, rank, elsewhere, "several ranks launched under the same correlations on device")
+    return np.asarray(launched)
+
+
+def _processes(ranks: dict[int, set[int]], wanted: Callable[[set[int]], bool]) -> Int64:
+    return np.array([process for process, of in ranks.items() if wanted(of)], np.int64)
+
+
+def _check_told(device: DeviceTrace, rank: int, processes: Int64, why: str) -> None:
+    """Raises DataError where there are rows of processes that may be any rank's."""
+    if len(processes):
+        listing = ", ".join(map(str, np.unique(processes).tolist()))
+        raise DataError(
+            f"{device.path}: rank {rank} cannot be taken out of this merged trace, as {why} {listing}; {OWN_FILES}"
+        )
 
 
 def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
@@ -153,6 +152,9 @@ def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
 
 def _undone(table: Table, record: MergedRank) -> Table:
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    texts = {name: column for name, column in columns.items() if isinstance(column, Strings)}
+    # without the texts of other ranks
+    columns |= {name: Strings.of(map(column.__getitem__, range(len(column)))) for name, column in texts.items()}
     columns |= {name: columns[name] - record.time_shift_ns for name in TIMES if name in columns}
     columns |= {name: _own_ids(columns[name], record.id_offset) for name in IDS if name in columns}
     if "device" in columns:

@@ -269,8 +269,14 @@ def _lanes(start: Int64, end: Int64, of: Bool) -> Int64:
 
 
 def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
-    """Says so where several processes were traced; launchers start ranks in the order of their processes, which labels them."""
+    """Says so where several processes were traced.
+
+    Launchers start ranks in the order of their processes, which labels those of whose ops it is known that they are theirs.
+    """
     if len(traced) > 1:
+        launched = trace.activities.correlation > 0
+        trace.activities.process[~launched] = -1
+        trace.skipped["ops of none of several processes"] += int((~launched).sum())
         trace.merge_marks.append(f"{len(traced)} processes traced")
-        trace.labels = [(process, f"rank {number}") for number, process in enumerate(traced)]
-        trace.skipped["ops of none of several processes"] += int((~np.isin(trace.activities.process, traced)).sum())
+        launching = np.unique(trace.activities.process[launched]).tolist()
+        trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]

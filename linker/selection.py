@@ -64,7 +64,7 @@ def select(
 
 
 def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
-    """The kept rows, and of waits those of which both ends are; a host wait whose call alone is kept waits for nothing in the trace."""
+    """The kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
     op, call, activity = (_places(mask) for mask in kept)
     ops, calls = _select_ops(linked.ops, kept.ops), select_rows(linked.calls, kept.calls)
     activities = select_rows(linked.activities, kept.activities)
@@ -72,7 +72,7 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
     for rows in (ops.communication_row, activities.communication_row):
         told[rows[rows >= 0]] = True
     device, host = linked.device_waits, linked.host_waits
-    device = select_rows(device, kept.activities[device.source_row] & kept.activities[device.target_row])
+    device = select_rows(device, kept.activities[device.target_row])
     host = select_rows(host, kept.calls[host.call_row])
     return replace(
         linked,
@@ -84,7 +84,9 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
             op_row=through(op, activities.op_row),
             communication_row=through(_places(told), activities.communication_row),
         ),
-        device_waits=replace(device, source_row=activity[device.source_row], target_row=activity[device.target_row]),
+        device_waits=replace(
+            device, source_row=through(activity, device.source_row), target_row=activity[device.target_row]
+        ),
         host_waits=replace(host, call_row=call[host.call_row], source_row=through(activity, host.source_row)),
         communications=[linked.communications[row] for row in np.flatnonzero(told).tolist()],
     )

@@ -18,6 +18,7 @@ from .communication import CollectiveOps
 from .device_trace import DeviceTrace
 from .events import BINDING, Events, Findings, SyncRecord, Wait
 from .host_holds import HostEdge, blocking_copies, full_queue, looking_on, only_looking_on
+from .queue_waits import queue_waits
 from .streams import Neighbours, StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
@@ -70,6 +71,7 @@ class _Synchroniser:
         self.events = Events(
             calls, self.kinds, self.records, device.event_records, activities, collectives, self.queues
         )
+        self.queue_events = device.queue_events
         self.neighbours = Neighbours(calls)
         self.looks_on = only_looking_on(calls, activities, device.ops.thread)
         self.polling_since: dict[int, int] = {}
@@ -100,6 +102,7 @@ class _Synchroniser:
                 steps[kind](row, record)
             elif record is not None:
                 self.dropped["synchronisation records of an unknown kind"].append(row)
+        self._queue_waits()
         self._held("blocking copies", blocking_copies(self.activities, self.calls))
         self._held("launches held up by a full queue", full_queue(self.activities, self.calls))
         self._held("calls of threads that only look on", looking_on(self.calls, self.activities, self.looks_on))
@@ -182,11 +185,18 @@ class _Synchroniser:
             self._unnamed_query(row, record, since)
             return
         sources = self.queues.sources(event.stream, event.time)
-        if all(self.activities.end[source] <= self.calls.end[row] for source in sources):
+        # what ended during a query may have ended too late for it, and then it is asked again
+        limit = int((self.calls.start if record and self._is_asked_again(row, record) else self.calls.end)[row])
+        if all(self.activities.end[source] <= limit for source in sources):
             self._host_edges(row, Resolved(sources, event.found), since)
         else:
             self.polling_since[row] = since
             self.found["event queries that found the event pending"].append(row)
+
+    def _is_asked_again(self, row: int, record: SyncRecord) -> bool:
+        following = self.neighbours.after(row)
+        again = self.records.get(int(self.calls.correlation[following])) if following >= 0 else None
+        return again is not None and again == record and self.calls.op_row[following] == self.calls.op_row[row]
 
     def _unnamed_query(self, row: int, record: SyncRecord | None, since: int) -> None:
         """Several queries in a row whose event is not recorded are a loop; its last one found the event, if one ended meanwhile."""
@@ -235,6 +245,13 @@ class _Synchroniser:
         sources = {source for key in keys for source in self.queues.sources(key, time)}
         found = Found.RECORD if record is not None else Found.CALL_ORDER
         self._host_edges(row, Resolved(tuple(sorted(sources)), found))
+
+    def _queue_waits(self) -> None:
+        for source, target in queue_waits(self.queue_events, self.queues, self.activities.start.tolist()):
+            if source < 0 or target < 0:
+                self.dropped["waits of device queues for nothing recorded"].append(-1)
+            else:
+                self._device_edge(int(self.activities.call_row[target]), source, target, Found.RECORD)
 
     def _possible(self, edges: list[HostEdge]) -> list[HostEdge]:
         """Without waits for an activity that followed one submitted after the call: its stream, or the clock, is not what it seems."""

@@ -38,6 +38,15 @@ def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
     return {ranks: number for number, ranks in enumerate(sorted(distinct, key=lambda r: (-len(r), r)), start=1)}
 
 
+def natural(name: str) -> tuple[int, str]:
+    """Sorts the names of groups: numbers by size.
+
+    >>> sorted(["10", "9", "1"], key=natural)
+    ['1', '9', '10']
+    """
+    return len(name), name
+
+
 def read_groups(path: str) -> dict[RankList, int]:
     """The number of each rank list of a communicator-group file; of several numbers for one list the smallest.
 

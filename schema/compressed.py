@@ -1,11 +1,14 @@
 """Compressed input as a stream: gzip, by isal where it is installed, and zstd by the package of that name.
 
-Whatever decompresses comes out before damage is raised, and the damage is the same error with isal and without.
+A thread decompresses a few pieces ahead of the reader. Whatever decompresses comes out before damage is raised, and the damage is the
+same error with isal and without.
 """
 
 import io
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from gzip import GzipFile
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from .errors import DataError
 
@@ -18,11 +21,12 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LARGEST_WINDOW = 1 << 27
 """Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
+PIECE, PIECES_AHEAD = 1 << 17, 8
 
 
-def gunzipped(raw: io.BufferedReader, most: int, path: str) -> GzipFile:
+def gunzipped(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
     """The content of the gzip members in `raw`, one after the other. What goes on after `most` bytes is a DataError."""
-    return _Gunzip(raw, most, path)
+    return _read_ahead(_Gunzip(raw, most, path), raw)
 
 
 class _Gunzip(GzipFile):
@@ -68,7 +72,7 @@ def check_size(size: int, most: int, path: str) -> None:
         raise DataError(f"{path}: decompresses to more than {most >> 20} MB, which no trace of its size does")
 
 
-def unzstd(raw: io.BufferedReader, most: int, path: str) -> io.BufferedReader:
+def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
     """The content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python without what reads zstd."""
     try:
         import zstandard
@@ -76,7 +80,7 @@ def unzstd(raw: io.BufferedReader, most: int, path: str) -> io.BufferedReader:
         raise DataError(f"{path}: is compressed with zstd; pip install execgraph[zstd], or decompress it") from error
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
     reader = decompressor.stream_reader(raw, read_across_frames=True)
-    return io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path))
+    return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path), PIECE), raw)
 
 
 class _Unzstd(io.RawIOBase):
@@ -96,3 +100,37 @@ class _Unzstd(io.RawIOBase):
         self._given += size
         check_size(self._given, self._most, self._path)
         return size
+
+
+def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> BinaryIO:
+    # a thread that waits for a pipe could not be stopped
+    return cast(BinaryIO, io.BufferedReader(_Ahead(stream), PIECE) if raw.seekable() else stream)
+
+
+class _Ahead(io.RawIOBase):
+    """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that has much to do."""
+
+    def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
+        self._stream = stream
+        self._pool = ThreadPoolExecutor(1, "decompress")
+        self._pieces = deque(self._pool.submit(stream.read1, PIECE) for _ in range(PIECES_AHEAD))
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            # the end, or an error, stays the first of the pieces
+            self._rest = memoryview(self._pieces[0].result())
+            if self._rest:
+                self._pieces.popleft()
+                self._pieces.append(self._pool.submit(self._stream.read1, PIECE))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._stream.close()
+        super().close()

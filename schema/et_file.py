@@ -7,7 +7,7 @@ import numpy as np
 from .columns import Ragged, Strings
 from .errors import DataError
 from .files import open_input, open_output
-from .framing import FrameBlock, read_frames
+from .framing import FrameBlock, no_graph, read_frames
 from .graph import ATTRIBUTES, Attribute, Column, ExecutionGraph, TensorText
 from .graph_decoder import TextTable, decode_metadata, decode_nodes
 from .graph_encoder import encode_metadata, encode_nodes, node_encoders
@@ -50,7 +50,7 @@ def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors:
         graph = _with_unique_ids(decode_nodes(messages.rows(slice(1, None)), tables, tensors), path)
     except WireError as error:
         at = block.offset + error.at
-        raise DataError(f"{path}: is not an execution graph, or damaged: {error.what} at byte {at}") from error
+        raise DataError(f"{path}: {no_graph(block.data)}: {error.what} at byte {at}") from error
     graph.metadata = metadata
     return graph
 

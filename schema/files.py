@@ -19,7 +19,8 @@ from .errors import DataError
 
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
-LARGEST_RATIO = 500
+LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
+"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd twice that."""
 LEAST_SUSPECT = 1 << 28
 FOREIGN = {
     b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
@@ -47,17 +48,17 @@ def open_input(path: str) -> BinaryIO:
         if head.startswith(magic):
             raise DataError(f"{path}: {what}")
     if head.startswith(GZIP_MAGIC):
-        return cast(BinaryIO, gunzipped(raw, _largest_content(path), path))
-    return cast(BinaryIO, unzstd(raw, _largest_content(path), path) if head == ZSTD_MAGIC else raw)
+        return gunzipped(raw, _largest_content(path, GZIP_MAGIC), path)
+    return unzstd(raw, _largest_content(path, ZSTD_MAGIC), path) if head == ZSTD_MAGIC else cast(BinaryIO, raw)
 
 
-def _largest_content(path: str) -> int:
+def _largest_content(path: str, compressed_as: bytes) -> int:
     """The most bytes that a file may decompress to, far beyond what traces do; a small file that fills a machine is no trace."""
     try:
         size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
     except OSError:
         size = 0
-    return max(LARGEST_RATIO * size, LEAST_SUSPECT) if size else sys.maxsize
+    return max(LARGEST_RATIO[compressed_as] * size, LEAST_SUSPECT) if size else sys.maxsize
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ from .errors import DataError
 READ_SIZE = 1 << 20
 LARGEST_MESSAGE = (1 << 31) - 1
 """Protobuf's own limit; a longer length is damage."""
+MOST_EMPTY = 1000
+"""Messages without content in one block; a graph has one at most, but what is full of zeros is no graph."""
 LONGEST_LENGTH = 10
 """Bytes of the longest varint, which need not be the shortest form of its value."""
 
@@ -26,6 +28,13 @@ class FrameBlock(NamedTuple):
     starts: Int64
     ends: Int64
     offset: int
+
+
+def no_graph(beginning: bytes) -> str:
+    """What to say of a file whose messages make no sense."""
+    if beginning.lstrip()[:1] in (b"{", b"["):
+        return "is JSON; make it a graph, a linked trace by trace-convert, a graph's own JSON by trace-jsonize"
+    return "is not an execution graph, or damaged"
 
 
 def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
@@ -42,10 +51,16 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
             starts, ends = _whole_messages(data)
         except _ImpossibleLengthError as error:
             raise DataError(
-                f"{path}: is not an execution graph, or damaged: the length at byte {offset + error.at} is impossible"
+                f"{path}: {no_graph(data)}: the length at byte {offset + error.at} is impossible"
             ) from error
         if starts:
-            yield FrameBlock(data, np.array(starts, np.int64), np.array(ends, np.int64), offset)
+            block = FrameBlock(data, np.array(starts, np.int64), np.array(ends, np.int64), offset)
+            if (empty := np.flatnonzero(block.starts == block.ends)).size > MOST_EMPTY:
+                at = offset + starts[empty[0]]
+                raise DataError(
+                    f"{path}: is no execution graph: {empty.size} messages are empty, the first at byte {at}"
+                )
+            yield block
             data, offset = data[ends[-1] :], offset + ends[-1]
     if data:
         raise DataError(f"{path}: is cut off: the message at byte {offset} goes beyond the end; write or copy it again")

@@ -192,8 +192,10 @@ def _texts(number: int, texts: Spans) -> list[Part]:
 
 def _tensors(number: int, column: Sequence[_Tensors | UnsetType]) -> list[Part]:
     """Inputs or outputs of the nodes that have them."""
-    rows = np.flatnonzero([tensors is not UNSET for tensors in column])
-    given = [msgspec.structs.astuple(column[row]) for row in rows.tolist()]
-    columns = zip(TENSOR_PARTS, zip(*given, strict=True), strict=bool(given))
-    content = [spans for part, texts in columns for _, spans in _texts(part, _encoded(texts))]
-    return [(rows, spans) for spans in delimited(tag(number, DELIMITED), content, np.ones(len(rows), np.bool_))]
+    rows = [row for row, tensors in enumerate(column) if tensors is not UNSET]
+    given = cast(list[_Tensors], [column[row] for row in rows])
+    columns = ([t.values for t in given], [t.shapes for t in given], [t.types for t in given])
+    pairs = zip(TENSOR_PARTS, columns, strict=True)
+    content = [spans for part, texts in pairs for _, spans in _texts(part, _encoded(texts))]
+    places, everywhere = np.array(rows, np.int64), np.ones(len(rows), np.bool_)
+    return [(places, spans) for spans in delimited(tag(number, DELIMITED), content, everywhere)]

@@ -96,10 +96,16 @@ class ArrayReader(Generic[T]):
             return msgspec.json.decode(self.document, type=kind)
         except REFUSED as error:
             names = (field.encode_name for field in msgspec.structs.fields(kind) if field.encode_name != self._name)
-            keys = known_keys(self.document, tuple(names))
-            what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(keys) or 'nothing'}"
+            found = _valid(known_keys(self.document, tuple(names)), kind)
+            what = f"the text around its {self._damage.rows} is damaged ({error}); read there: {', '.join(found) or 'nothing'}"
             self._damage.note(what)
-            return _as_far_as_valid(keys, kind)
+            return kind(
+                **{
+                    field.name: found[field.encode_name]
+                    for field in msgspec.structs.fields(kind)
+                    if field.encode_name in found
+                }
+            )
 
     def _head(self) -> bytes:
         """What stands before the elements, which is taken out of the buffer; all there is where there are none."""
@@ -195,16 +201,16 @@ class ArrayReader(Generic[T]):
         self.document = head + self._buffer
 
 
-def _as_far_as_valid(keys: dict[str, Any], kind: type[S]) -> S:
-    """A record of the values that have the right type."""
+def _valid(keys: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The values that have the type of the field of that name."""
     valid = {}
     for field in msgspec.structs.fields(kind):
         if field.encode_name in keys:
             try:
-                valid[field.name] = msgspec.convert(keys[field.encode_name], field.type)
+                valid[field.encode_name] = msgspec.convert(keys[field.encode_name], field.type)
             except msgspec.ValidationError:
                 continue
-    return kind(**valid)
+    return valid
 
 
 def _boundary(elements: bytes) -> "re.Pattern[bytes]":
@@ -237,6 +243,8 @@ def decode(document: bytes, kind: type[T], path: str, offset: int = 0) -> T:
 def kind_of_text(document: bytes, key: str) -> str:
     """What a file is that has no array under `key`, in words."""
     beginning = document.lstrip()[:40].decode("utf-8", "replace")
+    if not beginning:
+        return "holds no text; was it written and copied to its end?"
     if document.startswith(GZIP_MAGIC):
         return "is compressed twice; decompress it once"
     if not all(character.isprintable() or character.isspace() for character in beginning):

@@ -35,6 +35,7 @@ class Args(msgspec.Struct, gc=False):
     wait_record: Number = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
     wait_event: Number = msgspec.field(name="wait_on_cuda_event_id", default=None)
     event: Number = msgspec.field(name="event_id", default=None)
+    queue_sequence: Number = msgspec.field(name="seq_num", default=None)
     finished: Any = None
     collective: Any = msgspec.field(name="Collective name", default=None)
     dtype: Any = None

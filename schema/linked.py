@@ -93,7 +93,10 @@ class Activities:
 
 @dataclass(slots=True)
 class DeviceWaits:
-    """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event."""
+    """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event.
+
+    The source is -1 in a part of a trace that does not hold it.
+    """
 
     source_row: Int64
     target_row: Int64
@@ -153,7 +156,7 @@ class Communication(msgspec.Struct, omit_defaults=True):
     source: int = -1
     target: int = -1
     tag: int = -1
-    coalesced: list["Communication"] = []
+    coalesced: "list[Communication]" = []
 
     @property
     def parts(self) -> list["Communication"]:

@@ -278,7 +278,7 @@ def _device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids
     """Those of the table, or those that chakra_trace_link found, where they are between activities."""
     if table:
         found = Strings.of(found.value for found in table.found)
-        return DeviceWaits(_rows(ids, table.source), _rows(ids, table.of), found)
+        return DeviceWaits(_rows_or_none(ids, table.source), _rows(ids, table.of), found)
     target, source = np.array(sync_deps, np.int64).reshape(-1, 2).T
     source = rows_of(ids, source)
     known = source >= 0

@@ -189,7 +189,8 @@ def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
 def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
     """Ids of the activities that each activity's stream was told to wait for."""
     waits = linked.device_waits
-    return lists("sync_dep", waits.target_row, linked.activities.id[waits.source_row])
+    real = waits.source_row >= 0
+    return lists("sync_dep", waits.target_row[real], linked.activities.id[waits.source_row[real]])
 
 
 class _ThreadOps(NamedTuple):
@@ -233,13 +234,18 @@ def _call_table(linked: LinkedTrace) -> CallTable:
 
 def _device_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.device_waits, linked.activities.id
-    return WaitTable(ids[waits.target_row].tolist(), ids[waits.source_row].tolist(), _found(waits.found))
+    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _found(waits.found))
 
 
 def _host_wait_table(linked: LinkedTrace) -> WaitTable:
     waits, ids = linked.host_waits, linked.activities.id
-    source = np.where(waits.source_row >= 0, ids[waits.source_row], -1) if len(ids) else waits.source_row
-    return WaitTable(waits.call_row.tolist(), source.tolist(), _found(waits.found), _times(waits.since))
+    return WaitTable(waits.call_row.tolist(), _ids(ids, waits.source_row), _found(waits.found), _times(waits.since))
+
+
+def _ids(ids: Int64, rows: Int64) -> list[int]:
+    """The ids of rows, -1 where there is none."""
+    found: list[int] = (np.where(rows >= 0, ids[rows], -1) if len(ids) else rows).tolist()
+    return found
 
 
 def _hand_over_table(linked: LinkedTrace) -> HandOverTable:

@@ -58,7 +58,7 @@ class TextNumbers:
 
 def _word(texts: Spans, place: int, rows: Int64 | slice) -> UInt64:
     """The eight bytes of each text at a place, less those that are not its own."""
-    others = np.clip(place + WORD - texts.lengths[rows], 0, WORD).view(np.uint64)
+    others = np.minimum(np.maximum(place + WORD - texts.lengths[rows], 0), WORD).view(np.uint64)
     found: UInt64 = words(texts.source)[texts.starts[rows] + place] << np.uint64(8) * others
     return found
 

@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# how long an example takes says more about what else the machine does
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 DATA = Path(__file__).parent / "data"
 

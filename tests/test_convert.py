@@ -197,6 +197,21 @@ def test_promoted_whoever_followed_a_launch_follows_what_it_launched() -> None:
     assert promoted.follows("k") == {"aten::mm": LAUNCH}
 
 
+def test_promoted_nobody_waits_for_what_was_overtaken() -> None:
+    """Where a stream is no queue (copies that several engines share), waiting for the one overtaken would never end."""
+    t = TraceBuilder()
+    with t.op("aten::first"):
+        t.launch("overtaken", start=300)
+    with t.op("aten::second"):
+        t.launch("overtaking", start=100)
+    t.leaf("aten::add", 5)
+    promoted = convert_run(t, promote="all")
+    assert broken_rules(promoted) == []
+    assert promoted.follows("overtaken") == {"aten::first": LAUNCH, "overtaking": STREAM_ORDER}
+    assert promoted.follows("aten::second") == {"aten::first": PROGRAM_ORDER}
+    assert promoted.follows("aten::add") == {"overtaking": PROGRAM_ORDER}
+
+
 def test_promoted_a_graph_is_followed_by_the_tails_of_its_streams() -> None:
     t = TraceBuilder()
     with t.op("replay"):

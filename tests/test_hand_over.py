@@ -107,6 +107,19 @@ def test_recorded_sequence_numbers_make_it_certain(torch: str) -> None:
     assert not any(kind & INFERRED for kind in convert_run(training_step(torch)).follows("## backward ###1").values())
 
 
+def test_two_threads_that_ran_backward_for_each_other() -> None:
+    """As where checkpoints run forward ops again on the autograd thread: the larger thread is the caller."""
+    t = training_step()
+    with t.thread(2), t.op("aten::mm", seq_id=7):
+        t.work(5)
+    with t.op(BACKWARD_OP, seq_id=7, fw_thread=2):
+        t.work(5)
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t)
+    assert broken_rules(nodes) == []
+    assert nodes.replay_error() == 0
+
+
 def test_forward_and_backward_on_one_thread_hand_nothing_over() -> None:
     t = TraceBuilder()
     t.leaf("aten::mm", 9, seq_id=0)

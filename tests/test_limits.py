@@ -20,6 +20,7 @@ from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
 from execgraph.schema.comm_groups import read_groups
+from execgraph.schema.compressed import GZIP_MAGIC, ZSTD_MAGIC
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked_file import read_linked
@@ -28,7 +29,7 @@ from execgraph.tools import trace_replay
 from execgraph.tools.replay import replay
 
 MB = 1 << 20
-LONGEST_S = 3.0
+LONGEST_S = 10.0
 LARGEST = 800 * MB
 """What reading one of these files of a few MB may take: seconds of this process, and memory beside what it has."""
 
@@ -43,7 +44,7 @@ def bounded() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        assert 0 < len(str(error)) < 1000 and "\n" not in str(error)
+        assert 0 < len(str(error)) < 1400 and "\n" not in str(error)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     assert time.process_time() - begin < LONGEST_S
@@ -107,6 +108,7 @@ HOSTILE: dict[str, Callable[[bytes, bytes], bytes]] = {
     "closing brackets": lambda begin, _: begin + b"}]" * MB,
     "starts of texts": lambda begin, _: begin + b'":"' * MB,
     "a hundred thousand keys": lambda begin, element: begin + element + b"".join(b', "k%d": 1' % key for key in range(100_000)) + b"}]}",
+    "a key of a million letters": lambda begin, element: b'{"' + b"k" * MB + b'": [1], ' + begin[1:] + element + b"}]}",
     "spaces": lambda begin, _: begin + b" " * (10 * MB),
     "zeros": lambda begin, _: begin + bytes(4 * MB),
     "halves of elements": lambda begin, _: begin + b'{"a":1},{"b":' * 100_000,
@@ -171,7 +173,7 @@ def test_what_decompresses_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, packed: str
 ) -> None:
     monkeypatch.setattr("execgraph.schema.files.LEAST_SUSPECT", 4 * MB)
-    monkeypatch.setattr("execgraph.schema.files.LARGEST_RATIO", 100)
+    monkeypatch.setattr("execgraph.schema.files.LARGEST_RATIO", dict.fromkeys((GZIP_MAGIC, ZSTD_MAGIC), 100))
     node = METADATA + message(ID, b"\x12" + varint(MB) + b"a" * MB)
     if reader in READERS:
         read, begin, element = READERS[reader]

@@ -1,7 +1,7 @@
 """Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +260,11 @@ def test_everything_that_was_linked_is_counted() -> None:
     assert report.noted["ops that only the device trace holds"] == 1
 
 
+def rows_in_tables(device: DeviceTrace) -> int:
+    tables = [table for column in fields(device) if is_dataclass(table := getattr(device, column.name))]
+    return sum(len(getattr(table, fields(table)[0].name)) for table in tables)
+
+
 def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> dict[str, int]:
     """Rows of both traces that the linked trace does not hold and the report does not count, by table."""
     linked = link(host, device, **options)
@@ -278,11 +283,7 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
         "calls": len(device.calls.start) - len(linked.calls) - outside["calls"],
         "activities": len(device.activities.start) - len(linked.activities) - outside["activities"],
         "records": len(device.syncs.start) - int(recorded.sum()) - without_call - outside["synchronisation records"],
-        "rows of the file": device.read
-        - device.ignored
-        - sum(device.skipped.values())
-        - sum(len(getattr(device, table).start) for table in ("ops", "calls", "activities", "syncs"))
-        - len(device.event_records.correlation),
+        "rows of the file": device.read - device.ignored - sum(device.skipped.values()) - rows_in_tables(device),
         "in the graph": len(linked.activities) - int(convert_linked(linked).graph.is_activity.sum()),
     }
     return {table: count for table, count in lost.items() if count}

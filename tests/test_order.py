@@ -81,6 +81,15 @@ def test_ties_of_whole_microseconds_are_no_trouble(torch: str) -> None:
     assert nodes.report.activities == 20
 
 
+def test_branches_of_a_graph_that_take_no_time_do_not_wait_for_each_other() -> None:
+    t = TraceBuilder(torch="2.3")
+    t.launch("before", 7, 5)
+    t.graph_launch([("a", 7, 0), ("b", 20, 0), ("c", 7, 0), ("d", 20, 0), ("e", 24, 0)])
+    t.launch("after", 7, 5)
+    t.leaf("aten::add", 5)
+    assert broken_rules(convert_run(t)) == []
+
+
 # What is refused
 
 

@@ -170,6 +170,15 @@ def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path
     assert [link(None, trace, rank).activities.name[0] for rank in (0, 1)] == ["b", "a"]
 
 
+def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "trace.db", LITE, [Op("a", EPOCH, EPOCH + 5), Op("b", EPOCH, EPOCH + 7)], pid=60)
+    sql(path, "INSERT INTO rocpd_metadata (tag, value) VALUES ('pid', '70')")
+    with pytest.raises(
+        DataError, match=r"ranks that it does not label \(2 processes traced\); link each rank's own file$"
+    ):
+        link(None, read_rocpd(str(path)))
+
+
 # files that are not trusted
 
 

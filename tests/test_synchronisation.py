@@ -9,7 +9,7 @@ from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.link import link
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace
-from runs import convert_run, link_run
+from runs import broken_rules, convert_run, link_run
 
 EVENT_WAIT, HOST_SYNC = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC
 RECORDED = {"sync_records": True}
@@ -348,6 +348,38 @@ def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
     linked = link_run(t)
     assert host_waits(linked) == {("awaited", "cudaEventSynchronize")}
     assert linked.report.guessed == {"waits of the host resolved to the recording whose end they met": 1}
+
+
+def test_a_host_cannot_have_waited_for_what_followed_later_work() -> None:
+    """Either the stream is no queue or the clocks are wrong; without the wait the trace still converts."""
+    t = TraceBuilder()
+    t.memcpy("DtoH", 7, 20, start=100)
+    t.launch("later", 7, 20, start=50)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == set()
+    assert linked.report.dropped == {"host waits that contradict the order of launches": 1}
+    assert broken_rules(convert_run(t)) == []
+
+
+@pytest.mark.parametrize("number", [5, 6])
+def test_a_queue_that_waits_for_a_numbered_recording_of_another_one(number: int) -> None:
+    """As MTIA's device queues record it; a recording that is not there leaves the wait open, which is counted."""
+    t = TraceBuilder(**UNRECORDED)
+    t.launch("awaited", 7, 50)
+    end = t.activities[-1].end / 1000
+    t.launch("goes on", 20, 10, start=end + 2)
+    t.leaf("aten::add", 5)
+    zero = t.origin_ns / 1000
+    for name, args, start, duration in (
+        ("event_record", {"stream": 7, "seq_num": 5}, end + 0.5, 1),
+        ("event_wait", {"stream": 20, "wait_on_stream": 7, "seq_num": number}, 8, end - 7.4),
+    ):
+        place = {"ph": "X", "cat": "mtia_ccp_events", "name": name, "pid": 0, "tid": args["stream"]}
+        t.add_device_event({**place, "ts": zero + start, "dur": duration, "args": {"device": 0, **args}})
+    linked = link_run(t)
+    assert device_waits(linked) == ({("awaited", "goes on")} if number == 5 else set())
+    assert linked.report.dropped == ({} if number == 5 else {"waits of device queues for nothing recorded": 1})
 
 
 # Two real programs, rebuilt

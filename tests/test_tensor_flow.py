@@ -1,5 +1,6 @@
 """An activity follows the activities that wrote what its op reads, where nothing else says so already."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,44 @@ def test_bytes_are_counted_in_the_item_size_of_each_view() -> None:
 
     assert write_then_read(as_halves(127)) == FLOW
     assert write_then_read(as_halves(128)) == set()
+
+
+@pytest.mark.parametrize(("first_row", "found"), [(0, FLOW), (3, FLOW), (4, set())])
+def test_a_column_reaches_over_all_rows(first_row: int, found: set[tuple[str, str]]) -> None:
+    """Written is one element of each of the rows 0 to 3, read is a whole row."""
+    t = TraceBuilder()
+    whole = t.tensor((8, 16))
+    with t.op("aten::fill_", outputs=[t.tensor((4, 1), storage=whole, offset=8, strides=(16, 1))]):
+        t.launch("writer", 7, 10)
+    t.idle(30)
+    with t.op("aten::sum", inputs=[[t.tensor((1, 16), storage=whole, offset=16 * first_row)]]):
+        t.launch("reader", 20, 10)
+    assert flows(convert_run(t)) == found
+
+
+def test_a_column_does_not_hide_who_wrote_the_rest() -> None:
+    t = TraceBuilder()
+    whole = t.tensor((8, 16))
+    column = t.tensor((8, 1), storage=whole, strides=(16, 1))
+    for name, stream, written in (("rest", 7, whole), ("column", 24, column)):
+        with t.op("aten::fill_", outputs=[written]):
+            t.launch(name, stream, 10)
+        t.idle(30)
+    with t.op("aten::sum", inputs=[whole]):
+        t.launch("reader", 20, 10)
+    assert {source for source, target in flows(convert_run(t)) if target == "reader"} == {"rest", "column"}
+
+
+@pytest.mark.parametrize("strides", [(1 << 62, 1), (-16, 1), ("a", 1), (None,)])
+def test_absurd_strides_are_not_believed(strides: Any) -> None:
+    t = TraceBuilder()
+    whole = t.tensor((8, 16))
+    with t.op("aten::fill_", outputs=[whole]):
+        t.launch("writer", 7, 10)
+    t.idle(30)
+    with t.op("aten::sum", inputs=[dataclasses.replace(whole, strides=strides)]):
+        t.launch("reader", 20, 10)
+    assert flows(convert_run(t)) == FLOW
 
 
 def test_the_host_does_not_read_device_data_without_a_synchronisation() -> None:

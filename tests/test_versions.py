@@ -36,7 +36,7 @@ def check_pair(host: Path, device: Path) -> None:
 
 def accounted(device: DeviceTrace) -> int:
     """The rows that are in a table, were counted as skipped, or carry no work."""
-    tables = (device.ops, device.calls, device.activities, device.syncs, device.event_records)
+    tables = (device.ops, device.calls, device.activities, device.syncs, device.event_records, device.queue_events)
     return sum(len(table.correlation if table is device.event_records else table.start) for table in tables) + (  # type: ignore[union-attr]
         sum(device.skipped.values()) + device.ignored
     )
@@ -326,3 +326,14 @@ def test_what_is_said_of_the_whole_file_may_stand_anywhere_and_be_text(tmp_path:
     for device in (read_events(tmp_path, [row()], **top), read_device_trace(str(tmp_path / "after.json"))):
         assert (device.rank, device.world_size, device.base_time_ns) == (3, 8, 1_700_000_000_000_000_000)
         assert device.ops.start.tolist() == [10_000]
+
+
+@pytest.mark.parametrize(
+    "info", ["rank 3", [3], {"rank": "3"}, {"rank": 3.0, "pg_config": {"0": [3]}}, {"rank": 3, "backend": 7}, None]
+)
+def test_distributed_info_of_any_form_is_read_or_said_to_be_damaged(tmp_path: Path, info: Any) -> None:
+    device = read_events(tmp_path, [row()], distributedInfo=info)
+    said = any(
+        "damaged (Expected `object | null`" in remark and "read there: nothing" in remark for remark in device.remarks
+    )
+    assert (device.rank, said) == ((3, False) if isinstance(info, dict) else (None, info is not None))

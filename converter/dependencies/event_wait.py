@@ -10,8 +10,8 @@ from ..run import Edges, Run
 def event_wait(run: Run) -> Edges:
     """The linked trace's device waits; those known from timing alone are marked inferred."""
     waits = run.linked.device_waits
-    edges = Edges.of(
-        run.activity_node(waits.source_row), run.activity_node(waits.target_row), DependencyKind.EVENT_WAIT
-    )
-    guessed = np.array([text == Found.TIMING.value for text in waits.found.table] + [False])[waits.found.codes]
+    held = waits.source_row >= 0
+    source, target, found = waits.source_row[held], waits.target_row[held], waits.found.take(held)
+    edges = Edges.of(run.activity_node(source), run.activity_node(target), DependencyKind.EVENT_WAIT)
+    guessed = np.array([text == Found.TIMING.value for text in found.table] + [False])[found.codes]
     return edges._replace(kind=edges.kind | np.where(guessed, int(DependencyKind.INFERRED), 0))

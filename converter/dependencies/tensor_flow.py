@@ -21,6 +21,7 @@ from ...schema.numbering import Numbering
 from ..run import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
+from .tensor_spans import spans
 
 TENSOR = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[^"]*"\]')
 """[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
@@ -39,18 +40,18 @@ class Ranges(NamedTuple):
 
 
 class Accesses(NamedTuple):
-    """Columns of accesses: `op` reads or writes bytes [low, high) of a storage."""
+    """Columns of accesses: `op` reads or writes bytes [low, high) of a storage, all of them where `dense`."""
 
     op: Int64
     storage: Int64
     low: Int64
     high: Int64
     written: Bool
+    dense: Bool
 
     def where(self, chosen: Int64) -> "Accesses":
-        return Accesses(
-            self.op[chosen], self.storage[chosen], self.low[chosen], self.high[chosen], self.written[chosen]
-        )
+        op, storage, low, high = (column[chosen] for column in self[:4])
+        return Accesses(op, storage, low, high, self.written[chosen], self.dense[chosen])
 
 
 class Writer(NamedTuple):
@@ -68,7 +69,7 @@ def tensor_flow(run: Run) -> Edges:
         return Edges.of(empty, empty, DependencyKind.TENSOR_FLOW)
     first, last = _subtree_activities(run)
     accesses = _between_streams(run, _accesses(run, np.flatnonzero(first >= 0)), first, last)
-    pairs = _flows(run, accesses, first, last)
+    pairs = _flows(run, _strided(run, accesses), first, last)
     waits = event_wait(run)
     clocks = StreamClocks(run)
     source, target = clocks.not_implied(
@@ -127,7 +128,8 @@ def _accesses(run: Run, launching: Int64) -> Accesses:
     written = [_ranges([ops.outputs[op] for op in rows]), _ranges(_changed_inputs(ops, rows))]
     row, storage, low, high = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
     is_written = np.arange(len(row)) >= len(read.row)
-    return Accesses(launching[row], storage, low, high, is_written).where(np.argsort(row, kind="stable"))
+    dense = np.ones(len(row), np.bool_)
+    return Accesses(launching[row], storage, low, high, is_written, dense).where(np.argsort(row, kind="stable"))
 
 
 def _ranges(texts: Sequence[bytes]) -> Ranges:
@@ -210,18 +212,33 @@ def _listed_by_callee(run: Run, op: Int64, what: Int64) -> Bool:
     return covered
 
 
+def _strided(run: Run, accesses: Accesses) -> Accesses:
+    """The accesses with the reach of strided views, where strides are recorded; up to here tensors are taken to be contiguous."""
+    high, dense = accesses.high.copy(), accesses.dense.copy()
+    rows_of: dict[tuple[int, int, int], list[int]] = {}
+    keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)
+    for row, key in enumerate(keys):
+        rows_of.setdefault(key, []).append(row)
+    ops, known = run.linked.ops, cache(spans)
+    for op in np.unique(accesses.op).tolist():
+        for span in (*known(ops.inputs[op]), *known(ops.outputs[op])):
+            for row in rows_of.get((op, span.storage, span.low), ()):
+                high[row], dense[row] = span.high, span.dense
+    return accesses._replace(high=high, dense=dense)
+
+
 def _flows(run: Run, accesses: Accesses, first: Int64, last: Int64) -> list[tuple[int, int]]:
     """(writer, reader) activity pairs, from one pass over the accesses in launch order: an op reads before it writes."""
     rank = _launch_rank(run)
     activity = np.where(accesses.written, last[accesses.op], first[accesses.op])
     order = np.argsort(rank[activity] * 2 + accesses.written, kind="stable")
-    columns = (accesses.storage, accesses.low, accesses.high, accesses.written, activity)
+    columns = (accesses.storage, accesses.low, accesses.high, accesses.written, accesses.dense, activity)
     writers: dict[int, list[Writer]] = {}
     pairs: set[tuple[int, int]] = set()
-    for storage, low, high, written, by in zip(*(column[order].tolist() for column in columns), strict=True):
+    for storage, low, high, written, dense, by in zip(*(column[order].tolist() for column in columns), strict=True):
         known = writers.setdefault(storage, [])
         if written:
-            kept = [w for w in known if w.low < low or w.high > high][-MOST_RANGES:]
+            kept = [w for w in known if not dense or w.low < low or w.high > high][-MOST_RANGES:]
             writers[storage] = [*kept, Writer(low, high, by)]
         else:
             pairs |= {(w.activity, by) for w in known if w.low < high and low < w.high and w.activity != by}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .layouts import COMMS_DTYPE, Layout, boxed
@@ -145,13 +146,19 @@ def _comms_inputs(layout: Layout, comms: Comms) -> list[Any]:
     if layout.group_address:
         group = 94_594_108_284_448
         return [comms.seq, group, *called, *([] if layout.flat else [len(comms.group.ranks)])]
-    ranks = [min(comms.group.ranks), 1, len(comms.group.ranks)]
+    ranks = [min(comms.group.ranks), _stride(comms.group), len(comms.group.ranks)]
     if not layout.comms_attributes:
         return [comms.seq, int(comms.group.name), *called, *ranks]
     names = _group_names(layout, comms)
     if layout.sequence_tuple:
         return [(comms.seq, comms.p2p), names, *called, *ranks, *([True] if layout.async_flag else [])]
     return [comms.seq, names, *called, *ranks]
+
+
+def _stride(group: Group) -> int:
+    """The distance of the group's ranks, -1 where they have none in common."""
+    distances = {second - first for first, second in pairwise(group.ranks)} or {1}
+    return distances.pop() if len(distances) == 1 else -1
 
 
 def _group_names(layout: Layout, comms: Comms) -> tuple[str, str]:
@@ -170,8 +177,9 @@ def _comms_attributes(layout: Layout, comms: Comms) -> dict[str, Any]:
         "in_split_size": str(comms.in_split),
         "out_split_size": str(comms.out_split),
         "global_rank_start": min(comms.group.ranks),
-        "global_rank_stride": 1,
     }
+    if _stride(comms.group) > 0:
+        attributes["global_rank_stride"] = _stride(comms.group)
     if name:
         attributes |= {"pg_name": name, "pg_desc": description}
     attributes["pg_size"] = len(comms.group.ranks) if name else 1

@@ -63,7 +63,8 @@ def boxed(argument: Any) -> Boxed:
     if isinstance(argument, Tensor):
         place = [argument.id, argument.storage, argument.offset]
         value = [*place, argument.elements, argument.item_size, argument.device]
-        return Boxed(value, list(argument.shape), f"Tensor({argument.dtype})", _contiguous_strides(argument.shape))
+        strides = _contiguous_strides(argument.shape) if argument.strides is None else list(argument.strides)
+        return Boxed(value, list(argument.shape), f"Tensor({argument.dtype})", strides)
     if isinstance(argument, list | tuple):
         parts = [boxed(element) for element in argument]
         values, shapes, types, strides = ([part[column] for part in parts] for column in range(4))

@@ -18,6 +18,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     device: str
+    strides: tuple[int, ...] | None = None
 
     @property
     def elements(self) -> int:

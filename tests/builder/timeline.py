@@ -131,13 +131,17 @@ class TraceBuilder:
         storage: "int | Tensor | None" = None,
         offset: int = 0,
         device: str | None = None,
+        strides: Sequence[int] | None = None,
     ) -> Tensor:
-        """A tensor of its own storage, or a view of another tensor's storage. `offset` is in elements."""
+        """A tensor of its own storage, or a view of another tensor's storage. `offset` and `strides` are in elements."""
         if isinstance(storage, Tensor):
             storage = storage.storage
         place = f"cuda:{self.device}" if device is None else device
         number = next(self._ids)
-        return Tensor(number, next(self._ids) if storage is None else storage, offset, tuple(shape), dtype, place)
+        steps = None if strides is None else tuple(strides)
+        return Tensor(
+            number, next(self._ids) if storage is None else storage, offset, tuple(shape), dtype, place, steps
+        )
 
     @contextmanager
     def op(self, name: str, *, duration: float = 0, **described: Any) -> Iterator[Op]:
@@ -315,7 +319,8 @@ class TraceBuilder:
         `root` that of a collective that has one, both by their place in the group.
         """
         inputs = list(tensors or [self.tensor()])
-        seq = next(self._sequence[group.name]) if seq is None else seq
+        kind = "messages of " if peer is not None else ""
+        seq = next(self._sequence[kind + group.name]) if seq is None else seq
         rank = next((place for place in (peer, root) if place is not None), self.rank or 0)
         splits = list(in_split), list(out_split)
         comms = Comms(name, group, seq, rank, inputs[0], inputs[-1], *splits, p2p=peer is not None)
@@ -345,7 +350,7 @@ class TraceBuilder:
 
         Unless `annotated`, the launch is in no op or annotation at all.
         """
-        seq = next(self._sequence[group.name])
+        seq = next(self._sequence[f"messages of {group.name}"])
         for name, peer, tensor in messages:
             comms = Comms(name, group, seq, peer, tensor, tensor, p2p=True)
             with (

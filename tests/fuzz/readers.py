@@ -93,7 +93,7 @@ def undamaged() -> tuple[HostTrace, DeviceTrace]:
 
 def check_device(content: bytes) -> None:
     """Every row is in a table, ignored or counted; text that is no JSON is never read without a word; what is read links."""
-    trace = _read(read_device_trace, content)
+    trace = _read(partial(read_device_trace, arguments=True), content)
     if trace is None:
         return
     assert trace.read == accounted(trace), "rows that are neither used nor counted"

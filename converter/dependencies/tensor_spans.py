@@ -1,0 +1,42 @@
+"""How far a tensor that is a strided view reaches over its storage, and whether it covers all of it: from recorded shapes and strides."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...schema.host import TensorLists
+
+LARGEST = 1 << 62
+"""Bytes beyond which a view is no view of this world."""
+
+
+class Span(NamedTuple):
+    """Bytes [low, high) of a storage; `dense` where none of them lies between the view's elements."""
+
+    storage: int
+    low: int
+    high: int
+    dense: bool
+
+
+def spans(lists: bytes) -> tuple[Span, ...]:
+    """The spans of the tensors that an op's lists name with strides (schema 1.1.1 on); nothing for the others."""
+    tensors = msgspec.json.decode(lists, type=TensorLists)
+    columns = (msgspec.json.decode(column) for column in (tensors.values, tensors.shapes, tensors.strides))
+    return tuple(_spans(*columns))
+
+
+def _spans(values: list[Any], shapes: list[Any], strides: list[Any]) -> Iterator[Span]:
+    # arguments that the launch added have no strides
+    for value, shape, stride in zip(values, shapes, strides, strict=False):
+        if not (isinstance(value, list) and isinstance(shape, list) and isinstance(stride, list)):
+            continue
+        if len(value) == 6 and isinstance(value[5], str):
+            _, storage, offset, count, size, _ = value
+            if all(isinstance(number, int) for number in (*value[:5], *shape, *stride)) and count:
+                reach = 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=False))
+                if 0 < reach < LARGEST and (offset + reach) * size < LARGEST:
+                    yield Span(storage, offset * size, (offset + reach) * size, reach <= count)
+        else:
+            yield from _spans(value, shape, stride)
