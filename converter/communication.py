@@ -6,7 +6,6 @@ from typing import NamedTuple
 from ..schema.graph import CollectiveType, NodeType
 from ..schema.linked import Communication
 
-
 LARGEST = (1 << 63) - 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schema.columns import ABSENT, Int64, Ragged, Strings
-from ..schema.comm_groups import ADDRESS
+from ..schema.comm_groups import ADDRESS, natural
 from ..schema.graph import Column, NodeType
 from ..schema.linked import Communication, LinkedTrace
 from .communication import Meaning, is_known_dtype, meaning, peers
@@ -38,8 +38,9 @@ class Message(NamedTuple):
     channel: "Channel"
 
 
-Channel = tuple[tuple[int, ...], str, bool, int]
-"""Ranks and name of the group, whether sent together with others, which takes another way, and the recorded tag."""
+Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
+"""Ranks and name of the group, which sort alike on all ranks, whether sent together with others, which takes another way, and the
+recorded tag."""
 
 
 @dataclass(slots=True)
@@ -128,7 +129,7 @@ def _messages(
         known, label = labels[tuple(part.ranks)], part.group
         if ADDRESS.fullmatch(label):
             label = known.setdefault(label, f"at address {len(known) + 1}")
-        channel = (tuple(part.ranks), label, bool(recorded.coalesced), part.tag)
+        channel = (tuple(part.ranks), natural(label), bool(recorded.coalesced), part.tag)
         source, target = peers(part, meant.node, own)
         messages.append(Message(place.node, meant.node, source, target, share.of(meant.size), channel))
     # the sends first: a simulator that runs them in turn must not wait before it has sent

@@ -10,6 +10,7 @@ from execgraph.converter.communication_columns import Message, tags
 from execgraph.converter.targets import for_astra_sim, separate_messages
 from execgraph.linker.link import link
 from execgraph.schema.columns import Ragged
+from execgraph.schema.comm_groups import natural
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.replay import replay, replay_ranks
 from runs import Nodes, convert_linked, convert_run, link_run, read_pair
@@ -78,6 +79,31 @@ def test_the_step_of_a_recommendation_model_is_typed_and_sized(torch: str, with_
     assert nodes.report.unknown_communications == nodes.report.unknown_dtypes == 0
 
 
+def test_a_barrier_that_is_an_all_reduce_is_a_barrier() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    with t.op("c10d::barrier"), t.op("record_param_comms", comms=Comms("barrier", group, 1, 0)):
+        t.collective("allreduce", group=group, tensors=[t.tensor((1,))])
+    t.collective("allreduce", group=group, tensors=[t.tensor((1,))])
+    found = communications(convert_run(t).graph)
+    assert [node["comm_type"] for node in found] == [CollectiveType.BARRIER, CollectiveType.ALL_REDUCE]
+
+
+def test_without_records_the_annotation_around_the_launch_tells() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    for name, tensor in (
+        ("nccl:all_to_all", t.tensor((6,), "c10::Half")),
+        ("xccl:reduce_scatter", t.tensor((8,), "int")),
+    ):
+        with t.op("c10d::something_new"), t.annotation(name, inputs=[tensor]):
+            t.launch(KERNEL, stream=20)
+    found = communications(convert_run(t).graph)
+    assert [(node["comm_type"], node["comm_size"]) for node in found] == [
+        (CollectiveType.ALL_TO_ALL, 12),
+        (CollectiveType.REDUCE_SCATTER, 32),
+    ]
+
+
 # messages that are launched together
 
 
@@ -140,6 +166,38 @@ def test_messages_given_on_another_thread_are_not_taken() -> None:
         t.launch(KERNEL, stream=21)
     nodes = convert_run(t)
     assert communications(nodes.graph) == []
+    assert nodes.report.unknown_communications == 1
+
+
+def give(t: TraceBuilder, group: Group, name: str) -> None:
+    """A message or collective that the library is given but does not launch yet."""
+    tensor = t.tensor((4,))
+    with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms(name, group, 1, 1, tensor, tensor)):
+        t.work(5)
+
+
+def test_the_kernels_of_a_graph_were_captured_before_and_take_nothing_given_now() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    give(t, t.group(range(2)), "send")
+    t.graph_launch([(KERNEL, 20, 10), (KERNEL, 20, 10)])
+    nodes = convert_run(t)
+    assert communications(nodes.graph) == []
+    assert nodes.report.unknown_communications == 2
+
+
+def test_parts_of_a_collective_that_launched_are_not_given_again() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    tensor = t.tensor((4,))
+    # shards of different sizes are gathered by a broadcast from each member
+    with t.op(
+        "record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms("all_gather", group, 1, 0, tensor, tensor)
+    ):
+        t.launch(KERNEL, stream=20)
+        give(t, group, "_broadcast_oop")
+    t.launch(KERNEL, stream=20)
+    nodes = convert_run(t)
+    assert [node["comm_type"] for node in communications(nodes.graph)] == [CollectiveType.ALL_GATHER]
     assert nodes.report.unknown_communications == 1
 
 
@@ -218,7 +276,7 @@ def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:
 def message(
     source: int, target: int, ranks: tuple[int, ...] = (0, 1), name: str = "0", batch: bool = False, tag: int = -1
 ) -> Message:
-    return Message(0, SEND, source, target, 4, (ranks, name, batch, tag))
+    return Message(0, SEND, source, target, 4, (ranks, natural(name), batch, tag))
 
 
 def test_messages_of_a_pair_are_counted() -> None:
@@ -241,7 +299,7 @@ def test_both_ends_of_every_message_call_it_the_same() -> None:
         ranks, name = groups[rng.integers(len(groups))]
         source, target = rng.permutation(ranks)[:2].tolist()
         batch = bool(rng.integers(2))
-        sent.append((number, Message(number, SEND, source, target, 4, (ranks, name, batch, -1))))
+        sent.append((number, Message(number, SEND, source, target, 4, (ranks, natural(name), batch, -1))))
     seen: dict[int, list[tuple[int, ...]]] = {}
     for rank in range(4):
         own = [one for _, one in sent if rank in (one.source, one.target)]
@@ -273,3 +331,11 @@ def test_the_root_of_a_collective_is_its_source_or_destination() -> None:
     t.collective("reduce", group=group, kernel="ncclDevKernel_Reduce_Sum_f32_RING_LL", root=1)
     found = communications(convert_run(t).graph)
     assert [(node["comm_src"], node["comm_dst"]) for node in found] == [(3, -1), (-1, 3)]
+
+
+def test_what_a_vendor_records_as_communication_is_communication() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    with t.op("c10d::allreduce_"):
+        t.launch("allreduce_ring", category="collective_comm", call="urEnqueueKernelLaunch")
+    (found,) = communications(convert_run(t).graph)
+    assert found["comm_type"] == CollectiveType.ALL_REDUCE

@@ -137,6 +137,31 @@ def test_types_that_do_not_run_are_lowered_and_told(tmp_path: Path, capsys: pyte
         assert f"lowered: {change}" in said
 
 
+def test_a_rank_alone_in_its_group_needs_no_number(tmp_path: Path) -> None:
+    def alone(t: TraceBuilder, group: Group) -> None:
+        t.collective(group=t.group([t.rank or 0]), tensors=[t.tensor((8,))])
+        t.collective(group=group, tensors=[t.tensor((8,))])
+
+    record(tmp_path / "traces", range(2), 2, alone)
+    _, graphs = made(tmp_path / "traces")
+    assert [len(communications(graph)) for graph in graphs] == [1, 1]
+    report = build(tmp_path / "traces", tmp_path / "generic", Options(), here).report
+    assert not report.all_failures
+    graph = ExecutionGraph.read(str(tmp_path / "generic" / "graph.0.et"))
+    rows = [row for row in range(len(graph)) if graph.type[row] == COLL]
+    assert [graph.texts("pg_name").codes[row] >= 0 for row in rows] == [False, True]
+    assert [graph.texts("pg_recorded")[row] for row in rows] == ["1", "0"]
+
+
+def test_a_group_that_every_rank_names_for_itself_is_one_group(tmp_path: Path) -> None:
+    def named_by_rank(t: TraceBuilder, group: Group) -> None:
+        t.collective(group=t.group(group.ranks, f"{5 + (t.rank or 0)}"), tensors=[t.tensor((8,))])
+
+    record(tmp_path / "traces", range(2), 2, named_by_rank)
+    _, graphs = made(tmp_path / "traces")
+    assert [len(communications(graph)) for graph in graphs] == [1, 1]
+
+
 # some ranks of a job
 
 

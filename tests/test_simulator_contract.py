@@ -12,13 +12,16 @@ from execgraph.converter.device_only import without_host
 from execgraph.converter.targets import (
     ASTRA_SIM,
     agreed_order,
+    agreed_sizes,
     for_astra_sim,
     issues,
     order_collectives,
     recorded_groups,
+    resize_communication,
 )
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
+from execgraph.schema.errors import DataError
 from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.build import build
 from execgraph.tools.replay import replay
@@ -67,9 +70,12 @@ def run_to_the_end(outcomes: dict[Generation, Outcome], ranks: int) -> bool:
 def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[RankList, int]]:
     """The graphs of all ranks of a job for this target, and its groups."""
     groups = number_groups(ranks for graph in graphs for ranks in recorded_groups(graph).lists)
-    orders = agreed_order([issues(graph) for graph in graphs])
-    ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
-    return [for_astra_sim(graph, groups)[0] for graph in ordered], groups
+    issued = [issues(graph) for graph in graphs]
+    agreed = [
+        order_collectives(resize_communication(graph, sizes), order)
+        for graph, sizes, order in zip(graphs, agreed_sizes(issued), agreed_order(issued), strict=True)
+    ]
+    return [for_astra_sim(graph, groups)[0] for graph in agreed], groups
 
 
 # whole jobs
@@ -90,8 +96,7 @@ def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str,
     assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
 
 
-@HOST
-@pytest.mark.parametrize("job", TOGETHER)
+@pytest.mark.parametrize(("job", "host"), [*((job, False) for job in TOGETHER), ("ddp", True), ("halo", True)], ids=str)
 def test_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
     graphs, groups = built([graph if host else without_host(graph) for graph in built_job(job, 64).graphs])
     assert run_to_the_end(play(tmp_path, graphs, groups), 64)
@@ -317,6 +322,11 @@ def test_the_simulator_notices(tmp_path: Path, fault: str) -> None:
 def test_the_simulator_is_content_with_two_ranks_without_a_fault(tmp_path: Path) -> None:
     for talk in (lambda g, rank: reduce(g), message):
         assert run_to_the_end(play(tmp_path, Fault(talk, (), "").graphs(), FOUR_GROUPS), 2)
+
+
+def test_a_cycle_through_control_is_refused_before_a_simulator_sees_it() -> None:
+    with pytest.raises(DataError, match=r"cycle: 2 \(child\) -> 1 \(op\) -> 2"):
+        built(FAULTS["a cycle through control"].graphs())
 
 
 MENDED = [

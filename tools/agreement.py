@@ -16,6 +16,7 @@ from ..converter.targets import (
     recorded_groups,
     restrict_to_ranks,
     separate_messages,
+    settled,
     unmatched,
 )
 from ..schema.comm_groups import RankList, number_groups
@@ -51,8 +52,9 @@ def agree(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int
     """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
-    alone = unmatched([known[rank].issues for rank in present])
-    left = [_leaving_out(known[rank].issues, set(without)) for rank, without in zip(present, alone, strict=True)]
+    issued = settled([known[rank].issues for rank in present])
+    alone = unmatched(issued)
+    left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
     columns = zip(present, alone, agreed_sizes(left), agreed_order(left), strict=True)
     return {rank: Agreement(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
 

@@ -126,8 +126,8 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
     unmatched: dict[tuple[int, int], list[str]] = defaultdict(list)
     for left, what in ((sent - received, UNRECEIVED), (received - sent, UNSENT)):
         for message, count in sorted(left.items()):
-            pair, _, content = message.partition(" ")
-            source, target = map(int, pair.split(">"))
+            way, _, content = message.partition(" ")
+            source, target = map(int, way.split(">"))
             unmatched[source, target].append(what.format(source, target, count, content))
     for pair, found in sorted(unmatched.items()):
         if set(pair) <= set(ranks):

@@ -244,7 +244,7 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
     sequence = np.array([place[group] for group in in_order], np.int64)
     members = [set(ranks_of(group.ranks)) for group in groups]
     return [
-        (first, second, _digest(sequence[(sequence == first) | (sequence == second)].tolist()))
+        (first, second, _digest((sequence[(sequence == first) | (sequence == second)] == first).tolist()))
         for first, second in combinations(range(len(groups)), 2)
         if len(members[first] & members[second]) > 1
     ]

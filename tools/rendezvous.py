@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..converter.targets.meetings import Call, meetings
 from ..schema.columns import ABSENT, Int64, Ragged
 from ..schema.comm_groups import ADDRESS
 from ..schema.graph import ExecutionGraph, NodeType
@@ -28,52 +29,51 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> Meetings:
     """Who meets whom over ranks; linear in the communication nodes, which are sorted by id."""
     if len(graphs) < 2:
         return Meetings(np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    members: defaultdict[Hashable, list[int]] = defaultdict(list)
+    met: defaultdict[Hashable, list[int]] = defaultdict(list)
     ranks: defaultdict[Hashable, set[int]] = defaultdict(set)
+    rows = [_rows_by_id(graph, NodeType.COMM_COLL) for graph in graphs]
+    keys = meetings([_calls(graph, own) for graph, own in zip(graphs, rows, strict=True)])
     first_row = 0
     for rank, graph in enumerate(graphs):
-        seen: Counter[Hashable] = Counter()
-        for row, key, sends in _keys(graph, rank):
-            meeting = (key, seen[key, sends])
-            seen[key, sends] += 1
-            members[meeting].append(first_row + row)
-            ranks[meeting].add(rank)
+        found = [*zip(rows[rank], keys[rank], strict=True), *_messages(graph, rank)]
+        for row, key in found:
+            met[key].append(first_row + row)
+            ranks[key].add(rank)
         first_row += len(graph)
-    met = [rows for key, rows in members.items() if len(ranks[key]) > 1]
-    pairs = Ragged.of(met)
-    return Meetings(pairs.values, pairs.rows(), len(met))
+    pairs = Ragged.of([members for key, members in met.items() if len(ranks[key]) > 1])
+    return Meetings(pairs.values, pairs.rows(), len(pairs))
 
 
-def _keys(graph: ExecutionGraph, rank: int) -> Iterator[tuple[int, Hashable, bool]]:
-    """Each communication node's row, what its counterparts on other ranks have in common with it, and whether it sends; by id.
+def _rows_by_id(graph: ExecutionGraph, *types: NodeType) -> list[int]:
+    rows = np.flatnonzero(np.isin(graph.type, types))
+    by_id: list[int] = rows[np.argsort(graph.id[rows], kind="stable")].tolist()
+    return by_id
 
-    A node that carries several messages comes once for each.
-    """
-    collective, messages = _collective_key(graph), _message_keys(graph, rank)
+
+def _calls(graph: ExecutionGraph, rows: Sequence[int]) -> list[Call]:
+    """The collectives in these rows, by the ranks of their group, where these are not recorded by its name."""
+    ranks, name, recorded = graph.attributes.get("pg_ranks"), graph.texts("pg_name"), graph.texts("pg_recorded")
+    kind, sequence = graph.integers("comm_type", -1), graph.integers("comm_seq", -1)
+
+    def call(row: int) -> Call:
+        members = ranks[row].tobytes() if isinstance(ranks, Ragged) else b""
+        # PyTorch 2.1 records where a group lies in a process's memory, which tells those of the same ranks apart on no other rank
+        label = "" if ADDRESS.fullmatch(recorded[row]) else recorded[row]
+        return Call(members, label if members else name[row], int(kind[row]), int(sequence[row]))
+
+    return [call(row) for row in rows]
+
+
+def _messages(graph: ExecutionGraph, rank: int) -> Iterator[tuple[int, Hashable]]:
+    """The row of each message, and what its other end has in common with it; a node that carries several comes once for each."""
+    seen: Counter[Hashable] = Counter()
+    keys = _message_keys(graph, rank)
     # a send without a time of its own is part of a kernel that carried several messages, and its last one has the kernel's time
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
-    talks = np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
-    rows = np.flatnonzero(talks & ~instant)
-    for row in rows[np.argsort(graph.id[rows], kind="stable")].tolist():
-        if graph.type[row] == NodeType.COMM_COLL:
-            yield row, collective(row), False
-        else:
-            yield from ((row, key, sends) for key, sends in messages(row))
-
-
-def _collective_key(graph: ExecutionGraph) -> Callable[[int], Hashable]:
-    ranks = graph.attributes.get("pg_ranks")
-    name, recorded = graph.texts("pg_name"), graph.texts("pg_recorded")
-    sequence = graph.integers("comm_seq")
-
-    def key(row: int) -> Hashable:
-        members = ranks[row].tobytes() if isinstance(ranks, Ragged) else b""
-        # two groups of the same ranks count their sequence numbers each for itself: the recorded name tells them apart, but for
-        # PyTorch 2.1, which records where a group lies in a process's memory
-        label = "" if ADDRESS.fullmatch(recorded[row]) else recorded[row]
-        return (members, label) if members else (name[row],), int(sequence[row])
-
-    return key
+    for row in _rows_by_id(graph, NodeType.COMM_SEND, NodeType.COMM_RECV):
+        for key, sends in () if instant[row] else keys(row):
+            yield row, (key, seen[key, sends])
+            seen[key, sends] += 1
 
 
 def _message_keys(graph: ExecutionGraph, rank: int) -> Callable[[int], list[tuple[Hashable, bool]]]:

@@ -4,7 +4,7 @@ from .agreement import agreed_order, agreed_sizes, unmatched
 from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
 from .groups import recorded_groups
-from .issues import Issue, issues
+from .issues import Issue, issues, settled
 from .rework import compute_instead, order_collectives, resize_communication
 from .select import ASTRA_SIM, GENERIC, TARGET_HELP, TARGETS, for_target
 from .subset import restrict_to_ranks
@@ -27,5 +27,6 @@ __all__ = [
     "resize_communication",
     "restrict_to_ranks",
     "separate_messages",
+    "settled",
     "unmatched",
 ]

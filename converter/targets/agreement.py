@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, NodeType
-from .issues import Issue, Meeting
+from .issues import Issue
+from .meetings import Meeting
 
 Summaries = Sequence[Sequence[Issue]]
 """The issues of every rank."""

@@ -33,24 +33,26 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
 def name_groups(
     graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
 ) -> dict[RankList, int]:
-    """Sets `pg_name` of collectives to their group's number, to nothing where it is the whole world or unknown; the numbers used.
+    """Sets `pg_name` of collectives to their group's number, to "" where it is the whole world or unknown; the numbers used.
 
-    `pg_recorded` keeps the name that was there. Without `numbers` the graph's own groups are numbered. Raises DataError for a group
-    that `numbers` lacks.
+    Groups of one and those with a member that is not there have no number, and their collectives no name. `pg_recorded` keeps the name
+    that was there. Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
     """
     collective, messages = (
         graph.type == NodeType.COMM_COLL,
         np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
     )
     used = [groups.lists[place] for place in np.unique(groups.of_node[collective]).tolist() if place >= 0]
-    own = [ranks for ranks in used if ranks != world]
+    own = [ranks for ranks in used if ranks != world and ranks in number_groups([ranks])]
     numbers = number_groups(own) if numbers is None else numbers
     if lacking := [ranks for ranks in own if ranks not in numbers]:
         raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")
     if "pg_recorded" not in graph.attributes:
         graph.attributes["pg_recorded"] = graph.texts("pg_name")
     names = [str(numbers.get(ranks, ALL_RANKS)) if ranks in own else ALL_RANKS for ranks in groups.lists] + [ALL_RANKS]
-    graph.attributes["pg_name"] = _texts(names, np.where(collective, groups.of_node, -1), collective | messages)
+    numbered = np.array([*(ranks in own or ranks == world for ranks in groups.lists), True])[groups.of_node]
+    which = np.where(collective, groups.of_node, -1)
+    graph.attributes["pg_name"] = _texts(names, which, (collective & numbered) | messages)
     return {ranks: numbers[ranks] for ranks in own}
 
 

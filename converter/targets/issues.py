@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +15,8 @@ from ..lane_clocks import known_after
 from ..lanes import lanes_of, numbered, previous_on_lane
 from ..rewire import data_edges
 from .groups import recorded_groups
+from .meetings import Call, Meeting, meetings
 from .subset import OUTSIDE
-
-Meeting = tuple[Hashable, ...]
 
 RANKS_SHOWN = 8
 DIGEST_BYTES = 8
@@ -61,6 +60,20 @@ def issues(graph: ExecutionGraph) -> list[Issue]:
         found.append(Issue(node, kind, type_, (*key, seen[kind, key]), members, bytes_, begin, follows))
         seen[kind, key] += 1
     return found
+
+
+def settled(summaries: Sequence[Sequence[Issue]]) -> list[list[Issue]]:
+    """The issues of all ranks with meetings by what the ranks have in common, where a rank alone cannot know what that is."""
+    collectives = [[issue for issue in issued if issue.type is NodeType.COMM_COLL] for issued in summaries]
+    met = meetings([[Call._make(issue.meeting[:-1]) for issue in own] for own in collectives])
+    by_node = [
+        {issue.node: meeting for issue, meeting in zip(*columns, strict=True)}
+        for columns in zip(collectives, met, strict=True)
+    ]
+    return [
+        [issue._replace(meeting=known.get(issue.node, issue.meeting)) for issue in issued]
+        for issued, known in zip(summaries, by_node, strict=True)
+    ]
 
 
 def _leads_outside(graph: ExecutionGraph) -> Bool:
