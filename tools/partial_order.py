@@ -46,6 +46,10 @@ class PartialOrder:
         """For each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
         return self._find(lane, time, self._end, "right", -1)
 
+    def first_ended(self, lane: Int64, time: Int64) -> Int64:
+        """For each lane and time the first point that ended then or later, -1 for none and for no lane (-1)."""
+        return self._find(lane, time, self._end, "left", 0)
+
     def first_begun(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the first point that began then or later, -1 for none."""
         return self._find(lane, time, self._begin, "left", 0)

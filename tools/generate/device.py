@@ -4,11 +4,15 @@ A stream runs one activity after another in the order of submission. An activity
 the device and, a gap later, all it follows has ended; members of a rendezvous end together. Times are ns.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from .instructions import Rendezvous
 from .record import NONE, Activities
+
+QUEUE_LIMIT = 1024
+"""Launches on a stream that may wait for their start; one more holds the host up."""
 
 
 class Running:
@@ -49,13 +53,14 @@ class Event(NamedTuple):
 
 class Stream:
     """`tail` was enqueued last; the next activity also has to wait for `waits` (of events, one for each stream) and
-    for the `branches` of a graph that was launched on this stream.
+    for the `branches` of a graph that was launched on this stream. `queue` has the latest launches, each with the one before it.
     """
 
-    __slots__ = ("branches", "tail", "waits")
+    __slots__ = ("branches", "queue", "tail", "waits")
 
     def __init__(self) -> None:
         self.tail: Running | None = None
+        self.queue: deque[tuple[Running, Running | None]] = deque(maxlen=QUEUE_LIMIT)
         self.waits: dict[int, Running] = {}
         self.branches: list[Running] = []
 
@@ -71,7 +76,12 @@ class Stream:
         tail = (self.tail,) if self.tail else ()
         return (*tail, *self.waits.values(), *self.branches)
 
+    def oldest_in_queue(self) -> tuple[Running, Running | None] | None:
+        """The launch that has to start before another one fits into the queue, if the queue may be full, and the one before it."""
+        return self.queue[0] if len(self.queue) == QUEUE_LIMIT else None
+
     def append(self, activity: Running) -> None:
+        self.queue.append((activity, self.tail))
         self.tail, self.waits, self.branches = activity, {}, []
 
 

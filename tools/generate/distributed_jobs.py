@@ -3,12 +3,12 @@
 Every job has waits that cost nothing in the base run and hold the run up once durations change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .buckets import Buckets
 from .instructions import Tensor
 from .layers import accumulate_into, add, backward, concatenate, embedding, item, linear, mse_loss, relu, sgd_step
-from .nccl import Communicator, Work, expert_groups, second_world, world
+from .nccl import Communicator, Rows, Work, expert_groups, second_world, world
 from .process import Process
 from .script import Script
 from .single_device_jobs import batch, steps
@@ -39,11 +39,19 @@ def ddp(process: Process) -> Iterator[None]:
 
 
 class Exchange:
-    """A differentiable all-to-all in two halves: what lies between request and wait runs beside it, in backward too."""
+    """A differentiable all-to-all in two halves: what lies between request and wait runs beside it, in backward too.
 
-    def __init__(self, process: Process, communicator: Communicator, name: str, sent: Tensor) -> None:
+    `rows` are those that each member sends to each, equally many where they are not given.
+    """
+
+    def __init__(
+        self, process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
+    ) -> None:
         self._process, self._communicator, self._sent = process, communicator, sent
-        self._received = process.tensor(f"{name}.received", *sent.shape)
+        self._given = rows[communicator.own] if rows else ()
+        self._taken = tuple(row[communicator.own] for row in rows)
+        arrived = sum(self._taken) if rows else sent.shape[0]
+        self._received = process.tensor(f"{name}.received", arrived, *sent.shape[1:])
         self._returned = process.tensor(f"{name}.returned", *sent.shape)
 
     def request(self) -> None:
@@ -55,14 +63,14 @@ class Exchange:
 
         with main.op("All2All_Req", (sent,), (received,), sequence=self._process.sequence):
             self._process.differentiable("All2All_ReqBackward", (self._process.gradient(sent),), body)
-            self._forth = self._communicator.all_to_all(main, received, sent)
+            self._forth = self._communicator.all_to_all(main, received, sent, self._given, self._taken)
 
     def wait(self) -> Tensor:
         process, received = self._process, self._received
         gradient = process.gradient(received)
 
         def body(script: Script) -> None:
-            self._back: Work = self._communicator.all_to_all(script, self._returned, gradient)
+            self._back: Work = self._communicator.all_to_all(script, self._returned, gradient, self._taken, self._given)
 
         with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
             process.differentiable("All2All_WaitBackward", (gradient,), body)
@@ -72,17 +80,36 @@ class Exchange:
 
 def moe(process: Process) -> Iterator[None]:
     """Mixture of experts: tokens go to their experts and back by all-to-all, beside a shared expert."""
-    size = process.size
-    group = next(group for group in expert_groups(size.ranks) if process.rank in group.ranks)
-    communicator = Communicator(process, group, EXCHANGE_STREAM)
+    group = next(group for group in expert_groups(process.size.ranks) if process.rank in group.ranks)
+    yield from _mixture(process, Communicator(process, group, EXCHANGE_STREAM))
+
+
+def uneven(process: Process) -> Iterator[None]:
+    """Mixture of experts of which some get more tokens than others: every rank sends every other as many as it has for it."""
+    yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), _spread)
+
+
+def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
+    """How many of its tokens each rank sends to each."""
+    weights = [[1 + (5 * source + 3 * target + layer) % 7 for target in range(ranks)] for source in range(ranks)]
+    shares = [[tokens * weight // sum(row) for weight in row] for row in weights]
+    return tuple((tokens - sum(row[1:]), *row[1:]) for row in shares)
+
+
+def _mixture(
+    process: Process, communicator: Communicator, spread: Callable[[int, int, int], tuple[Rows, ...]] | None = None
+) -> Iterator[None]:
+    size, ranks = process.size, len(communicator.group.ranks)
     for step in steps(process):
         x = batch(process)
         for layer in range(size.layers):
-            dispatch = Exchange(process, communicator, f"dispatch {layer}", x)
+            there = spread(ranks, x.shape[0], layer) if spread else ()
+            back = tuple(zip(*there, strict=True))
+            dispatch = Exchange(process, communicator, f"dispatch {layer}", x, there)
             dispatch.request()
             shared = linear(process, f"shared.{layer}", x, size.hidden)
             expert = linear(process, f"experts.{layer}", dispatch.wait(), size.hidden)
-            combine = Exchange(process, communicator, f"combine {layer}", expert)
+            combine = Exchange(process, communicator, f"combine {layer}", expert, back)
             combine.request()
             shared = relu(process, f"shared relu {layer}", shared)
             x = add(process, f"sum {layer}", shared, combine.wait())
@@ -129,6 +156,29 @@ def _stage(process: Process, x: Tensor, micro: int) -> Tensor:
         y = linear(process, f"layers.{layer}", x, size.hidden, result=f"layers.{layer} of {micro}")
         x = relu(process, f"relu {layer} of {micro}", y)
     return mse_loss(process, x, process.tensor("target", *x.shape)) if rank == size.ranks - 1 else x
+
+
+def halo(process: Process) -> Iterator[None]:
+    """Neighbours swap the borders of their parts, by a send and a receive with one kernel, and compute the inner part meanwhile."""
+    main, size = process.main, process.size
+    communicator = Communicator(process, world(size.ranks), EXCHANGE_STREAM)
+    for step in steps(process):
+        x = batch(process)
+        for layer in range(size.layers):
+            # now with the one neighbour, now with the other
+            peer = process.rank + 1 if process.rank % 2 == layer % 2 else process.rank - 1
+            x = relu(process, f"relu {layer}", linear(process, f"border.{layer}", x, size.hidden))
+            border = process.tensor(f"border of {layer}", *x.shape)
+            swap = communicator.swap(main, x, border, peer) if 0 <= peer < size.ranks else None
+            x = linear(process, f"inner.{layer}", x, size.hidden)
+            if swap:
+                swap.wait(main)
+                x = add(process, f"sum {layer}", x, border)
+        loss = mse_loss(process, x, batch(process, "target"))
+        process.tape.clear()
+        if step % 2:
+            item(process, loss)
+        yield
 
 
 def dlrm(process: Process) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 Host threads advance in the order of time, what they launch runs on the devices' streams, and a thread that waits for
 a device or for another thread stands still meanwhile. Equal input gives the equal run. Not modelled: kernels that
-slow each other down, and the limit of launches in flight.
+slow each other down.
 """
 
 import heapq
@@ -205,9 +205,25 @@ class _Engine:
     # launches
 
     def _launch(self, thread: _Thread, launch: Launch) -> bool:
-        process, record, start = thread.process, thread.process.record, thread.time
+        held_by = thread.process.stream(launch.stream).oldest_in_queue()
+        if held_by is None or launch.blocking:
+            return self._submit(thread, launch)
+        oldest, before = held_by
+
+        def go() -> None:
+            held_until = oldest.start if oldest.start > thread.time else thread.time
+            if before is not None and held_until > thread.time:
+                thread.process.record.host_waits.append(len(thread.process.record.calls), before.row)
+            self._submit(thread, launch, held_until)
+
+        return self._when_known(thread, (oldest,), go)
+
+    def _submit(self, thread: _Thread, launch: Launch, held_until: int = 0) -> bool:
+        process, record = thread.process, thread.process.record
         stream = process.stream(launch.stream)
-        call = self._call(thread, launch.call, launch.host_ns)
+        call = self._call(thread, launch.call, 0)
+        start = max(thread.time, held_until)
+        thread.time = record.calls.end[call] = start + self._host_ns(thread, launch.call, launch.host_ns)
         code = process.code(launch.activity, record.activity_table)
         row = record.activities.append(code, launch.stream, NONE, NONE, call, 0, launch.comm_sequence)
         activity = Running(record.activities, row, launch.stream, stream.pending())

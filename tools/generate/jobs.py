@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from . import distributed_jobs as distributed
 from . import single_device_jobs as single
+from . import stream_jobs
 from .instructions import Group
 from .job import Job, Step
 from .nccl import expert_groups, second_world, world
-from .process import AUTOGRAD, LOADER, MAIN, Process, Size
+from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
 
 Program = Callable[[Process], Iterator[None]]
 """Writes one rank's program and yields after each step."""
@@ -49,9 +50,16 @@ PRESETS = {
     "graph": Preset(single.graph, Size(steps=4)),
     "loader": Preset(single.loader, Size(steps=4), threads=(MAIN, AUTOGRAD, LOADER)),
     "critical_path": Preset(single.critical_path, Size(tokens=2048, hidden=2048), threads=(MAIN,)),
+    "streams": Preset(stream_jobs.streams, Size(tokens=512, hidden=512), threads=(MAIN,)),
+    "polling": Preset(stream_jobs.polling, Size(steps=4, tokens=1024, hidden=1024)),
+    "pageable": Preset(stream_jobs.pageable, Size(steps=4, tokens=1024, hidden=1024)),
+    "towers": Preset(stream_jobs.towers, Size(tokens=1024, hidden=1024), threads=(MAIN, AUTOGRAD, SECOND_AUTOGRAD)),
+    "queue": Preset(stream_jobs.queue, Size(), threads=(MAIN,)),
     "ddp": Preset(distributed.ddp, Size(ranks=2), groups=_one_group),
     "moe": Preset(distributed.moe, Size(ranks=4), groups=_experts),
+    "uneven": Preset(distributed.uneven, Size(ranks=4, layers=2), groups=_one_group),
     "pipeline": Preset(distributed.pipeline, Size(ranks=2), groups=_one_group),
+    "halo": Preset(distributed.halo, Size(ranks=4), groups=_one_group),
     "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=_two_groups),
 }
 

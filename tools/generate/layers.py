@@ -45,7 +45,7 @@ def linear(
 ) -> Tensor:
     """x @ weight.T + bias: x is (rows, inputs), the result (rows, outputs), its name `result` where one is given."""
     rows, inputs = x.shape
-    main = process.main
+    main, stream = process.main, process.compute
     weight, bias = process.tensor(f"{name}.weight", outputs, inputs), process.tensor(f"{name}.bias", outputs)
     turned = process.view(f"{name}.weight.t", weight, inputs, outputs, strides=(1, inputs))
     y = process.tensor(result or f"{name}.y", rows, outputs)
@@ -58,12 +58,12 @@ def linear(
     def backward(script: Script) -> None:
         gradient, columns = process.gradient(y), process.view(f"{x.id} turned", x, inputs, rows, strides=(1, inputs))
         with script.op("aten::mm", (gradient, weight), (process.gradient(x),)):
-            script.launch(GEMM_BACKWARD, COMPUTE, gemm_us(rows, inputs, outputs))
+            script.launch(GEMM_BACKWARD, stream, gemm_us(rows, inputs, outputs))
         script.leaf("aten::t", (x,), (columns,))
         with script.op("aten::mm", (columns, gradient), (turned_gradient,)):
-            script.launch(GEMM_WEIGHT, COMPUTE, gemm_us(inputs, outputs, rows))
+            script.launch(GEMM_WEIGHT, stream, gemm_us(inputs, outputs, rows))
         with script.op("aten::sum", (gradient, (0,), True, None), (process.gradient(bias),)):
-            script.launch(REDUCE, COMPUTE, stream_us((gradient,)))
+            script.launch(REDUCE, stream, stream_us((gradient,)))
 
     with main.op("aten::linear", (x, weight, bias), (y,), sequence=process.sequence):
         accumulate(process, weight, weight_gradient, on_gradient)
@@ -72,22 +72,22 @@ def linear(
         accumulate(process, bias, process.gradient(bias), on_gradient)
         with main.op("aten::addmm", (bias, x, turned, 1, 1), (y,), sequence=process.sequence, own_us=12.0):
             process.differentiable("AddmmBackward0", (process.gradient(y),), backward)
-            main.launch(GEMM, COMPUTE, gemm_us(rows, outputs, inputs))
+            main.launch(GEMM, stream, gemm_us(rows, outputs, inputs))
     return y
 
 
 def relu(process: Process, name: str, x: Tensor) -> Tensor:
-    y = process.tensor(f"{name}.y", *x.shape)
+    y, stream = process.tensor(f"{name}.y", *x.shape), process.compute
 
     def backward(script: Script) -> None:
         gradient = process.gradient(y)
         with script.op("aten::threshold_backward", (gradient, y, 0), (process.gradient(x),), own_us=8.0):
-            script.launch(THRESHOLD, COMPUTE, stream_us((gradient, y, x)))
+            script.launch(THRESHOLD, stream, stream_us((gradient, y, x)))
 
     with process.main.op("aten::relu", (x,), (y,), sequence=process.sequence):
         process.differentiable("ReluBackward0", (process.gradient(y),), backward)
         with process.main.op("aten::clamp_min", (x, 0), (y,), own_us=8.0):
-            process.main.launch(CLAMP, COMPUTE, stream_us((x, y)))
+            process.main.launch(CLAMP, stream, stream_us((x, y)))
     return y
 
 
@@ -140,18 +140,18 @@ def embedding(process: Process, name: str, indices: Tensor, width: int, rows: in
     return y
 
 
-def mse_loss(process: Process, x: Tensor, target: Tensor) -> Tensor:
-    loss = process.tensor("loss")
+def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") -> Tensor:
+    loss, stream = process.tensor(name), process.compute
 
     def backward(script: Script) -> None:
         inputs = (process.gradient(loss), x, target, 1)
         with script.op("aten::mse_loss_backward", inputs, (process.gradient(x),), own_us=8.0):
-            script.launch(MSE, COMPUTE, stream_us((x, target, x)))
+            script.launch(MSE, stream, stream_us((x, target, x)))
 
     with process.main.op("aten::mse_loss", (x, target, 1), (loss,), sequence=process.sequence, own_us=10.0):
         process.differentiable("MseLossBackward0", (process.gradient(loss),), backward)
-        process.main.launch(MSE, COMPUTE, stream_us((x, target)))
-        process.main.launch(REDUCE, COMPUTE, stream_us((x,)))
+        process.main.launch(MSE, stream, stream_us((x, target)))
+        process.main.launch(REDUCE, stream, stream_us((x,)))
     return loss
 
 
@@ -172,20 +172,33 @@ def accumulate(process: Process, parameter: Tensor, gradient: Tensor, on_gradien
 
 def backward(process: Process, loss: Tensor, at_end: Callable[[Script], None] | None = None) -> None:
     """loss.backward(): the main thread seeds the gradient and stands still while the autograd thread runs the tape."""
-    main, autograd = process.main, process.scripts[AUTOGRAD]
-    seed = process.gradient(loss)
+    seed(process, loss, process.compute)
+    begin_backward(process, AUTOGRAD, at_end)
+    end_backward(process, AUTOGRAD)
+
+
+def seed(process: Process, loss: Tensor, stream: int) -> None:
+    ones = process.gradient(loss)
     with (
-        main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (seed,)),
-        main.op("aten::fill_", (seed, 1.0), (seed,)),
+        process.main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (ones,)),
+        process.main.op("aten::fill_", (ones, 1.0), (ones,)),
     ):
-        main.launch(FILL, COMPUTE, stream_us((seed,)))
-    main.put("backward")
-    autograd.get("backward")
+        process.main.launch(FILL, stream, stream_us((ones,)))
+
+
+def begin_backward(process: Process, thread: str, at_end: Callable[[Script], None] | None = None) -> None:
+    """Hands the tape to an autograd thread."""
+    main, autograd = process.main, process.scripts[thread]
+    main.put(f"backward on {thread}")
+    autograd.get(f"backward on {thread}")
     run_tape(process, autograd)
     if at_end is not None:
         at_end(autograd)
-    autograd.put("backward done")
-    main.get("backward done")
+    autograd.put(f"backward done on {thread}")
+
+
+def end_backward(process: Process, thread: str) -> None:
+    process.main.get(f"backward done on {thread}")
 
 
 def run_tape(process: Process, script: Script) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from .instructions import Collective, Group, Opaque, Rendezvous, Tensor
-from .process import COMPUTE, Process, size_bytes
+from .instructions import COMMUNICATION, Activity, Collective, Group, Opaque, Rendezvous, Tensor
+from .process import COLLECTIVE_KERNELS, COMPUTE, Process, size_bytes
 from .script import Script
 
 BYTES_PER_US = 80_000
@@ -17,6 +17,9 @@ ANNOTATIONS = {
 EVENTS_IN_USE = 64
 """Events are pooled: after so many collectives the first one's event is recorded anew."""
 OBJECT = Opaque("Object")
+MESSAGE_OPS = {"send": "c10d::send", "recv": "c10d::recv_"}
+SWAP = Activity(COLLECTIVE_KERNELS["send"], kind=COMMUNICATION)
+"""The kernel of messages that were launched together; no record is around it."""
 
 
 def world(ranks: int) -> Group:
@@ -37,6 +40,8 @@ def expert_groups(ranks: int, size: int = 2) -> tuple[Group, ...]:
 
 
 NO_GROUP = Group("", "", ())
+Rows = tuple[int, ...]
+"""Rows of a tensor for, or from, each member of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +61,24 @@ class Communicator:
             work.start(script, 2 * self._others * size_bytes(tensor))
         return work
 
-    def all_to_all(self, script: Script, received: Tensor, sent: Tensor) -> "Work":
-        """c10d::alltoall_base_ with equal splits; (n-1)/n of the tensor goes over the links."""
+    def all_to_all(self, script: Script, received: Tensor, sent: Tensor, given: Rows = (), taken: Rows = ()) -> "Work":
+        """c10d::alltoall_base_: `given` rows go to each member and `taken` come from each, equally many where none are told."""
         ranks = len(self.group.ranks)
-        splits, rows = (sent.numel // ranks,) * ranks, (sent.shape[0] // ranks,) * ranks
+        given_rows, taken_rows = (
+            rows or (tensor.shape[0] // ranks,) * ranks for rows, tensor in ((given, sent), (taken, received))
+        )
+        in_splits, out_splits = (
+            tuple(row * tensor.numel // max(tensor.shape[0], 1) for row in rows) or (tensor.numel // ranks,) * ranks
+            for rows, tensor in ((given, sent), (taken, received))
+        )
+        tensors = (sent, received)
         collective = Collective(
-            "all_to_allv", self.group, self.own, (sent, received), sent.numel, received.numel, splits, splits
+            "all_to_allv", self.group, self.own, tensors, sent.numel, received.numel, in_splits, out_splits
         )
         work = Work(self, collective)
-        with script.op("c10d::alltoall_base_", (received, sent, OBJECT, rows, rows, True, -1), (OBJECT,), own_us=15.0):
-            work.start(script, self._others * size_bytes(sent))
+        inputs = (received, sent, OBJECT, taken_rows, given_rows, True, -1)
+        with script.op("c10d::alltoall_base_", inputs, (OBJECT,), own_us=15.0):
+            work.start(script, (1 - in_splits[self.own] / max(sent.numel, 1)) * size_bytes(sent))
         return work
 
     def send(self, script: Script, tensor: Tensor, to: int) -> "Work":
@@ -81,6 +94,12 @@ class Communicator:
         with script.op("c10d::recv_", ((tensor,), OBJECT, source, 0), (OBJECT,), own_us=12.0):
             work.start(script, size_bytes(tensor))
         return work
+
+    def swap(self, script: Script, sent: Tensor, received: Tensor, peer: int) -> "Swap":
+        """dist.batch_isend_irecv: a message to the peer and one from it, with one kernel."""
+        swap = Swap(self, peer)
+        swap.start(script, {"send": sent, "recv": received})
+        return swap
 
     @property
     def own(self) -> int:
@@ -118,10 +137,7 @@ class Work:
 
     def wait(self, script: Script) -> None:
         """What the compute stream is given from now on waits for the collective; the host does not."""
-        process, collective = self._process, Collective("wait", NO_GROUP, self._process.rank, (), 0, 0)
-        shared, _ = process.collective(collective)
-        with script.op("record_param_comms", collective=shared, comm_sequence=self._sequence):
-            script.wait(COMPUTE, self._done)
+        wait_for(script, self._process, self._sequence, self._done)
 
     def _next(self) -> tuple[int, Rendezvous]:
         """The sequence number, and where the members meet: all ranks of the group, or sender and receiver."""
@@ -134,3 +150,47 @@ class Work:
         meeting = Rendezvous((*way, process.next_communication(way)), 2)
         # a process numbers all its messages in a group, so the two sides of one seldom have the same number
         return process.next_communication((group, "messages")), meeting
+
+
+class Swap:
+    """Two messages that are given to the library one by one and launched together, when their group ends."""
+
+    def __init__(self, communicator: Communicator, peer: int) -> None:
+        self._communicator, self._peer = communicator, peer
+        process, group = communicator.process, communicator.group
+        between = (group, "swap", *sorted((process.rank, peer)))
+        self._meeting = Rendezvous((*between, process.next_communication(between)), 2)
+        self._sequence = process.next_communication((group, "messages"))
+        self._done = f"swapped {communicator.stream} {self._sequence % EVENTS_IN_USE}"
+
+    def start(self, script: Script, messages: dict[str, Tensor]) -> None:
+        group, process, stream = self._communicator.group, self._communicator.process, self._communicator.stream
+        for name, tensor in messages.items():
+            told = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
+            collective, _ = process.collective(told)
+            inputs = ((tensor,), OBJECT, self._peer, 0)
+            with (
+                script.op(MESSAGE_OPS[name], inputs, (OBJECT,), own_us=12.0),
+                script.op(
+                    "record_param_comms", (tensor,), (tensor,), collective=collective, comm_sequence=self._sequence
+                ),
+            ):
+                script.call("cudaStreamIsCapturing")
+        ready = f"ready {stream}"
+        with script.annotation("nccl:coalesced"):
+            script.record(ready, COMPUTE)
+            script.wait(stream, ready)
+            bytes_on_links = max(map(size_bytes, messages.values()))
+            ns = round(1000 * (LATENCY_US + bytes_on_links / BYTES_PER_US))
+            script.rendezvous(SWAP, stream, ns, self._meeting, self._sequence)
+            script.record(self._done, stream)
+
+    def wait(self, script: Script) -> None:
+        """What the compute stream is given from now on waits for both messages."""
+        wait_for(script, self._communicator.process, self._sequence, self._done)
+
+
+def wait_for(script: Script, process: Process, sequence: int, done: str) -> None:
+    shared, _ = process.collective(Collective("wait", NO_GROUP, process.rank, (), 0, 0))
+    with script.op("record_param_comms", collective=shared, comm_sequence=sequence):
+        script.wait(COMPUTE, done)

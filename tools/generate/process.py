@@ -12,6 +12,7 @@ COMPUTE = 7
 """The default stream, as CUPTI numbers it."""
 
 MAIN, AUTOGRAD, LOADER = "main", "autograd", "loader"
+SECOND_AUTOGRAD = "autograd of a second device"
 FORWARD_THREAD = 1
 RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
 COLLECTIVE_KERNELS = {"allreduce": RING.format("AllReduce_Sum_f32_RING_LL"), "send": RING.format("SendRecv")}
@@ -50,6 +51,8 @@ class Process:
         events: dict[str, int] = {}
         self.scripts = {thread: Script(self.random, events) for thread in threads}
         self.main = self.scripts[MAIN]
+        self.compute = COMPUTE
+        """The stream on which layers run from now on, and their backward."""
         self.tape: list[Node] = []
         self.parameters: list[tuple[Tensor, Tensor]] = []
         self._tensors: dict[str, Tensor] = {}

@@ -5,9 +5,23 @@ backward passes at once. Each is a generator that writes one rank's program and 
 from collections.abc import Iterator
 from functools import cache
 
+from .device import QUEUE_LIMIT
 from .instructions import MEMORY, Activity, Tensor
-from .layers import CLAMP, GEMM, REDUCE, backward, item, linear, mse_loss, relu, sgd_step
-from .process import AUTOGRAD, AUTOGRAD_OF_SECOND, COMPUTE, Process, gemm_us, size_bytes, stream_us
+from .layers import (
+    CLAMP,
+    GEMM,
+    REDUCE,
+    backward,
+    begin_backward,
+    end_backward,
+    item,
+    linear,
+    mse_loss,
+    relu,
+    seed,
+    sgd_step,
+)
+from .process import AUTOGRAD, COMPUTE, SECOND_AUTOGRAD, Process, gemm_us, size_bytes, stream_us
 from .single_device_jobs import COPY_STREAM, SIDE_STREAM, batch, model, steps
 
 THIRD_STREAM = 28
@@ -18,10 +32,11 @@ STAGED = 64 * 1024
 
 
 def streams(process: Process) -> Iterator[None]:
-    """Chains over three streams, an event that two streams wait for, a stream that waits for two, and one without work between."""
+    """Chains over three streams, an event that two streams wait for, a stream that waits for two, and one that only hands on."""
     main = process.main
     x, y, z = batch(process, "x"), batch(process, "y"), batch(process, "z")
     for step in steps(process):
+        _kernel(process, CLAMP, THIRD_STREAM, batch(process, "w"))
         for layer in range(process.size.layers):
             _kernel(process, GEMM, COMPUTE, x, 3 if layer % 2 else 1)
             main.record("forked", COMPUTE)
@@ -29,7 +44,6 @@ def streams(process: Process) -> Iterator[None]:
                 main.wait(stream, "forked")
                 _kernel(process, GEMM, stream, tensor, often)
                 main.record(f"done {stream}", stream)
-            # the third stream has no work of its own, it only hands on what it waited for
             main.wait(THIRD_STREAM, f"done {COPY_STREAM}")
             main.record("handed on", THIRD_STREAM)
             _kernel(process, CLAMP, COMPUTE, x)
@@ -47,8 +61,9 @@ def streams(process: Process) -> Iterator[None]:
 def _kernel(process: Process, activity: Activity, stream: int, tensor: Tensor, times: int = 1) -> None:
     main = process.main
     for _ in range(times):
-        with main.op("aten::mm", (tensor, tensor), (tensor,)):
-            us = gemm_us(*tensor.shape, tensor.shape[1]) if activity is GEMM else stream_us((tensor, tensor))
+        with main.op("aten::mm", (tensor, tensor), (tensor,), own_us=8.0):
+            rows, columns = tensor.shape
+            us = gemm_us(rows, columns, columns) if activity is GEMM else stream_us((tensor, tensor))
             main.launch(activity, stream, us)
 
 
@@ -58,7 +73,7 @@ def polling(process: Process) -> Iterator[None]:
     for _ in steps(process):
         loss = model(process, batch(process))
         main.record("forward", COMPUTE)
-        main.query_event("forward", pause_us=15.0)
+        main.query_event("forward", pause_us=4.0)
         backward(process, loss)
         sgd_step(process)
         yield
@@ -88,16 +103,28 @@ def pageable(process: Process) -> Iterator[None]:
 
 
 def towers(process: Process) -> Iterator[None]:
-    """Two models on streams of their own, whose backward passes run at once on an autograd thread each."""
-    main = process.main
-    second = process.scripts[AUTOGRAD_OF_SECOND]
-    for _ in steps(process):
-        first_loss = _tower(process, "first", process.size.layers)
-        first_tape, process.tape = process.tape, []
-        second_loss = _tower(process, "second", max(1, process.size.layers // 2))
-        second_tape, process.tape = process.tape, []
-        backward_together(process, {AUTOGRAD: (first_loss, first_tape), AUTOGRAD_OF_SECOND: (second_loss, second_tape)})
+    """Two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
+    main, layers = process.main, process.size.layers
+    for step in steps(process):
+        main.record("stepped", COMPUTE)
+        main.wait(SIDE_STREAM, "stepped")
+        tapes = {}
+        for stream, thread, many in ((COMPUTE, AUTOGRAD, layers), (SIDE_STREAM, SECOND_AUTOGRAD, 1 + layers // 2)):
+            process.compute = stream
+            loss = _tower(process, thread, many)
+            seed(process, loss, stream)
+            tapes[thread], process.tape = process.tape, []
+        process.compute = COMPUTE
+        for thread, tape in tapes.items():
+            process.tape = tape
+            begin_backward(process, thread)
+        for thread in tapes:
+            end_backward(process, thread)
+        main.record("second done", SIDE_STREAM)
+        main.wait(COMPUTE, "second done")
         sgd_step(process)
+        if step % 2:
+            item(process, loss)
         yield
 
 
@@ -105,4 +132,16 @@ def _tower(process: Process, name: str, layers: int) -> Tensor:
     x = batch(process, name)
     for layer in range(layers):
         x = relu(process, f"{name}.{layer}.relu", linear(process, f"{name}.{layer}", x, process.size.hidden))
-    return mse_loss(process, x, batch(process, "target"))
+    return mse_loss(process, x, batch(process, f"{name}.target"), f"{name}.loss")
+
+
+def queue(process: Process) -> Iterator[None]:
+    """The host launches more than the queue of a stream takes, and is held up until kernels have started."""
+    main, x = process.main, process.tensor("x", 64, 64)
+    for _ in steps(process):
+        with main.op("aten::_foreach_add_", ((x,), (x,), 1), own_us=5.0):
+            for _ in range(QUEUE_LIMIT + 150):
+                main.launch(CLAMP, COMPUTE, 100.0)
+        main.leaf("aten::randperm", (64,), (x,), us=3000.0)
+        item(process, x)
+        yield
