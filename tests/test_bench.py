@@ -4,7 +4,7 @@ import json
 
 import pytest
 from execgraph.tools import bench
-from execgraph.tools.bench_results import Benchmark, Result, Size, changes_table, size_table
+from execgraph.tools.bench_results import Benchmark, Result, Size, build_share, changes_table, size_table
 
 
 @pytest.fixture
@@ -36,6 +36,13 @@ def test_changes_are_given_in_percent_for_works_that_both_runs_have(two_sizes):
     table = changes_table(two_sizes, Benchmark("a machine", "3.11", "def", [faster]))
     assert table.title == "abc -> def"
     assert table.rows == [["10 MB link", "2.00", "1.00", "-50 %", "200", "100", "-50 %"]]
+
+
+def test_a_build_is_measured_by_its_steps(two_sizes):
+    works = {"link": 2.0, "convert": 3.0, "build": 3.0}
+    size = Size(1, 1, {}, [Result(work, [seconds], 1) for work, seconds in works.items()])
+    assert build_share(size).strip() == "build takes 0.60 of link and convert apart"
+    assert build_share(two_sizes.sizes[0]) == ""
 
 
 def test_columns_of_text_are_aligned_and_markdown_has_a_rule(two_sizes):

@@ -16,12 +16,12 @@ from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.schema import execution_graph_pb2 as pb
 from execgraph.schema import framing, json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.json_form import NODE
+from execgraph.schema.json_form import NODE, FormError
 from execgraph.schema.json_parsing import NodeEncoder
 from execgraph.schema.json_rendering import NodeRenderer
 from execgraph.schema.varints import varint
 from execgraph.schema.wire import Messages
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -113,18 +113,80 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jsonize")
 
 
+@settings(deadline=None)
 @given(metadata=METADATA, nodes=st.lists(NODES, max_size=6))
 def test_any_graph_comes_back_byte_for_byte(folder, metadata, nodes):
     content = framed(metadata, *nodes)
     assert to_graph(folder, to_json(folder, content)) == content
 
 
+@settings(deadline=None)
 @given(nodes=st.lists(NODES, min_size=1, max_size=6))
 def test_blocks_are_converted_as_each_message_is(nodes):
     encoded = [node.SerializeToString(deterministic=True) for node in nodes]
     texts = [NODE.decode(message) for message in encoded]
     assert NodeRenderer().render(messages(*encoded)) == b",\n".join(texts)
     assert NodeEncoder().encode([msgspec.Raw(text) for text in texts]) == framed(*encoded)
+
+
+ODD_TEXTS = [
+    "",
+    "plain",
+    'a "quoted" \\ one\\',
+    "tab\t, line\n, nul\0",
+    "é\u2028\U0001f600",
+    "\x7f",
+    "[1, 2]",
+    "{}",
+    "'",
+]
+
+
+@given(texts=st.lists(st.sampled_from(ODD_TEXTS), min_size=60, max_size=120))
+@settings(deadline=None, max_examples=30)
+def test_texts_come_back_whatever_stands_beside_them_in_the_block(texts):
+    nodes = []
+    for number, text in enumerate(texts):
+        other = texts[-number]
+        tensors = pb.IOInfo(values=other, shapes=text) if number % 3 else None
+        node = pb.Node(id=number, name=text, inputs=tensors, outputs=tensors)
+        node.attr.add(name="cat", string_val=other)
+        node.attr.add(name=other, int64_val=number - 50)
+        nodes.append(node)
+    encoded = [node.SerializeToString(deterministic=True) for node in nodes]
+    lines = NodeRenderer().render(messages(*encoded))
+    assert lines == b",\n".join(NODE.decode(message) for message in encoded)
+    assert NodeEncoder().encode([msgspec.Raw(line) for line in lines.split(b",\n")]) == framed(*encoded)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "007",
+        "-0",
+        "+1",
+        "1_0",
+        "--5",
+        "5-",
+        "1e3",
+        "0x1",
+        " 1",
+        "1 ",
+        "99999999999999999999",
+        "-9223372036854775809",
+        "1.0",
+    ],
+)
+@pytest.mark.parametrize("form", ['"int64_val":{}', '"int64_list":{{"values":[1,{}]}}'])
+def test_only_what_a_decoder_takes_is_a_number(number, form):
+    text = '{"id":1,"attr":[{"name":"x",' + form.format(number) + "}]}"
+    try:
+        expected = framed(NODE.encode(text.encode()))
+    except FormError:
+        with pytest.raises(FormError):
+            NodeEncoder().encode([msgspec.Raw(text.encode())])
+    else:
+        assert NodeEncoder().encode([msgspec.Raw(text.encode())]) == expected
 
 
 def every_kind():
@@ -276,6 +338,7 @@ def test_metadata_that_would_not_come_back_is_refused(tmp_path):
         to_json(tmp_path, framed(pb.Node(id=1)))
 
 
+@settings(deadline=None)
 @given(data=st.data(), nodes=st.lists(NODES, min_size=1, max_size=4))
 def test_damaged_graphs_come_back_the_same_or_are_refused(folder, data, nodes):
     content = bytearray(framed(pb.GlobalMetadata(version="1"), *nodes))
@@ -362,6 +425,7 @@ def test_what_is_no_json_of_a_graph_is_refused(tmp_path, text, complaint):
     assert str(refusal.value).startswith(f"{tmp_path}/in.json: ")
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_damaged_json_is_converted_or_refused_but_never_crashes(folder, data):
     content = bytearray(to_json(folder, framed(pb.GlobalMetadata(), every_kind(), pb.Node(id=2))))

@@ -20,7 +20,7 @@ import msgspec
 from ..schema.command import command_parser, progress, run_command
 from ..schema.errors import DataError
 from ..schema.files import open_output
-from .bench_results import MB, Benchmark, Result, Size, changes_table, size_table
+from .bench_results import MB, Benchmark, Result, Size, build_share, changes_table, size_table
 from .bench_work import DEVICE, HOST, TRACES, WORKS, Timing, exists
 
 NAME = "python -m execgraph.tools.bench"
@@ -32,8 +32,10 @@ PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = command_parser(
         NAME,
-        "Measures every command on synthetic traces of growing size, each in a fresh process.",
-        f"{NAME} --sizes 5,20 --json new.json --compare old.json",
+        "Measures every command on synthetic traces of growing size, each in a fresh process. To compare two commits, run it on\n"
+        "each, on the same traces and the same quiet machine: save the results of one and give them to the other.",
+        f"git checkout main    && {NAME} --keep /tmp/bench --json main.json\n"
+        f"  git checkout faster  && {NAME} --keep /tmp/bench --compare main.json",
     )
     parser.add_argument(
         "--sizes", type=_sizes, default=[5, 20, 81, 325], metavar="MB,…", help="megabytes of input (5,20,81,325)"
@@ -84,13 +86,13 @@ def _saved(path: str, sizes: list[int]) -> Benchmark:
 
 
 def _text(benchmark: Benchmark) -> str:
-    tables = [size_table(size, benchmark.sizes[0]) for size in benchmark.sizes]
-    return "\n\n".join([f"{benchmark.machine}, Python {benchmark.python}", *(table.text() for table in tables)])
+    tables = [f"{size_table(size, benchmark.sizes[0]).text()}{build_share(size)}" for size in benchmark.sizes]
+    return "\n\n".join([f"{benchmark.machine}, Python {benchmark.python}", *tables])
 
 
 def _markdown(benchmark: Benchmark) -> str:
     table = size_table(benchmark.sizes[-1], benchmark.sizes[0])
-    return f"{benchmark.machine}, Python {benchmark.python}. {table.markdown()}"
+    return f"{benchmark.machine}, Python {benchmark.python}. {table.markdown()}\n{build_share(benchmark.sizes[-1])}"
 
 
 def _measured(folder: Path, megabytes: int, runs: int) -> Size:

@@ -80,6 +80,15 @@ def size_table(size: Size, smallest: Size) -> Table:
     return Table(f"{size.input_bytes / MB:.0f} MB ({counts})", header, rows)
 
 
+def build_share(size: Size) -> str:
+    """A line on what building a rank at once takes of the time of its two steps apart; nothing where one was not measured."""
+    works = [size.result(work) for work in ("build", "link", "convert")]
+    times = [result.median for result in works if result]
+    return (
+        f"\nbuild takes {times[0] / sum(times[1:]):.2f} of link and convert apart" if len(times) == len(works) else ""
+    )
+
+
 def _cells(size: Size, result: Result) -> Iterator[str]:
     floor = size.result(FLOORS.get(result.work, ""))
     yield f"{result.median:.2f}"
