@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
+import zstandard
 from execgraph.linker import trace_link
 
 SAMPLE = Path(__file__).parent / "data" / "compiled"
@@ -87,6 +87,15 @@ def middle(size: int, new: Callable[[int], bytes]) -> Change:
 def packed(change: Change = bytes) -> Change:
     """A change of the gzip file that holds the device trace."""
     return lambda _: change(packed_sample(DEVICE))
+
+
+def in_frames(change: Change) -> Change:
+    """A change of the device trace as several zstd frames, one after the other."""
+
+    def changed(text: bytes) -> bytes:
+        return change(b"".join(zstandard.compress(text[at : at + 20_000]) for at in range(0, len(text), 20_000)))
+
+    return changed
 
 
 def noise(size: int) -> bytes:
@@ -194,7 +203,10 @@ DAMAGES = (
     Damage(DEVICE, "gzip in two members", lambda text: gzip.compress(text[:50_000]) + gzip.compress(text[50_000:])),
     Damage(DEVICE, "gzip with something after it", packed(lambda text: text + b"something")),
     Damage(DEVICE, "gzip twice", GZIP_AGAIN, "none"),
-    Damage(DEVICE, "zstd, which nothing here can read", lambda _: b"\x28\xb5\x2f\xfd" + bytes(20), "none"),
+    Damage(DEVICE, "zstd under a name without .zst", zstandard.compress),
+    Damage(DEVICE, "zstd, cut", in_frames(lambda text: text[: len(text) // 2]), "some"),
+    Damage(DEVICE, "zstd, 64 zeros in the middle", in_frames(middle(64, bytes)), "some"),
+    Damage(DEVICE, "zstd that is none after its first bytes", lambda _: b"\x28\xb5\x2f\xfd" + bytes(20), "none"),
     Damage(DEVICE, "UTF-16", lambda text: text.decode().encode("utf-16"), "none"),
     Damage(DEVICE, "a zip archive", lambda _: b"PK\x03\x04" + bytes(100), "none"),
     Damage(DEVICE, "an error page", lambda _: b"<!DOCTYPE html><html>404</html>", "none"),
@@ -228,7 +240,7 @@ def link_undamaged() -> Said:
 
 
 def _link(files: dict[str, bytes], *options: str) -> Said:
-    with tempfile.TemporaryDirectory() as folder, _without_zstd():
+    with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
         told, code = io.StringIO(), 0
@@ -240,13 +252,6 @@ def _link(files: dict[str, bytes], *options: str) -> Said:
         linked = Path(folder) / LINKED
         report = json.loads(linked.read_bytes())["link_report"] if linked.exists() else {}
     return Said(code, [" ".join(line.split()) for line in told.getvalue().splitlines()], report)
-
-
-@contextlib.contextmanager
-def _without_zstd() -> Iterator[None]:
-    """What is printed must not depend on what is installed."""
-    with patch.dict(sys.modules, {"zstandard": None}):
-        yield
 
 
 @contextlib.contextmanager

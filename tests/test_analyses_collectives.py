@@ -119,6 +119,15 @@ def test_a_send_meets_its_receive() -> None:
     ]
 
 
+def test_clocks_that_disagree_are_told_by_ends_far_apart() -> None:
+    def note(clock: int) -> str:
+        ranks = [rank_of(rank, (rank * clock + 9, rank * clock + 29, all_reduce())) for rank in range(2)]
+        return analyse(ranks, [NAME])[NAME].note
+
+    assert note(20) == ""
+    assert note(5_000).startswith("members end 5 µs apart (median): the ranks' clocks disagree")
+
+
 def test_communication_of_no_known_group_is_counted() -> None:
     found = analyse([rank_of(0, (0, 9, Communication()))], [NAME])[NAME]
     assert (len(found), found.note) == (

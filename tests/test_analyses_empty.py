@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,9 @@ from execgraph.linker import link, read_device_trace
 from execgraph.schema.linked_file import read_linked, write_linked
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank, trace_diff
 from execgraph.tools.analyses.recorded import RecordedArguments, read_with_arguments
+from execgraph.tools.report import page
+from execgraph.tools.report.inputs import find_sources
+from execgraph.tools.report.report import report_on, report_on_diff
 from references import Act, linked_of
 
 
@@ -76,6 +80,19 @@ def test_no_trace_is_too_poor(run: Callable[[], TraceBuilder], tmp_path: Path) -
         assert len({len(column.values) for column in table.columns}) == 1
         assert json.loads(table.to_json()) == table.rows()
     assert {analysis.name for analysis in ANALYSES} <= set(found)
+
+
+@pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
+@pytest.mark.parametrize("run", RUNS)
+def test_no_trace_is_too_poor_for_a_page(run: Callable[[], TraceBuilder], tmp_path: Path) -> None:
+    _, device = run().write(tmp_path)
+    sources = find_sources([device])
+    made = report_on(sources)
+    text = unescape(page.render(made))
+    for analysis in ANALYSES:
+        table = made.tables[analysis.name]
+        assert f'<section id="{analysis.name}">' in text or f"{table.title}: {table.note}." in text
+    assert '<section id="trace_diff">' in page.render(report_on_diff(sources, sources))
 
 
 def test_nothing_at_all_is_an_empty_table() -> None:

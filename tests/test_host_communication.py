@@ -50,8 +50,9 @@ def test_a_transfer_is_what_its_own_tensors_say() -> None:
     ] * 2
 
 
+@pytest.mark.parametrize("shapes", [True, False])
 @pytest.mark.parametrize("torch", ["2.1", "2.3"])
-def test_transfers_that_started_late_belong_to_their_own_requests(torch: str) -> None:
+def test_transfers_that_started_late_belong_to_their_own_requests(torch: str, shapes: bool) -> None:
     t = TraceBuilder(torch=torch, rank=0, world_size=2)
     sizes = (3, 5, 7)
     made = [t.tensor((size,)) for size in sizes]
@@ -60,7 +61,10 @@ def test_transfers_that_started_late_belong_to_their_own_requests(torch: str) ->
         # the host trace has the transfer on the thread that asked, the device trace on the one that worked
         t.leaf("gloo:all_reduce", 1, inputs=[tensor], only="host")
     for number, tensor in enumerate(made):
-        with t.thread(2 + number % 2, start=50 + 20 * number), t.op("gloo:all_reduce", inputs=[tensor], only="device"):
+        with (
+            t.thread(2 + number % 2, start=50 + 20 * number),
+            t.op("gloo:all_reduce", inputs=[tensor] * shapes, only="device"),
+        ):
             t.work(10)
     t.wait_until(150)
     t.leaf("aten::add", 5)
@@ -78,6 +82,19 @@ def test_a_message_has_its_peer_and_tag(with_host: bool) -> None:
     host, device = read_pair(t)
     (found,) = transferred(link(host if with_host else None, device))
     assert (found.name, found.target, found.tag, found.in_elements, found.dtype) == ("send", 3, 17, 6, "float")
+
+
+def test_a_transfer_that_started_late_was_made_by_the_request_before_it_in_number() -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    t.group([0, 1, 2, 3])
+    tensor = t.tensor((6,))
+    for number, peer in ((10, 1), (20, 2)):
+        with t.op("c10d::send", inputs=[[tensor], "group", peer, 0]) as request:
+            request.rf_id = number
+    for number in (11, 21):
+        with t.op("gloo:send", duration=5, inputs=[tensor]) as made:
+            made.rf_id = number
+    assert [one.target for one in transferred(link_run(t))] == [1, 2]
 
 
 def test_a_barrier_moves_nothing() -> None:

@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import LITE, RPD_3, Op, write_database
 from execgraph.schema.errors import DataError
 from execgraph.tools.pairs import Pairs, find_pairs
 from execgraph.tools.recognise import END, Kind, Recognised, recognise
@@ -84,6 +86,12 @@ def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
     assert recognise(tmp_path / "t.json.gz") == Recognised(Kind.DEVICE, 41, 2)
 
 
+def test_a_bare_number_that_is_the_process_is_no_rank() -> None:
+    assert rank_in_name("trace_41.json", 41) is None
+    assert rank_in_name("rank7/trace_41.json", 41) == 7
+    assert (rank_in_name("trace_3.json", 41), rank_in_name("trace_rank3.json", 3)) == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
@@ -158,6 +166,25 @@ def test_a_trace_without_rank_among_others_is_a_failure(tmp_path: Path) -> None:
     assert list(matched(pairs)) == [1]
     [failure] = pairs.failures
     assert failure.startswith("kineto.json: records no rank")
+
+
+def test_traces_of_which_none_tells_a_rank_are_numbered_by_process(tmp_path: Path) -> None:
+    pairs = pairs_of(tmp_path, {"b.json": device(41), "trace_42.json": device(42), "host.json": host(42)})
+    assert matched(pairs) == {0: ("b.json", None), 1: ("trace_42.json", "host.json")}
+    assert pairs.notes == [
+        "b.json: tells no rank; numbered 0 by its process, 41",
+        "trace_42.json: tells no rank; numbered 1 by its process, 42",
+    ]
+
+
+def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
+    for pid in (800, 79):
+        write_database(tmp_path / f"trace_{pid}.db", LITE, [Op("k", 1, 2)], pid=pid)
+    write_database(tmp_path / "run_5.rpd", RPD_3, [Op("k", 1, 2)])
+    sqlite3.connect(tmp_path / "notes.db").execute("CREATE TABLE notes (id)")
+    pairs = pairs_of(tmp_path, {"et.json": host(800)})
+    assert matched(pairs) == {0: ("run_5.rpd", None), 1: ("trace_79.db", None), 2: ("trace_800.db", "et.json")}
+    assert pairs.skipped == {Kind.OTHER.value: 1}
 
 
 # The other files

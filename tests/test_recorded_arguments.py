@@ -178,6 +178,16 @@ def test_a_barrier_and_a_wait_have_no_tensor(form: str) -> None:
         assert (found.type if found else None) == (C.BARRIER if name == "barrier" else None)
 
 
+def test_an_empty_list_of_tensors_is_no_split() -> None:
+    recorded = from_host(columns([[], 9, 94594108284448, 1, "all_to_allv", [1, 2], [3, 4]]), columns([]), {})
+    assert (recorded.in_split, recorded.out_split) == ([1, 2], [3, 4])
+
+
+def test_of_a_gathered_buffer_a_rank_puts_in_its_part() -> None:
+    gathered = Communication(name="all_gather", dtype="Float", out_elements=24, ranks=[0, 1, 2, 3])
+    assert meaning(gathered, "") == (N.COMM_COLL, C.ALL_GATHER, 24)
+
+
 def test_a_barrier_has_no_bytes_and_a_wait_is_no_communication() -> None:
     assert meaning(Communication(name="barrier", dtype="Byte", in_elements=0), "") == (N.COMM_COLL, C.BARRIER, 0)
     assert meaning(Communication(name="wait"), "") is None

@@ -57,8 +57,8 @@ def build(
 ) -> Built:
     """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json.
 
-    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when there is nothing to build or `output_dir` cannot be
-    made; what is wrong with single ranks is in the report.
+    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when
+    there is nothing to build or `output_dir` cannot be made; what is wrong with single ranks is in the report.
     """
     source, target = input_dir.resolve(), output_dir.resolve()
     pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)))

@@ -4,7 +4,6 @@ Looks at the first and, where these do not tell, the last few hundred KB; the re
 tables and at who launched.
 """
 
-import gzip
 import io
 import json
 import os
@@ -176,7 +175,7 @@ def _first(stream: BinaryIO) -> bytes:
 
 def _last(stream: BinaryIO) -> bytes:
     """The end of the stream, from where it stands; a compressed one has to be run through."""
-    if not isinstance(stream, gzip.GzipFile):
+    if stream.seekable():
         stream.seek(max(stream.tell(), os.fstat(stream.fileno()).st_size - END))
     last = bytearray()
     for piece in _pieces(stream):

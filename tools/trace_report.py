@@ -12,7 +12,6 @@ from ..schema.files import STANDARD_STREAM, open_output
 from .analyses import ANALYSES
 from .report.files import print_tables, write_csv
 from .report.inputs import find_sources
-from .report.page import render
 from .report.report import Wanted, report_on, report_on_diff
 from .report.text import as_text
 from .scaling import SCALABLE, Scale, parse_scale
@@ -82,6 +81,8 @@ def _run(arguments: argparse.Namespace) -> None:
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:
+        from .report.page import render  # the libraries that draw it take longer to load than all else
+
         page = render(report)
         with open_output(arguments.output) as stream:
             stream.write(page.encode("utf-8", "replace"))

@@ -1,7 +1,8 @@
 """Linked traces and execution graphs of one or many ranks in, tables of what the run spent its time on out.
 
 `analyse` runs all analyses, or some by name, rank after rank: ranks may come from a generator, only what an analysis needs of a rank
-is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs.
+is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs. A rank comes from its
+traces, `read_rank`, or from its graph alone, `rank_of_graph`.
 
 Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Tables of single ranks have a column `rank`; `device` and
 `stream` are added where rows differ by them: two processes that both call their device 0 stay two.
@@ -48,6 +49,7 @@ from .counters import counters
 from .critical_path import critical_path
 from .cupti_counters import cupti_counters
 from .frequent_kernel_patterns import frequent_kernel_patterns
+from .graph_alone import rank_of_graph
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
@@ -102,5 +104,5 @@ def analyse(
 
 
 __all__ = [
-    "ANALYSES", "Analysis", "Column", "Options", "RankTrace", "Table", "analyse", "read_rank", "trace_diff",
+    "ANALYSES", "Analysis", "Column", "Options", "RankTrace", "Table", "analyse", "rank_of_graph", "read_rank", "trace_diff",
 ]  # fmt: skip

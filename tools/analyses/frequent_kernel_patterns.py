@@ -74,15 +74,21 @@ def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
     return Patterns([name for name, _ in pairs], kernels, np.array(number, np.int64))
 
 
+def device_time(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
+    """The ns of all activities of each pattern."""
+    time = np.zeros(len(patterns.kernels), np.int64)
+    which = np.repeat(patterns.of_occurrence, np.diff(found.first))
+    np.add.at(time, which, (linked.activities.end - linked.activities.start)[found.activity])
+    return time
+
+
 def _table(rank: RankTrace, options: Options) -> Table:
     linked = rank.linked
     found = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(found, linked)
-    activities, ops = linked.activities, linked.ops
-    which = np.repeat(patterns.of_occurrence, np.diff(found.first))
-    count, device, host = np.zeros((3, len(patterns.kernels)), np.int64)
+    activities, ops, device = linked.activities, linked.ops, device_time(found, patterns, linked)
+    count, host = np.zeros((2, len(patterns.kernels)), np.int64)
     np.add.at(count, patterns.of_occurrence, 1)
-    np.add.at(device, which, (activities.end - activities.start)[found.activity])
     np.add.at(host, patterns.of_occurrence, (ops.end - ops.start)[found.op_row])
     order = np.lexsort((-device, -count))
     names, shown = activities.name.table, order.tolist()

@@ -59,9 +59,14 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
 
 
 def _info(recorded: dict[str, str | int]) -> TraceInfo:
-    numbers = {name: integer(recorded.get(name), -1) for name in ("pid", "rank", "world_size")}
-    sources = {name: str(recorded.get(name, "")) for name in ("source_host", "source_device")}
-    return TraceInfo(**numbers, **sources, base_time_ns=integer(recorded.get("base_time_ns"), 0))
+    return TraceInfo(
+        pid=integer(recorded.get("pid"), -1),
+        rank=integer(recorded.get("rank"), -1),
+        world_size=integer(recorded.get("world_size"), -1),
+        base_time_ns=integer(recorded.get("base_time_ns"), 0),
+        source_host=str(recorded.get("source_host", "")),
+        source_device=str(recorded.get("source_device", "")),
+    )
 
 
 def _empty(table: type) -> Any:

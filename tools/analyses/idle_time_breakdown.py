@@ -12,6 +12,7 @@ from .classes import spans_of, streams_of
 from .rank_trace import Options, RankTrace, per_rank
 from .spans import sequence
 from .table import Column, Table, microseconds, percentage, rank_column
+from .temporal_breakdown import NO_ACTIVITIES
 
 CATEGORIES = ("host wait", "kernel wait", "other")
 HOST_WAIT, KERNEL_WAIT, OTHER = range(3)
@@ -49,7 +50,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 def _note(linked: LinkedTrace, row: Int64) -> str:
     if not len(row):
-        return "no stream stood still between two activities"
+        return "no stream stood still between two activities" if len(linked.activities) else NO_ACTIVITIES
     unknown = int((linked.activities.call_row[row] < 0).sum())
     return (
         f"{unknown} of {len(row)} gaps end with an activity without a launch call: whether the host was late is not known"
@@ -81,7 +82,7 @@ def _awaited(linked: LinkedTrace, row: Int64, freed: Int64) -> Int64:
     waits, activities = linked.device_waits, linked.activities
     place = np.full(len(activities), -1, np.int64)
     place[row] = np.arange(len(row))
-    known = _known(waits) & (place[waits.target_row] >= 0)
+    known = _known(waits) & (waits.source_row >= 0) & (place[waits.target_row] >= 0)
     source, gap = waits.source_row[known], place[waits.target_row[known]]
     late = activities.end[source] > freed[gap]
     source, gap = source[late], gap[late]

@@ -13,6 +13,7 @@ from ...schema.linked import LinkedTrace
 from .rank_trace import Options, RankTrace, per_rank
 from .spans import Spans, sequence
 from .table import Column, Table, microseconds, rank_column, texts
+from .temporal_breakdown import NO_ACTIVITIES
 
 FLAGS = ("short", "slow call", "long delay")
 
@@ -57,7 +58,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
     names = [", ".join(flag for bit, flag in enumerate(FLAGS) if mask >> bit & 1) for mask in range(1 << len(FLAGS))]
     mask = sum((flag.astype(np.int64) << bit for bit, flag in enumerate(flags)), np.zeros(len(found.call), np.int64))
     unlaunched = int((activities.call_row < 0).sum())
-    note = "no activity has a launch call" if not len(found.call) else ""
+    note = "" if len(found.call) else "no activity has a launch call" if len(activities) else NO_ACTIVITIES
     if unlaunched and not note:
         note = f"{unlaunched} of {len(activities)} activities have no launch call and are not in it"
     columns = [

@@ -16,7 +16,7 @@ from ...schema.linked import LinkedTrace
 from ...schema.times import microseconds
 from .counters import ALL_STREAMS, counters_of
 from .critical_path import KINDS, pieces_of
-from .frequent_kernel_patterns import Patterns, occurrences, patterns_of
+from .frequent_kernel_patterns import Patterns, device_time, occurrences, patterns_of
 from .rank_trace import Options, RankTrace
 from .spans import Spans, union
 
@@ -93,8 +93,7 @@ def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[
     options, linked = options or Options(), rank.linked
     found = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(found, linked)
-    length = (linked.activities.end - linked.activities.start)[found.activity]
-    number = _numbers(patterns, np.bincount(patterns.of_occurrence.repeat(np.diff(found.first)), length), options.top)
+    number = _numbers(patterns, device_time(found, patterns, linked), options.top)
     often = np.bincount(patterns.of_occurrence).tolist()
     for row, one in zip(found.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
         if one not in number:
@@ -107,7 +106,7 @@ def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[
         yield orjson.dumps(head | place | times | {"args": {"kernels": kernels, "count": often[one]}})
 
 
-def _numbers(patterns: Patterns, time: "np.ndarray[tuple[int], np.dtype[np.float64]]", top: int) -> dict[int, int]:
+def _numbers(patterns: Patterns, time: Int64, top: int) -> dict[int, int]:
     """The patterns that are marked, and the number of each."""
     count = np.bincount(patterns.of_occurrence, minlength=len(patterns.kernels))
     length = np.array([len(kernels) for kernels in patterns.kernels], np.int64)

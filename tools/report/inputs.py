@@ -3,6 +3,7 @@
 A folder is searched for pairs. Of single files a host trace belongs to the device trace of its process, then of its rank.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from ..pairs import find_pairs
 from ..recognise import Kind, recognise
 from ..trace_files import rank_in_name
 
-TITLED = 3
+TITLED, DIGITS = 3, 20
 GIVE = "give device traces, with their host traces, linked traces or execution graphs"
 MADE = (Kind.LINKED, Kind.GRAPH)
 """What traces were made into; of a folder the first that it holds is used, where it holds no device trace."""
@@ -110,8 +111,10 @@ def _add_folder(folder: Path, sources: Sources) -> None:
 
 
 def _made_from_traces(folder: Path) -> list[Source]:
+    """In the order of their names, numbers in them by value."""
     found: dict[Kind, list[Source]] = defaultdict(list)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    for path in sorted(paths, key=lambda path: [part.zfill(DIGITS) for part in re.split(r"(\d+)", path.as_posix())]):
         with suppress(DataError):  # what is no trace need not be readable
             found[kind := recognise(path).kind].append(Source(path, kind=kind))
     return next((found[kind] for kind in MADE if found[kind]), [])

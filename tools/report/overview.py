@@ -16,7 +16,7 @@ WORK = {
     "computation": ("kernel",), "communication": ("communication",), "memory": ("copy or set", "copies and sets"),
 }  # fmt: skip
 """What the activities of a class are called."""
-DIFFERENCES = 4
+DIFFERENCES, OF_TWO_RUNS = 4, "trace_diff_tree"
 
 
 class Figure(NamedTuple):
@@ -40,7 +40,7 @@ def time_text(time_us: float) -> str:
 
 def figures(tables: Tables) -> list[Figure]:
     """What to know at a glance: the length of the run, and how its devices spent it; of two runs, both."""
-    if "trace_diff" in tables:
+    if OF_TWO_RUNS in tables:
         return _of_two_runs(tables)
     ranks, path = _rows(tables, "ranks"), _rows(tables, "critical_path")
     devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
@@ -91,16 +91,16 @@ def findings(tables: Tables) -> list[str]:
 
 
 def _ran(tables: Tables) -> Iterator[str]:
-    if "trace_diff" in tables:
+    if OF_TWO_RUNS in tables:
         return
     ranks, devices = _rows(tables, "ranks"), _rows(tables, "temporal_breakdown")
     count = _sums(_rows(tables, "kernel_breakdown_kernels"), "class", "count")
     parts = [_counted(count[one], *words) for one, words in WORK.items() if one in count]
-    if parts:
-        yield f"{', '.join(parts)} ran on {_counted(len(devices), 'device')}."
     ops = sum(row["host_ops"] for row in ranks)
-    if ops:
-        yield f"{_counted(ops, 'host op')} ran on {_counted(len(ranks), 'rank')}."
+    ran = [f"{', '.join(parts)} ran on {_counted(len(devices), 'device')}"] if parts else []
+    ran += [f"{_counted(ops, 'host op')} on {_counted(len(ranks), 'rank')}"] if ops else []
+    if ran:
+        yield f"{', '.join(ran)}."
 
 
 def _counted(number: float, one: str, several: str = "") -> str:
@@ -127,15 +127,15 @@ def _path(tables: Tables) -> Iterator[str]:
 
 def _idle(tables: Tables) -> Iterator[str]:
     spent = _sums(_rows(tables, "idle_time_breakdown"), "category", "idle")
-    known = bool(_rows(tables, "launch_statistics_by_api"))
-    if known and sum(spent.values()):
+    whole = sum(spent.values())
+    if whole and _rows(tables, "launch_statistics_by_api"):
         category, time = next(iter(spent.items()))
         why = {
             "host wait": "the host launches too late",
             "kernel wait": "kernels pause before they start",
             "other": "launched work waits for other work",
         }
-        yield f"Streams stand still mostly because {why[category]} ({100 * time / sum(spent.values()):.0f} % of their idle time)."
+        yield f"Streams stand still mostly because {why[category]} ({100 * time / whole:.0f} % of their idle time)."
 
 
 def _hidden(tables: Tables) -> Iterator[str]:
@@ -153,9 +153,9 @@ def _heaviest(tables: Tables) -> Iterator[str]:
         if row["class"] == "computation" and row["name"] != "others"
     ]
     spent = _sums(rows, "name", "sum")
-    if spent:
+    whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
+    if whole:
         name, time = next(iter(spent.items()))
-        whole = sum(row["sum"] for row in _rows(tables, "kernel_breakdown_kernels") if row["class"] == "computation")
         yield f"The heaviest kernel is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the computation."
 
 

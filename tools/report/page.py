@@ -101,7 +101,7 @@ class Page:
             (heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns
         ]
         cells = [[self._cell(column, row) for column in table.columns] for row in rows]
-        return ShownTable(table.title, headings, cells, len(table), cut)
+        return ShownTable(table.title, headings, cells, len(table), heading(cut, ""))
 
     def _cell(self, column: Column, row: Row) -> Cell:
         name, value = column.name, row[column.name]

@@ -1,7 +1,7 @@
 """The ranks of a run in, all that is shown of it out, in one pass; of the ranks only the graphs are kept, to replay them together."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from .what_if import classes_twice_as_fast, what_if
 RANKS_DRAWN, NODES_DRAWN = 8, 3000
 OF_GRAPHS = "critical_path"
 """The analysis that needs the execution graph."""
+NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
 
 
 @dataclass(slots=True)
@@ -57,6 +58,8 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
     tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs)), wanted.only)
+    if wanted.only is None:
+        tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
         tables["what_if"] = what_if(seen.graphs, wanted.scales)
     classes = classes_twice_as_fast(seen.graphs) if wanted.page else None
