@@ -1,6 +1,6 @@
 """What was tried with traces of which version and vendor: a cell of the matrix is a test, named `row-feature-source`.
 
-python tests/matrix.py > docs/matrix.md
+python tests/matrix.py
 """
 
 import json
@@ -262,9 +262,7 @@ def table() -> str:
         of_cell[cell.source.row, cell.feature].append(cell.source)
     vendors = list(dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS))
     lines = [
-        "# What was tried with which traces",
-        "",
-        "Made by `python tests/matrix.py > docs/matrix.md`; a test compares. Every cell is tests of its name in `tests/test_matrix.py`:",
+        "Printed by `python tests/matrix.py`; a test compares. Every cell is tests of its name in `tests/test_matrix.py`:",
         "● on real traces, ○ on a run that the tests play and write in that format. Empty: no trace of the kind was at hand.",
         "A version's played run is in the layout of the last version that changed something.",
         "Real traces of versions are CPU captures, but for 2.1, of which there is one of eight V100 as well.",

@@ -1,11 +1,11 @@
-"""Every cell of docs/matrix.md: a feature, in traces of a version or a vendor."""
+"""Every cell of the matrix in the README: a feature, in traces of a version or a vendor."""
 
 from pathlib import Path
 
 import pytest
 from matrix import CELLS, FEATURES, Cell, linked_of, table
 
-TABLE = Path(__file__).parent.parent / "docs" / "matrix.md"
+README = Path(__file__).parent.parent / "README.md"
 
 
 @pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.name) for cell in CELLS])
@@ -17,7 +17,7 @@ def test_cell(cell: Cell) -> None:
 
 
 def test_the_matrix_is_current() -> None:
-    assert TABLE.read_text(encoding="utf-8") == table(), "write it anew: python tests/matrix.py > docs/matrix.md"
+    assert table() in README.read_text(encoding="utf-8"), "put the output of tests/matrix.py into the README"
 
 
 def test_no_two_cells_have_one_name() -> None:
