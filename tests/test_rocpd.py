@@ -254,7 +254,7 @@ def test_changes_that_a_killed_writer_left_in_its_log_are_read(tmp_path: Path) -
 
 def killed_amid(path: Path, statements: str) -> None:
     """Another process changes the database and dies without tidying up."""
-    script = f"import os, sqlite3; sqlite3.connect({str(path)!r}).executescript({statements!r}); os._exit(0)"
+    script = f"import os, sqlite3; it = sqlite3.connect({str(path)!r}); it.executescript({statements!r}); os._exit(0)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
