@@ -1,9 +1,12 @@
 """What several tests share: the small captures of tests/data and, where given, a folder of larger real traces."""
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
 
 # how long an example takes says more about what else the machine does
@@ -26,3 +29,16 @@ def real_traces() -> Path:
     if not folder:
         pytest.skip("set EXECGRAPH_TRACES to a folder of real traces to run this")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """The traces of a data-parallel job by its number of ranks, not to be changed."""
+
+    @cache
+    def traces(ranks: int) -> Path:
+        folder = tmp_path_factory.mktemp(f"ranks{ranks}")
+        write_traces(simulate(build_job("ddp", ranks=ranks, steps=1, layers=1, seed=5)), folder)
+        return folder
+
+    return traces

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.trace_diagnose import main
 
 Rows = list[dict[str, Any]]
-
-
-@pytest.fixture(scope="session")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """The traces of a job by its number of ranks, not to be changed."""
-
-    @cache
-    def traces(ranks: int) -> Path:
-        folder = tmp_path_factory.mktemp(f"ranks{ranks}")
-        write_traces(simulate(build_job("ddp", ranks=ranks, steps=1, layers=1, seed=5)), folder)
-        return folder
-
-    return traces
 
 
 def lines(diagnosis: Diagnosis) -> list[str]:

@@ -10,7 +10,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,6 @@ from execgraph.tools.trace_merge import main
 
 ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 Jobs = Callable[[int], Path]
-
-
-@pytest.fixture(scope="session")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
-    """The traces of a job by its number of ranks, not to be changed."""
-
-    @cache
-    def traces(ranks: int) -> Path:
-        folder = tmp_path_factory.mktemp(f"ranks{ranks}")
-        write_traces(simulate(build_job("ddp", ranks=ranks, steps=2, layers=1, seed=9)), folder)
-        return folder
-
-    return traces
 
 
 def ranks_in(folder: Path) -> list[RankTrace]:
