@@ -9,7 +9,7 @@ import numpy as np
 from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.errors import DataError
 from ..schema.intervals import Nesting, nest
-from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo
+from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
 from .communication import awaited_collectives, collective_ops, link_communications
 from .cut import Part, cut, of_both
 from .device_trace import DeviceTrace, OpRows
@@ -19,6 +19,7 @@ from .host_trace import HostTrace
 from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .link_report import report_of
 from .match import Match, are_step_marks, match_ops
+from .measured_machine import machine_of
 from .merged import one_rank
 from .process_groups import process_groups, with_members
 from .selection import through
@@ -105,8 +106,9 @@ def _linked(
     communications, communication_row = link_communications(collectives, device, ops, calls, call_row, activity_op)
     activities = _activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
     awaited = awaited_collectives(collectives, ops, activities, communications)
-    sync = synchronise(device, calls, activities, collectives, awaited)
     info = _info(host, device, rank)
+    info.machine = machine_of(activities, calls, device.syncs)
+    sync = synchronise(device, calls, on_host_clock(activities, info.machine), collectives, awaited, info.machine)
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
     groups = process_groups(host, device)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Strings
-from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
+from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits, Machine
 from .communication import CollectiveOps
 from .device_trace import DeviceTrace
 from .events import BINDING, Events, Findings, SyncRecord, Wait
@@ -46,10 +46,18 @@ class Resolved(NamedTuple):
 
 
 def synchronise(
-    device: DeviceTrace, calls: Calls, activities: Activities, collectives: CollectiveOps, awaited: dict[int, int]
+    device: DeviceTrace,
+    calls: Calls,
+    activities: Activities,
+    collectives: CollectiveOps,
+    awaited: dict[int, int],
+    machine: Machine,
 ) -> Synchronisation:
-    """All waits of one process; `awaited` is the activity that each wait op of a collective names. O(n log n) in the calls."""
-    return _Synchroniser(device, calls, activities, collectives, awaited).run()
+    """All waits of one process. O(n log n) in the calls.
+
+    `activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names.
+    """
+    return _Synchroniser(device, calls, activities, collectives, awaited, machine).run()
 
 
 class _Synchroniser:
@@ -60,8 +68,9 @@ class _Synchroniser:
         activities: Activities,
         collectives: CollectiveOps,
         awaited: dict[int, int],
+        machine: Machine,
     ) -> None:
-        self.calls, self.activities = calls, activities
+        self.calls, self.activities, self.machine = calls, activities, machine
         self.collectives, self.awaited = collectives, awaited
         self.kinds = sync_calls(calls.name)
         self.queues = StreamQueues(activities, calls)
@@ -72,6 +81,7 @@ class _Synchroniser:
             calls, self.kinds, self.records, device.event_records, activities, collectives, self.queues
         )
         self.queue_events = device.queue_events
+        self.device_start = device.activities.start
         self.neighbours = Neighbours(calls)
         self.looks_on = only_looking_on(calls, activities, device.ops.thread)
         self.polling_since: dict[int, int] = {}
@@ -247,7 +257,7 @@ class _Synchroniser:
         self._host_edges(row, Resolved(tuple(sorted(sources)), found))
 
     def _queue_waits(self) -> None:
-        for source, target in queue_waits(self.queue_events, self.queues, self.activities.start.tolist()):
+        for source, target in queue_waits(self.queue_events, self.queues, self.device_start.tolist()):
             if source < 0 or target < 0:
                 self.dropped["waits of device queues for nothing recorded"].append(-1)
             else:
