@@ -155,6 +155,8 @@ def _owners(linked: LinkedTrace) -> _Owners:
     start = np.concatenate((ops.start[op], calls.start[call]))
     end = np.concatenate((ops.end[op], calls.end[call]))
     nesting = nest(thread, start, end)
+    # an op that was still running when recording ended is cut there, though a call that began in it may have been recorded to its end
+    own_end = np.concatenate((nesting.end[: len(op)], end[len(op) :]))
     of_op, of_call = np.full(len(ops), -1, np.int64), np.full(len(calls), -1, np.int64)
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
     of_call = np.where(calls.op_row >= 0, of_op[calls.op_row], of_call) if len(ops) else of_call
@@ -162,7 +164,7 @@ def _owners(linked: LinkedTrace) -> _Owners:
     return _Owners(
         thread,
         start,
-        nesting.end,
+        own_end,
         nesting.parent,
         np.concatenate((op, none_op)),
         np.concatenate((none_call, call)),

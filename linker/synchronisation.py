@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Strings
-from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits, Machine
+from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
+from ..schema.machine import Machine
 from .communication import CollectiveOps
 from .device_trace import DeviceTrace
 from .events import BINDING, Events, Findings, SyncRecord, Wait
