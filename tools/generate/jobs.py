@@ -8,6 +8,7 @@ from . import single_device_jobs as single
 from . import stream_jobs
 from .instructions import Group
 from .job import Job, Step
+from .machine import DEFAULT, Machine
 from .nccl import expert_groups, second_world, world
 from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
 
@@ -73,8 +74,9 @@ def build_job(
     tokens: int | None = None,
     hidden: int | None = None,
     seed: int = 0,
+    machine: Machine = DEFAULT,
 ) -> Job:
-    """A job of PRESETS, with its own size where none is given.
+    """A job of PRESETS on a machine, with its own size where none is given.
 
     Raises ValueError for an unknown name or a size that the job cannot have.
     """
@@ -89,9 +91,9 @@ def build_job(
         raise ValueError(f"{name}: its ranks communicate, give it at least 2")
 
     def program(rank: int) -> Iterator[Step]:
-        process = Process(rank, seed, size, preset.threads)
+        process = Process(rank, seed, size, preset.threads, machine)
         for _ in preset.program(process):
             yield process.take()
         yield process.take()
 
-    return Job(name, seed, size.ranks, preset.threads, preset.groups(size.ranks), program)
+    return Job(name, seed, size.ranks, preset.threads, preset.groups(size.ranks), program, machine)

@@ -24,6 +24,7 @@ from .layers import (
     relu,
     sgd_step,
 )
+from .machine import DEFAULT
 from .process import COMPUTE, LOADER, Process, gemm_us, size_bytes, stream_us
 from .script import DEVICE_TO_HOST
 
@@ -163,7 +164,8 @@ def captured(process: Process) -> tuple[GraphNode, ...]:
 
 
 def _captured(process: Process, activity: Activity, stream: int, us: float, after: tuple[int, ...]) -> GraphNode:
-    return GraphNode(activity, stream, round(1000 * us), round(process.random.uniform(700, 900)), after)
+    gap = process.machine.gap_ns / DEFAULT.gap_ns * process.random.uniform(700, 900)
+    return GraphNode(activity, stream, round(1000 * us), round(gap), after)
 
 
 def loader(process: Process) -> Iterator[None]:
