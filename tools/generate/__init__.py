@@ -11,14 +11,16 @@ changed.makespan_ns
 from .engine import simulate
 from .files import RankFiles, write_traces
 from .job import Job
-from .jobs import PRESETS, build_job
+from .jobs import NAMED, PRESETS, RANDOM, build_job
 from .machine import DEFAULT, Machine, draw_machine
 from .record import RankRun, Run
 from .scaling import scale_of
 
 __all__ = [
     "DEFAULT",
+    "NAMED",
     "PRESETS",
+    "RANDOM",
     "Job",
     "Machine",
     "RankFiles",

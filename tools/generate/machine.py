@@ -5,15 +5,17 @@ machine. `draw_machine` gives every seed one of its own; DEFAULT is an undisturb
 """
 
 import math
+from dataclasses import dataclass, replace
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ...schema.columns import Int64
 
 Times = TypeVar("Times", int, Int64)
 
 
-class Clock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Clock:
     """What a device's clock reads: all times of activities are its."""
 
     offset_ns: int = 0
@@ -28,7 +30,8 @@ class Clock(NamedTuple):
         return ns + self.offset_ns + ns * self.drift_ppb // 1_000_000_000
 
 
-class Stalls(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stalls:
     """Of a thousand pieces of host work so many take longer, as when a thread loses its core."""
 
     per_thousand: float = 0.0
@@ -36,7 +39,8 @@ class Stalls(NamedTuple):
     longest_us: float = 2000.0
 
 
-class Machine(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Machine:
     """`latency_ns` from a launch's submission to its arrival, `gap_ns` from one activity to the next of a stream, both around
     their mean; `return_factor` is how long waiting calls take to return, times the usual.
 
@@ -44,7 +48,7 @@ class Machine(NamedTuple):
     runs `at_once` activities at the same time, any number if that is None. The share `lost` of the activities is not in its trace.
     """
 
-    name: str = "default"
+    name: str = "default machine"
     latency_ns: int = 1200
     latency_spread: float = 0.2
     gap_ns: int = 1150
@@ -66,7 +70,7 @@ class Machine(NamedTuple):
         offsets = [clock.offset_ns / 1000 for clock in self.clocks]
         drifts = [clock.drift_ppb / 1000 for clock in self.clocks]
         parts = [
-            f"{self.name} machine: latency {self.latency_ns / 1000:.1f} µs ±{self.latency_spread:.0%}",
+            f"{self.name}: latency {self.latency_ns / 1000:.1f} µs ±{self.latency_spread:.0%}",
             f"gap {self.gap_ns / 1000:.1f} µs ±{self.gap_spread:.0%}",
             f"return ×{self.return_factor:.1f}",
             f"host ±{self.host_spread:.0%}",
@@ -88,7 +92,7 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
     """A machine as they are out there, an own one for every seed; one loses records only where that is asked for."""
     random = Random(f"machine {seed}")
     machine = Machine(
-        name=f"seed {seed}",
+        name=f"machine {seed}",
         latency_ns=round(1000 * _spread_over(random, 1.0, 25.0)),
         gap_ns=round(20_000 * random.random() ** 2),
         return_factor=_spread_over(random, 0.5, 4.0),
@@ -98,7 +102,7 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
         whole_us=random.random() < 0.5,
         at_once=random.choice((1, 2, 3)) if random.random() < 0.25 else None,
     )
-    return machine._replace(lost=random.uniform(0.01, 0.05)) if lost_records else machine
+    return replace(machine, lost=random.uniform(0.01, 0.05)) if lost_records else machine
 
 
 def _spread_over(random: Random, least: float, most: float) -> float:
