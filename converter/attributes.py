@@ -270,6 +270,7 @@ def _metadata(run: Run, options: "Options") -> dict[str, str | int]:
         "pid": info.pid,
         "base_time_ns": info.base_time_ns,
         "target": options.target,
+        "resolution_ns": info.machine.resolution_ns,
         "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
         "source_host": info.source_host,
         "source_device": info.source_device,

@@ -141,7 +141,9 @@ def _rank_columns(
     host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
     wait = np.where(rooted, 0, host_delay)
     wait = np.where(rooted & heads, start - delay + host_delay, wait)
-    duration = np.rint(graph.duration_ns * factor).astype(np.int64)
+    # of durations in whole µs the rest was cut off: half a µs on average, which is in the gaps and scales with the duration
+    cut_off = np.where(graph.is_activity, int(graph.metadata.get("resolution_ns", 1)) // 2, 0)
+    duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
     lag = _lags(graph, target, kind)
     return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag)
 
