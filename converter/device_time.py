@@ -98,7 +98,8 @@ def _usuals(run: Run, released: Release, machine: Machine) -> tuple[_Usuals, _Us
     after_call = np.zeros(len(activities), np.bool_)
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
     free = np.flatnonzero(after_call & (released.freed <= released.launched))
-    queued = np.flatnonzero((name >= 0) & (released.launched + first.most < released.freed))
+    waited = activities.start - released.launched > first.most
+    queued = np.flatnonzero((name >= 0) & waited & (released.freed > NEVER))
     resolution = machine.resolution_ns
     launch = by_name(activities.start[free] - released.launched[free], names, free, resolution)
     gaps = by_name(activities.start[queued] - released.freed[queued], activities.category, queued, resolution)

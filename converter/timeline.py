@@ -12,7 +12,7 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.intervals import innermost, nest
 from ..schema.linked import LinkedTrace
-from ..schema.machine import Usual, by_name, of_name
+from .launch_moments import launch_moments
 
 STEP_MARK = "ProfilerStep#"
 IDLE = "host idle"
@@ -97,7 +97,7 @@ class _Blocking:
 def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     """The host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour. O(n log n)."""
     owners = _owners(linked)
-    cuts = launch_cuts(linked)
+    cuts = launch_moments(linked)
     blocking = _blocking(linked, cuts)
     segments = _segments(linked, owners, cuts, blocking)
     bare, waits = _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, cuts, blocking)
@@ -107,63 +107,6 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     before = len(nodes.start)
     nodes = _fold(nodes, *_fixed_ends(linked, nodes), shortest_ns)
     return _timeline(linked, owners, cuts, blocking, nodes, before - len(nodes.start))
-
-
-def launch_cuts(linked: LinkedTrace) -> Int64:
-    """When each call has launched: at its end, or a launch latency before its first activity if that starts earlier; ABSENT if it has none.
-
-    Activities may start before their call returns; the program's later work does not. A blocking copy whose stream was still busy was
-    launched as early in its call as copies of its kind are: the rest of the call is waiting.
-    """
-    calls, activities = linked.calls, linked.activities
-    first = np.full(len(calls), np.iinfo(np.int64).max, np.int64)
-    called = activities.call_row >= 0
-    np.minimum.at(first, activities.call_row[called], activities.start[called])
-    launches = np.zeros(len(calls), np.bool_)
-    launches[activities.call_row[called]] = True
-    latency = np.array([of_name(linked.info.machine.launch, name).median for name in (*calls.name.table, "")], np.int64)
-    early = first < calls.end
-    cut = np.where(early, first - np.where(early, latency[calls.name.codes], 0), calls.end)
-    cut = np.where(launches, np.clip(cut, calls.start, None), ABSENT)
-    held = _held_copies(linked)
-    cut[held] = np.minimum(cut[held], calls.start[held] + _usual_submission(linked, cut, held))
-    return cut
-
-
-def _usual_submission(linked: LinkedTrace, cut: Int64, held: Int64) -> Int64:
-    """How long after their start calls of the name of each of the `held` ones have launched, as those tell that were not held."""
-    calls, own = linked.calls, _copies(linked)[1]
-    free = np.setdiff1d(own, held)
-    table = by_name(cut[free] - calls.start[free], calls.name, free, linked.info.machine.resolution_ns)
-    usual = np.array([table.get(name, table.get("", Usual())).median for name in (*calls.name.table, "")], np.int64)
-    return usual[calls.name.codes[held]]
-
-
-def _copies(linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """The activities that their own calls waited for, and those calls."""
-    activities, waits = linked.activities, linked.host_waits
-    awaited = waits.source_row >= 0
-    own, call = waits.source_row[awaited], waits.call_row[awaited]
-    copied = activities.call_row[own] == call
-    return own[copied], call[copied]
-
-
-def _held_copies(linked: LinkedTrace) -> Int64:
-    """Blocking copies whose activity had to wait for its turn: for its stream's earlier work or for another stream."""
-    activities, machine = linked.activities, linked.info.machine
-    own, call = _copies(linked)
-    order = np.lexsort((activities.start, activities.stream, activities.device))
-    same = np.diff(activities.device[order]) == 0
-    same &= np.diff(activities.stream[order]) == 0
-    before = np.full(len(activities), -1, np.int64)
-    before[order[1:][same]] = order[:-1][same]
-    earlier = before[own]
-    gap = np.array([of_name(machine.gap, name).most for name in (*activities.category.table, "")], np.int64)
-    freed = np.where(earlier >= 0, activities.end[earlier], np.iinfo(np.int64).max)
-    soon = freed >= activities.start[own] - gap[activities.category.codes[own]]
-    behind: Bool = (freed > linked.calls.start[call]) & soon & (earlier >= 0)
-    held: Int64 = call[behind | np.isin(own, linked.device_waits.target_row)]
-    return held
 
 
 def _owners(linked: LinkedTrace) -> _Owners:

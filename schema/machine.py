@@ -86,6 +86,8 @@ def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[
 
 
 def of_name(table: dict[str, Usual], name: str) -> Usual:
-    """What is usual for a name, over all where too few of it were measured, of any machine where too few were measured at all."""
-    known = (table.get(key, Usual()) for key in (name, ""))
-    return next((found for found in known if found.count >= ENOUGH), ANY_MACHINE)
+    """What is usual for a name, over all where too few of it were measured, and where these are few, too, not less than on any machine."""
+    known = [table.get(key, Usual()) for key in (name, "")]
+    enough = next((found for found in known if found.count >= ENOUGH), None)
+    few = next((found for found in known if found.count), ANY_MACHINE)
+    return enough or Usual(few.median, max(few.most, ANY_MACHINE.most), few.count)
