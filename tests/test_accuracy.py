@@ -11,7 +11,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools import accuracy
 from execgraph.tools.dependency_accuracy import Tally, TrueOrder, dependency_accuracy
-from execgraph.tools.generate import PRESETS, Job, Run, build_job, simulate
+from execgraph.tools.generate import NAMED, PRESETS, Job, Run, build_job, simulate
 from execgraph.tools.generate.identity import identify
 from execgraph.tools.generate.instructions import (
     Activity,
@@ -98,7 +98,7 @@ def tallies_of(run: Run, graphs: list[ExecutionGraph]) -> dict[str, Tally]:
     return tallies
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", NAMED)
 def test_with_synchronisation_records_no_dependency_of_the_device_is_false_or_missing(name: str) -> None:
     tallies = tallies_of(run_of(name), graphs_of(run_of(name), RESOLVED))
     for kind in (ACROSS, "host for device"):
@@ -107,7 +107,7 @@ def test_with_synchronisation_records_no_dependency_of_the_device_is_false_or_mi
 
 @pytest.mark.parametrize("variant", [UNRESOLVED, WITHOUT], ids=lambda variant: variant.name)
 def test_most_dependencies_are_found_by_the_order_of_calls(variant: Variant) -> None:
-    tally = sum((tallies_of(run_of(name), graphs_of(run_of(name), variant))[ACROSS] for name in PRESETS), Tally())
+    tally = sum((tallies_of(run_of(name), graphs_of(run_of(name), variant))[ACROSS] for name in NAMED), Tally())
     assert tally.edges > tally.needed > 0
     assert min(tally.precision_pct or 0, tally.recall_pct or 0) > 90
 

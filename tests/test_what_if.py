@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import PRESETS, Job, build_job, simulate
+from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
 from execgraph.tools.generate.identity import FIRST_NS, correlation
 from execgraph.tools.generate.record import RankRun, as_numpy
 from execgraph.tools.replay import replay_ranks
@@ -30,7 +30,7 @@ RESOLVED = VARIANTS[0]
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
-EVERY_JOB = pytest.mark.parametrize("name", PRESETS)
+EVERY_JOB = pytest.mark.parametrize("name", NAMED)
 
 
 @cache
@@ -107,7 +107,7 @@ def without(graph: ExecutionGraph, kind: DependencyKind) -> ExecutionGraph:
 
 
 @st.composite
-def any_job(draw: st.DrawFn, names: Iterable[str] = PRESETS) -> Job:
+def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
     name = draw(st.sampled_from(sorted(names)))
     ranks = draw(st.integers(2, 4)) if PRESETS[name].size.ranks > 1 else 1
     size = {"steps": st.integers(1, 3), "layers": st.integers(1, 4)}

@@ -1,16 +1,18 @@
 """trace-generate: writes the traces of a synthetic training job, and the truth about it.
 
-In: a job's name and size. Out: for each rank a host and a device trace as the PyTorch profiler writes them, and
+In: a job's name, size and machine. Out: for each rank a host and a device trace as the PyTorch profiler writes them, and
 truth.json.
 """
 
 import argparse
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import NoReturn
 
 from ..schema.command import command_parser, print_json, run_command, usage_error
-from .generate import PRESETS, Job, Run, build_job, scale_of, simulate, write_traces
+from .generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
 
 NAME = "trace-generate"
 log = logging.getLogger("execgraph")
@@ -43,6 +45,13 @@ def _parser() -> argparse.ArgumentParser:
         "--events", type=int, metavar="N", help="as many steps as make about N ops, calls and activities"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
+    parser.add_argument(
+        "--machine-seed",
+        type=int,
+        metavar="N",
+        help="run on a machine drawn with this seed: latency, gaps, stalls of the host, clocks of the devices, resolution "
+        "of times, room on the devices (default: an undisturbed machine with perfect clocks)",
+    )
     parser.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
     parser.add_argument(
         "--unresolved-events", action="store_true", help="cuda_sync rows as from CUDA 12.9 on: unresolved"
@@ -72,11 +81,12 @@ SIZES = {
 
 def _job(arguments: argparse.Namespace) -> Job:
     size = {name: getattr(arguments, name) for name in SIZES}
+    machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
+    job = partial(build_job, arguments.job, seed=arguments.seed, machine=machine, **size)
     if arguments.events is None:
-        return build_job(arguments.job, seed=arguments.seed, **size)
-    one, two = (simulate(build_job(arguments.job, seed=0, **{**size, "steps": steps})).events for steps in (2, 4))
-    steps = round(2 + (arguments.events - one) / ((two - one) / 2))
-    return build_job(arguments.job, seed=arguments.seed, **{**size, "steps": max(1, steps)})
+        return job()
+    two, four = (simulate(job(steps=steps)).events for steps in (2, 4))
+    return job(steps=max(1, round(2 + 2 * (arguments.events - two) / (four - two))))
 
 
 def _generate(arguments: argparse.Namespace) -> None:
@@ -95,6 +105,7 @@ def _generate(arguments: argparse.Namespace) -> None:
     log.info(
         "%s: %d ranks, %d events, makespan %.1f µs", run.job.name, run.job.ranks, run.events, run.makespan_ns / 1e3
     )
+    log.info("%s", run.job.machine.text)
     for text, makespan_ns in makespans.items():
         log.info("%s: makespan %.1f µs", text, makespan_ns / 1e3)
     log.info("written to %s", arguments.output_dir)
@@ -104,6 +115,7 @@ def _summary(run: Run, makespans: dict[str, int]) -> dict[str, object]:
     return {
         "job": run.job.name,
         "seed": run.job.seed,
+        "machine": asdict(run.job.machine),
         "ranks": run.job.ranks,
         "events": run.events,
         "makespan_ns": run.makespan_ns,

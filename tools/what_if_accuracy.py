@@ -12,10 +12,11 @@ import numpy as np
 
 from ..converter import convert
 from ..linker import link, read_device_trace, read_host_trace
-from ..schema.columns import Int64
+from ..schema.columns import Bool, Int64
 from ..schema.graph import ExecutionGraph
-from .generate import Job, Run, scale_of, simulate, write_traces
+from .generate import Job, RankRun, Run, scale_of, simulate, write_traces
 from .generate.record import as_numpy
+from .generate.shown import shown
 from .node_class import node_classes
 from .replay import Replay, replay_ranks
 from .scaling import parse_scale
@@ -66,7 +67,7 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job turned out: its makespan, and when the activities of each rank, stream by stream, started after it did."""
+    """How a job turned out: its makespan, and when the activities in its traces started after it did, by rank, stream and place there."""
 
     makespan_ns: int
     start_ns: Int64
@@ -101,30 +102,35 @@ def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
 
 def true_outcomes(job: Job) -> dict[Change, Outcome]:
     """How the job turns out under each change."""
-    return {change: _of_run(simulate(job, scale_of(list(change.specs)))) for change in CHANGES}
+    kept = [shown(rank, job.machine)[_by_stream(rank)] for rank in simulate(job).ranks]
+    return {change: _of_run(simulate(job, scale_of(list(change.specs))), kept) for change in CHANGES}
 
 
 def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) -> Iterator[Answer]:
-    """One answer per change that names anything in the graphs, which hold all activities of the job."""
+    """One answer per change that names anything in the graphs, which hold all activities in the job's traces."""
     for change, true in outcomes.items():
         scale = [parse_scale(spec) for spec in change.specs]
         if all(any(one.matches(graph, node_classes(graph)).any() for graph in graphs) for one in scale):
             yield Answer(change, true, _of_replay(replay_ranks(graphs, scale)))
 
 
-def _of_run(run: Run) -> Outcome:
-    starts = [_by_stream(as_numpy(rank.activities.stream), as_numpy(rank.activities.start)) for rank in run.ranks]
+def _of_run(run: Run, kept: list[Bool]) -> Outcome:
+    starts = [
+        as_numpy(rank.activities.start)[_by_stream(rank)][of_rank]
+        for rank, of_rank in zip(run.ranks, kept, strict=True)
+    ]
     return Outcome(run.makespan_ns, np.concatenate(starts) - run.span().start)
+
+
+def _by_stream(rank: RankRun) -> Int64:
+    """The activities in the order of streams and time, which a change keeps."""
+    return np.lexsort((as_numpy(rank.activities.start), as_numpy(rank.activities.stream)))
 
 
 def _of_replay(replay: Replay) -> Outcome:
     starts = []
     for first, graph in zip(replay.work.first_row.tolist(), replay.work.graphs, strict=True):
         rows = np.flatnonzero(graph.is_activity)
-        starts.append(_by_stream(graph.integers("stream")[rows], replay.start_ns[first + rows]))
+        in_order = rows[np.lexsort((graph.id[rows], graph.start_ns[rows], graph.integers("stream")[rows]))]
+        starts.append(replay.start_ns[first + in_order])
     return Outcome(replay.makespan_ns, np.concatenate(starts))
-
-
-def _by_stream(stream: Int64, start: Int64) -> Int64:
-    """The starts in the order of streams and time, which a change keeps."""
-    return start[np.lexsort((start, stream))]

@@ -1,9 +1,11 @@
 """The devices: activities that are submitted to streams in, their starts and ends out, as soon as those are certain.
 
-A stream runs one activity after another in the order of submission. An activity starts when its launch has reached
-the device and, a gap later, all it follows has ended; members of a rendezvous end together. Times are ns.
+A stream runs one activity after another in the order of submission. An activity is ready when its launch has reached
+the device and, a gap later, all it follows has ended; it starts then, or once fewer than the device runs at once are
+running. Members of a rendezvous end together; they always find room, or ranks could hold each other up for ever. Times are ns.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -25,6 +27,7 @@ class Running:
         "gap",
         "ns",
         "open",
+        "rank",
         "rendezvous",
         "row",
         "sources",
@@ -34,8 +37,8 @@ class Running:
         "waiters",
     )
 
-    def __init__(self, table: Activities, row: int, stream: int, sources: "Sequence[Running]") -> None:
-        self.table, self.row, self.stream, self.sources = table, row, stream, sources
+    def __init__(self, rank: int, table: Activities, row: int, stream: int, sources: "Sequence[Running]") -> None:
+        self.rank, self.table, self.row, self.stream, self.sources = rank, table, row, stream, sources
         self.available = self.gap = self.ns = self.open = 0
         self.start = self.end = NONE
         self.rendezvous: Rendezvous | None = None
@@ -86,40 +89,54 @@ class Stream:
 
 
 class Devices:
-    """The devices of all ranks, whose kernels meet in collectives."""
+    """The devices of all ranks, whose kernels meet in collectives; each runs `at_once` activities at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: int, at_once: int | None) -> None:
         self._met: dict[tuple[object, ...], list[Running]] = {}
+        self._ready: list[tuple[int, int, int, Running]] = []
+        self._busy_until = [[0] * (at_once or 0) for _ in range(ranks)]
+        """When each of the places on a device is free again, as a heap; none where there is room for all."""
 
     @property
     def unmet(self) -> int:
         """Collectives that some rank has reached and some member never will."""
         return len(self._met)
 
+    @property
+    def next_ready(self) -> int | None:
+        """When the next activity is ready that has not been started yet."""
+        return self._ready[0][0] if self._ready else None
+
     def submit(self, activity: Running) -> None:
-        """Enqueues an activity; it is placed in time at once, or when the last activity that it follows is."""
+        """Enqueues an activity, which becomes ready at once, or when the last activity that it follows has its end."""
         for source in activity.sources:
             if source.end == NONE:
                 source.followers.append(activity)
                 activity.open += 1
         if not activity.open:
-            self._place([activity])
+            self._is_ready(activity)
 
-    def _place(self, ready: list[Running]) -> None:
-        while ready:
-            activity = ready.pop()
-            free = max((source.end for source in activity.sources), default=NONE)
-            activity.start = max(activity.available, free + activity.gap if free != NONE else 0)
-            activity.table.start[activity.row] = activity.start
-            activity.sources = ()
-            for ended in self._ended_by(activity):
-                for follower in ended.followers:
-                    follower.open -= 1
-                    if not follower.open:
-                        ready.append(follower)
-                for wake in ended.waiters:
-                    wake()
-                ended.followers, ended.waiters = [], []
+    def _is_ready(self, activity: Running) -> None:
+        free = max((source.end for source in activity.sources), default=NONE)
+        ready = max(activity.available, free + activity.gap if free != NONE else 0)
+        activity.sources = ()
+        heapq.heappush(self._ready, (ready, activity.rank, activity.row, activity))
+
+    def start_next(self) -> None:
+        """Starts the activity that is ready next; none may be submitted later that would be ready before it."""
+        ready, _, _, activity = heapq.heappop(self._ready)
+        places = self._busy_until[activity.rank] if activity.rendezvous is None else []
+        activity.start = activity.table.start[activity.row] = max(ready, places[0]) if places else ready
+        for ended in self._ended_by(activity):
+            if places:
+                heapq.heapreplace(places, ended.end)
+            for follower in ended.followers:
+                follower.open -= 1
+                if not follower.open:
+                    self._is_ready(follower)
+            for wake in ended.waiters:
+                wake()
+            ended.followers, ended.waiters = [], []
 
     def _ended_by(self, activity: Running) -> Sequence[Running]:
         """The activities whose end is certain now that this one has its start."""

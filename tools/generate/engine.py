@@ -2,7 +2,7 @@
 
 Host threads advance in the order of time, what they launch runs on the devices' streams, and a thread that waits for
 a device or for another thread stands still meanwhile. Equal input gives the equal run. Not modelled: kernels that
-slow each other down.
+slow each other down otherwise than by keeping each other from starting.
 """
 
 import heapq
@@ -108,7 +108,7 @@ class _Engine:
 
     def __init__(self, job: Job, factors: Factors) -> None:
         self._job, self._factors = job, factors
-        self._devices = Devices()
+        self._devices = Devices(job.ranks, job.machine.at_once)
         self._processes = [_Process(rank) for rank in range(job.ranks)]
         self._ready: list[tuple[int, int, _Thread]] = []
         self._handlers: dict[type, Callable[[_Thread, Any], bool]] = {
@@ -134,13 +134,27 @@ class _Engine:
                 number = process.record.rank * len(self._job.threads) + index
                 process.threads.append(_Thread(process, index, number, instructions))
                 self._wake(process.threads[-1])
-        while self._ready:
-            self._advance(heapq.heappop(self._ready)[2])
+        while self._go_on():
+            pass
         if self._devices.unmet:
             raise RuntimeError(
                 f"job {self._job.name}: {self._devices.unmet} collectives wait for members that never come"
             )
         return Run(self._job, [process.record for process in self._processes])
+
+    def _go_on(self) -> bool:
+        """Lets happen what is next in time, on a device or a host thread; False at the end of the run.
+
+        What a thread submits reaches its device later than the thread's own time, so activities that are ready by then come in order.
+        """
+        device = self._devices.next_ready
+        if device is not None and (not self._ready or device <= self._ready[0][0]):
+            self._devices.start_next()
+        elif self._ready:
+            self._advance(heapq.heappop(self._ready)[2])
+        else:
+            return False
+        return True
 
     def _wake(self, thread: _Thread) -> None:
         heapq.heappush(self._ready, (thread.time, thread.number, thread))
@@ -226,7 +240,7 @@ class _Engine:
         thread.time = record.calls.end[call] = start + self._host_ns(thread, launch.call, launch.host_ns)
         code = process.code(launch.activity, record.activity_table)
         row = record.activities.append(code, launch.stream, NONE, NONE, call, 0, launch.comm_sequence)
-        activity = Running(record.activities, row, launch.stream, stream.pending())
+        activity = Running(record.rank, record.activities, row, launch.stream, stream.pending())
         activity.available = start + self._host_ns(thread, launch.call, launch.submit_ns) + launch.latency_ns
         activity.gap, activity.rendezvous = launch.gap_ns, launch.rendezvous
         activity.ns = round(launch.device_ns * self._factors.of(launch.activity.name, launch.activity.kind))
@@ -269,7 +283,9 @@ class _Engine:
         for source in after:
             if source.stream != node.stream:
                 (record.event_waits if source in waits else record.graph_order).append(source.row, row)
-        activity = Running(record.activities, row, node.stream, [*after, stream.tail] if stream.tail else after)
+        activity = Running(
+            record.rank, record.activities, row, node.stream, [*after, stream.tail] if stream.tail else after
+        )
         activity.gap = node.gap_ns
         activity.ns = round(node.device_ns * self._factors.of(node.activity.name, node.activity.kind))
         stream.append(activity)

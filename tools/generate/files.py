@@ -43,7 +43,7 @@ def write_traces(
         who = identify(run.job, rank.rank)
         own = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
         write_host_trace(rank, who, str(own.host))
-        write_device_trace(rank, who, str(own.device), SyncRecords(sync_records, resolved_events))
+        write_device_trace(rank, who, run.job.machine, str(own.device), SyncRecords(sync_records, resolved_events))
         files.append(own)
     write_truth(run, str(target / "truth.json"), makespans or {})
     return files

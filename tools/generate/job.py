@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .instructions import Group, Instruction
+from .machine import DEFAULT, Machine
 
 Step = Sequence[Sequence[Instruction]]
 """One training step of one rank: the instructions of each of its threads, in the order of `Job.threads`."""
@@ -22,6 +23,7 @@ class Job:
     threads: tuple[str, ...]
     groups: tuple[Group, ...]
     program: Callable[[int], Iterator[Step]]
+    machine: Machine = DEFAULT
 
     def instructions(self, rank: int) -> list[Iterator[Instruction]]:
         """The instructions of each thread of a rank; a step is made when the first of them needs it."""

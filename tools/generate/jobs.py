@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from . import distributed_jobs as distributed
+from . import random_jobs, stream_jobs
 from . import single_device_jobs as single
-from . import stream_jobs
 from .instructions import Group
 from .job import Job, Step
+from .machine import DEFAULT, Machine
 from .nccl import expert_groups, second_world, world
 from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
 
@@ -21,6 +22,10 @@ def _no_groups(_: int) -> tuple[Group, ...]:
 
 def _one_group(ranks: int) -> tuple[Group, ...]:
     return (world(ranks),)
+
+
+def _group_of_several(ranks: int) -> tuple[Group, ...]:
+    return _one_group(ranks) if ranks > 1 else ()
 
 
 def _two_groups(ranks: int) -> tuple[Group, ...]:
@@ -40,8 +45,15 @@ class Preset(NamedTuple):
     size: Size
     threads: tuple[str, ...] = (MAIN, AUTOGRAD)
     groups: Callable[[int], tuple[Group, ...]] = _no_groups
+    ranks_of: Callable[[int], int] | None = None
+    """How many ranks it has with a seed, where that is not the same with all."""
+
+    def sized(self, seed: int) -> Size:
+        return self.size._replace(ranks=self.ranks_of(seed)) if self.ranks_of else self.size
 
 
+RANDOM = "random"
+"""The job that is another one for every seed."""
 PRESETS = {
     "simple": Preset(single.simple, Size()),
     "hostbound": Preset(single.simple, Size(layers=8, tokens=64, hidden=64)),
@@ -61,7 +73,10 @@ PRESETS = {
     "pipeline": Preset(distributed.pipeline, Size(ranks=2), groups=_one_group),
     "halo": Preset(distributed.halo, Size(ranks=4), groups=_one_group),
     "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=_two_groups),
+    RANDOM: Preset(random_jobs.random_program, Size(steps=4), groups=_group_of_several, ranks_of=random_jobs.ranks_of),
 }
+NAMED = tuple(name for name in PRESETS if name != RANDOM)
+"""Jobs that are the same but for durations, whatever the seed."""
 
 
 def build_job(
@@ -73,8 +88,9 @@ def build_job(
     tokens: int | None = None,
     hidden: int | None = None,
     seed: int = 0,
+    machine: Machine = DEFAULT,
 ) -> Job:
-    """A job of PRESETS, with its own size where none is given.
+    """A job of PRESETS on a machine, with its own size where none is given.
 
     Raises ValueError for an unknown name or a size that the job cannot have.
     """
@@ -82,16 +98,16 @@ def build_job(
         raise ValueError(f"{name}: no such job, there are {', '.join(PRESETS)}")
     preset = PRESETS[name]
     given = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
-    size = preset.size._replace(**{key: value for key, value in given.items() if value is not None})
+    size = preset.sized(seed)._replace(**{key: value for key, value in given.items() if value is not None})
     if min(size) < 1:
         raise ValueError(f"{name}: {', '.join(size._fields)} are at least 1")
-    if preset.groups is not _no_groups and size.ranks < 2:
+    if preset.size.ranks > 1 and size.ranks < 2:
         raise ValueError(f"{name}: its ranks communicate, give it at least 2")
 
     def program(rank: int) -> Iterator[Step]:
-        process = Process(rank, seed, size, preset.threads)
+        process = Process(rank, seed, size, preset.threads, machine)
         for _ in preset.program(process):
             yield process.take()
         yield process.take()
 
-    return Job(name, seed, size.ranks, preset.threads, preset.groups(size.ranks), program)
+    return Job(name, seed, size.ranks, preset.threads, preset.groups(size.ranks), program, machine)

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterator
 
-from .chrome import complete, flow, place
+from .chrome import Rows, place
 from .identity import Identity, record_function
 from .kineto_args import collective_args, input_args
 from .record import RankRun
@@ -23,7 +23,7 @@ def external_ids(run: RankRun, threads: int) -> "array[int]":
     return ids
 
 
-def op_rows(run: RankRun, who: Identity, external: "array[int]") -> Iterator[str]:
+def op_rows(run: RankRun, who: Identity, rows: Rows, external: "array[int]") -> Iterator[str]:
     """A row for each op, and one for each flow behind the op where it starts or ends."""
     flows = _forward_backward(run)
     inputs = [input_args(op.inputs) for op in run.op_table]
@@ -36,9 +36,11 @@ def op_rows(run: RankRun, who: Identity, external: "array[int]") -> Iterator[str
             op = run.op_table[run.ops.op[row]]
             args = f'"External id": {external[row]}, {_own_args(run, row)}{inputs[run.ops.op[row]]}"Ev Idx": {position}'
             category = "user_annotation" if op.annotation else "cpu_op"
-            yield complete(category, op.name, at, run.ops.start[row], run.ops.end[row], args)
+            # the end is cut, not the length: an op that ends with the one around it still does
+            start, end = rows.cut(run.ops.start[row]), rows.cut(run.ops.end[row])
+            yield rows.complete(category, op.name, at, start, end, args)
             if row in flows:
-                yield flow("fwdbwd", flows[row] > 0, abs(flows[row]), at, run.ops.start[row])
+                yield rows.flow("fwdbwd", flows[row] > 0, abs(flows[row]), at, start)
             position += 1
 
 

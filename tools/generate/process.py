@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from .instructions import COMMUNICATION, Activity, Collective, Instruction, Tensor, Value
+from .machine import Machine
 from .script import Script
 
 COMPUTE = 7
@@ -45,11 +46,12 @@ class Node:
 class Process:
     """The parts of a rank's program share its random numbers, events, tensors by name, and communication counters."""
 
-    def __init__(self, rank: int, seed: int, size: Size, threads: tuple[str, ...]) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, rank: int, seed: int, size: Size, threads: tuple[str, ...], machine: Machine) -> None:
+        self.rank, self.seed, self.size, self.machine = rank, seed, size, machine
         self.random = Random(f"{seed}/{rank}")
+        stalls = Random(f"{seed}/{rank}/stalls")
         events: dict[str, int] = {}
-        self.scripts = {thread: Script(self.random, events) for thread in threads}
+        self.scripts = {thread: Script(self.random, stalls, events, machine) for thread in threads}
         self.main = self.scripts[MAIN]
         self.compute = COMPUTE
         """The stream on which layers run from now on, and their backward."""

@@ -31,22 +31,25 @@ from .instructions import (
     Value,
     WaitEvent,
 )
+from .machine import Machine, stretched
 from .operators import SCHEMAS
 
 USER_SCOPE, BACKWARD_SCOPE = 7, 1
 EARLY_START = 0.1
 """The share of launches that reach the device before the call has returned."""
+GRAPH_LATENCY = 25 / 12
+"""How much longer a graph is on its way than a single activity."""
 
 
 class Script:
-    """The program of a thread; `events` numbers the process's CUDA events by name.
+    """The program of a thread; `events` numbers the process's CUDA events by name, `stalls` are the random numbers of stalls.
 
     Ops that are equal in name and arguments become one object, whatever the step.
     """
 
-    def __init__(self, random: Random, events: dict[str, int]) -> None:
+    def __init__(self, random: Random, stalls: Random, events: dict[str, int], machine: Machine) -> None:
         self.instructions: list[Instruction] = []
-        self.random = random
+        self.random, self._stalls, self._machine = random, stalls, machine
         self._ops: dict[tuple[object, ...], Op] = {}
         self._events = events
 
@@ -92,10 +95,19 @@ class Script:
             pass
 
     def work(self, us: float) -> None:
-        self.instructions.append(HostWork(self._around(us * 1000)))
+        self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self._around(us * 1000))))
 
-    def _around(self, ns: float, spread: float = 0.2) -> int:
-        return max(1, round(ns * self.random.uniform(1 - spread, 1 + spread)))
+    def _around(self, ns: float, spread: float | None = None) -> int:
+        """Near that duration: a host's, unless a spread is given."""
+        share = self._machine.host_spread if spread is None else spread
+        return max(1, round(ns * self.random.uniform(1 - share, 1 + share)))
+
+    def _latency(self, factor: float = 1.0) -> int:
+        return self._around(self._machine.latency_ns * factor, self._machine.latency_spread)
+
+    def _return(self, us: float) -> int:
+        """How long a call that waited takes to return."""
+        return self._around(us * 1000 * self._machine.return_factor)
 
     # launches
 
@@ -105,7 +117,7 @@ class Script:
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
         """A copy; a blocking one holds its thread until it has ended, as a copy to pageable memory does."""
         launch = self._launch(activity, stream, self._around(device_us * 1000, 0.03), "cudaMemcpyAsync")
-        self.instructions.append(launch._replace(blocking=blocking, return_ns=self._around(3000)))
+        self.instructions.append(launch._replace(blocking=blocking, return_ns=self._return(3)))
 
     def rendezvous(
         self, activity: Activity, stream: int, device_ns: int, meeting: Rendezvous, comm_sequence: int
@@ -116,12 +128,13 @@ class Script:
 
     def graph(self, nodes: tuple[GraphNode, ...], stream: int) -> None:
         host = self._around(3000 + 400 * len(nodes))
-        self.instructions.append(GraphLaunch(stream, nodes, host, host, self._around(2500)))
+        self.instructions.append(GraphLaunch(stream, nodes, host, host, self._latency(GRAPH_LATENCY)))
 
     def _launch(self, activity: Activity, stream: int, device_ns: int, call: str) -> Launch:
         host = self._around(5000)
         submit = round(host * 0.5) if self.random.random() < EARLY_START else host
-        return Launch(call, activity, stream, device_ns, host, submit, self._around(1200), self._around(1150, 0.15))
+        latency, gap = self._latency(), self._around(self._machine.gap_ns, self._machine.gap_spread)
+        return Launch(call, activity, stream, device_ns, host, submit, latency, gap)
 
     def call(self, name: str, us: float = 1.0) -> None:
         self.instructions.append(Call(name, self._around(us * 1000)))
@@ -135,16 +148,16 @@ class Script:
         self.instructions.append(WaitEvent(stream, self._event(event), self._around(1200)))
 
     def synchronize_event(self, event: str) -> None:
-        self.instructions.append(SynchronizeEvent(self._event(event), self._around(2500)))
+        self.instructions.append(SynchronizeEvent(self._event(event), self._return(2.5)))
 
     def query_event(self, event: str, pause_us: float = 20.0) -> None:
         self.instructions.append(QueryEvent(self._event(event), self._around(1500), self._around(pause_us * 1000)))
 
     def synchronize_stream(self, stream: int) -> None:
-        self.instructions.append(SynchronizeStream(stream, self._around(2500)))
+        self.instructions.append(SynchronizeStream(stream, self._return(2.5)))
 
     def synchronize_device(self) -> None:
-        self.instructions.append(SynchronizeDevice(self._around(4000)))
+        self.instructions.append(SynchronizeDevice(self._return(4)))
 
     def _event(self, name: str) -> int:
         return self._events.setdefault(name, len(self._events) + 1)

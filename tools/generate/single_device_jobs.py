@@ -24,6 +24,7 @@ from .layers import (
     relu,
     sgd_step,
 )
+from .machine import DEFAULT
 from .process import COMPUTE, LOADER, Process, gemm_us, size_bytes, stream_us
 from .script import DEVICE_TO_HOST
 
@@ -155,15 +156,17 @@ def captured(process: Process) -> tuple[GraphNode, ...]:
     nodes: list[GraphNode] = []
     last: tuple[int, ...] = ()
     for activity, us in main_line:
-        nodes.append(_captured(process, activity, COMPUTE, us, last))
+        nodes.append(graph_node(process, activity, COMPUTE, us, last))
         last = (len(nodes) - 1,)
         if activity is THRESHOLD:
-            nodes.append(_captured(process, REDUCE, SIDE_STREAM, light / 2, last))
+            nodes.append(graph_node(process, REDUCE, SIDE_STREAM, light / 2, last))
     return tuple(nodes)
 
 
-def _captured(process: Process, activity: Activity, stream: int, us: float, after: tuple[int, ...]) -> GraphNode:
-    return GraphNode(activity, stream, round(1000 * us), round(process.random.uniform(700, 900)), after)
+def graph_node(process: Process, activity: Activity, stream: int, us: float, after: tuple[int, ...]) -> GraphNode:
+    """A kernel of a graph; it follows those at the positions `after`."""
+    gap = process.machine.gap_ns / DEFAULT.gap_ns * process.random.uniform(700, 900)
+    return GraphNode(activity, stream, round(1000 * us), round(gap), after)
 
 
 def loader(process: Process) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The truth about a run as JSON: what had to wait for what, by the semantics of CUDA and not by reading the traces.
 
-    {"job", "seed", "makespan_ns", "makespans_ns": {scaling: ns},
+    {"job", "seed", "machine" (unless it is the default one), "makespan_ns", "makespans_ns": {scaling: ns},
      "ranks": [{"rank", "makespan_ns", "events",
         "activities":  [[correlation, index, rf_id, stream, start_ns, duration_ns], ...],
         "event_waits": [[[correlation, index], [correlation, index]], ...],
@@ -13,14 +13,17 @@ is the Record function id of the innermost op (annotations included) around the 
 `event_waits` lead to an activity from one on another stream that an event, waited for by the stream, stood for;
 `graph_order` are edges between streams that a CUDA graph imposes and no trace records; the order within each stream
 comes on top of them. `host_waits` are what a blocking call waited for. Times are ns from the start of the run, which
-the traces put at baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace".
+the traces put at baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace"; a machine's device trace shows activities by the
+device's clock, and not those whose records were lost.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 from ...schema.files import open_output
 from .identity import correlation, identify, record_function
+from .machine import DEFAULT
 from .record import NONE, Edges, RankRun, Run
 
 Key = tuple[int, int]
@@ -30,7 +33,10 @@ def write_truth(run: Run, path: str, makespans: Mapping[str, int]) -> None:
     """Writes the truth in pieces; `makespans` are those of changed jobs, by scaling. Raises DataError if it cannot be
     written.
     """
-    head = {"job": run.job.name, "seed": run.job.seed, "makespan_ns": run.makespan_ns, "makespans_ns": dict(makespans)}
+    machine = run.job.machine
+    head: dict[str, object] = {"job": run.job.name, "seed": run.job.seed}
+    head |= {"machine": asdict(machine)} if machine != DEFAULT else {}
+    head |= {"makespan_ns": run.makespan_ns, "makespans_ns": dict(makespans)}
     with open_output(path) as file:
         file.write((json.dumps(head)[:-1] + ', "ranks": [').encode())
         for rank in run.ranks:

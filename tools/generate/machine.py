@@ -1,0 +1,117 @@
+"""The machine that a job runs on: a record of what launching costs, how its clocks read and what goes wrong on it.
+
+A job's program is drawn with these figures and its traces are written with them, so a changed run of the job meets the same
+machine. `draw_machine` gives every seed one of its own; DEFAULT is an undisturbed one with perfect clocks.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+
+from ...schema.columns import Int64
+
+Times = TypeVar("Times", int, Int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What a device's clock reads: all times of activities are its."""
+
+    offset_ns: int = 0
+    drift_ppb: int = 0
+
+    def read(self, ns: Times) -> Times:
+        """What it reads at a time from the start of the run, on the host's clock.
+
+        >>> Clock(-3000, 100_000).read(20_000_000)
+        19999000
+        """
+        return ns + self.offset_ns + ns * self.drift_ppb // 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """Of a thousand pieces of host work so many take longer, as when a thread loses its core."""
+
+    per_thousand: float = 0.0
+    shortest_us: float = 50.0
+    longest_us: float = 2000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`latency_ns` from a launch's submission to its arrival, `gap_ns` from one activity to the next of a stream, both around
+    their mean; `return_factor` is how long waiting calls take to return, times the usual.
+
+    Rank r has the r-th of the `clocks`, and again the first after the last. All times are written in `whole_us` or in ns. A device
+    runs `at_once` activities at the same time, any number if that is None. The share `lost` of the activities is not in its trace.
+    """
+
+    name: str = "default machine"
+    latency_ns: int = 1200
+    latency_spread: float = 0.2
+    gap_ns: int = 1150
+    gap_spread: float = 0.15
+    return_factor: float = 1.0
+    host_spread: float = 0.2
+    stalls: Stalls = Stalls()
+    clocks: tuple[Clock, ...] = (Clock(),)
+    whole_us: bool = False
+    at_once: int | None = None
+    lost: float = 0.0
+
+    def clock(self, rank: int) -> Clock:
+        return self.clocks[rank % len(self.clocks)]
+
+    @property
+    def text(self) -> str:
+        """The machine in one line."""
+        offsets = [clock.offset_ns / 1000 for clock in self.clocks]
+        drifts = [clock.drift_ppb / 1000 for clock in self.clocks]
+        parts = [
+            f"{self.name}: latency {self.latency_ns / 1000:.1f} µs ±{self.latency_spread:.0%}",
+            f"gap {self.gap_ns / 1000:.1f} µs ±{self.gap_spread:.0%}",
+            f"return ×{self.return_factor:.1f}",
+            f"host ±{self.host_spread:.0%}",
+            f"{self.stalls.per_thousand:.1f} stalls per 1000",
+            f"clocks {min(offsets):+.1f} to {max(offsets):+.1f} µs, {min(drifts):+.0f} to {max(drifts):+.0f} ppm",
+            "whole µs" if self.whole_us else "ns",
+            *([f"{self.at_once} activities at once"] if self.at_once else []),
+            *([f"{self.lost:.1%} of the records lost"] if self.lost else []),
+        ]
+        return ", ".join(parts)
+
+
+DEFAULT = Machine()
+CLOCKS = 8
+"""So many devices have clocks of their own."""
+
+
+def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
+    """A machine as they are out there, an own one for every seed; one loses records only where that is asked for."""
+    random = Random(f"machine {seed}")
+    machine = Machine(
+        name=f"machine {seed}",
+        latency_ns=round(1000 * _spread_over(random, 1.0, 25.0)),
+        gap_ns=round(20_000 * random.random() ** 2),
+        return_factor=_spread_over(random, 0.5, 4.0),
+        host_spread=random.uniform(0.1, 0.4),
+        stalls=Stalls(random.choice((0.0, 1.0, 2.0, 4.0))),
+        clocks=tuple(Clock(random.randint(-5000, 5000), random.randint(-200_000, 200_000)) for _ in range(CLOCKS)),
+        whole_us=random.random() < 0.5,
+        at_once=random.choice((1, 2, 3)) if random.random() < 0.25 else None,
+    )
+    return replace(machine, lost=random.uniform(0.01, 0.05)) if lost_records else machine
+
+
+def _spread_over(random: Random, least: float, most: float) -> float:
+    """Any order of magnitude is as likely as any other."""
+    return math.exp(random.uniform(math.log(least), math.log(most)))
+
+
+def stretched(random: Random, stalls: Stalls, ns: int) -> int:
+    """How long a piece of host work takes that may be held up."""
+    if not stalls.per_thousand or random.random() >= stalls.per_thousand / 1000:
+        return ns
+    return ns + round(1000 * _spread_over(random, stalls.shortest_us, stalls.longest_us))
