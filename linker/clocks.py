@@ -140,8 +140,9 @@ def _copies(activities: Activities, calls: Calls) -> Awaited:
     """Copies to pageable memory."""
     kept = np.array([all(word in name for word in SYNCHRONOUS_COPY) for name in activities.name.table] + [False])
     rows = np.flatnonzero(kept[activities.name.codes] & (activities.call_row >= 0))
-    # a copy whose call ended before the copy began was none that blocks
-    rows = rows[calls.end[activities.call_row[rows]] > activities.start[rows]]
+    # a copy that began more than its call's length after the call's end was none that blocks, whatever the clocks
+    call = activities.call_row[rows]
+    rows = rows[activities.start[rows] - calls.end[call] < calls.end[call] - calls.start[call]]
     return Awaited(activities.call_row[rows], activities.end[rows])
 
 
