@@ -6,13 +6,14 @@ last member arrives and lasts the shortest measured duration among its members. 
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
+from .host_meetings import ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
 from .rendezvous import Meetings, rendezvous
@@ -84,6 +85,9 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 
 def _schedule(work: Workload, meetings: Meetings) -> Schedule:
+    on_hosts = meet_on_hosts(work, meetings)
+    host_row, host_meeting = meetings.row[on_hosts], meetings.meeting[on_hosts]
+    meetings = replace(meetings, row=meetings.row[~on_hosts], meeting=meetings.meeting[~on_hosts])
     nodes, met = len(work), len(work) + meetings.count
     finish_row = np.arange(nodes)
     finish_row[meetings.row] = nodes + meetings.meeting
@@ -93,15 +97,19 @@ def _schedule(work: Workload, meetings: Meetings) -> Schedule:
     finish_row[several] = np.arange(met, count)
     last = np.flatnonzero(finish_row[meetings.row] >= met)
     last = last[np.argsort(meetings.row[last], kind="stable")]
-    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last]))
-    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]]))
+    hosts = ends(work, host_row, host_meeting, count)
+    finish_row[host_row] = hosts.finish_row
+    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last], hosts.source))
+    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]], hosts.target))
     transfer = np.full(meetings.count, np.iinfo(np.int64).max)
     np.minimum.at(transfer, meetings.meeting, work.duration_ns[meetings.row])
-    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64)))
-    cost[meetings.row] = work.wait_ns[meetings.row]
-    order = topological_order(source, target, count)
-    if len(order) < count:
-        ready = np.zeros(count, bool)
+    transfer[np.bincount(meetings.meeting, minlength=meetings.count) == 0] = 0
+    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
+    met_rows = finish_row[:nodes] != np.arange(nodes)
+    cost[:nodes][met_rows] = work.wait_ns[met_rows]
+    order = topological_order(source, target, len(cost))
+    if len(order) < len(cost):
+        ready = np.zeros(len(cost), bool)
         ready[np.asarray(order, np.int64)] = True
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
     return Schedule(source, target, cost, earliest_ends(order, source, target, cost), finish_row)
