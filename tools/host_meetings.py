@@ -26,7 +26,7 @@ class Ends(NamedTuple):
 def meet_on_hosts(work: Workload, meetings: Meetings) -> Bool:
     """Which pairs of node and meeting are of meetings all of whose members ran on a host thread at a recorded time."""
     elsewhere = ~work.is_timed[meetings.row] | work.is_activity[meetings.row]
-    return np.bincount(meetings.meeting[elsewhere], minlength=meetings.count)[meetings.meeting] == 0
+    return np.asarray(np.bincount(meetings.meeting[elsewhere], minlength=meetings.count)[meetings.meeting] == 0)
 
 
 def ends(work: Workload, row: Int64, meeting: Int64, first: int) -> Ends:

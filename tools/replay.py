@@ -1,7 +1,8 @@
 """Execution graphs in, the time at which every node starts and ends out, following data dependencies alone.
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
-last member arrives and lasts the shortest measured duration among its members. Times are int64 ns from the run's start.
+last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself. Times are int64
+ns from the run's start.
 """
 
 import logging
@@ -30,7 +31,8 @@ class Schedule:
     """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources plus `cost_ns`.
 
     The first rows are the nodes. Communication that meets only arrives there; one more row per meeting stands for the
-    transfer, one per node in several meetings for their end, and `finish_row` says for each node which row ends it.
+    transfer, one per node in several meetings for their end, two per member of meetings on hosts, and `finish_row` says
+    for each node which row ends it.
     """
 
     source: Int64
