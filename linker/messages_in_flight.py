@@ -29,8 +29,8 @@ def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
 
 def _lanes(ops: OpRows, messages: Int64) -> Int64:
     lanes = np.empty(len(messages), np.int64)
+    # of each lane the thread whose messages it carries, and when the last one ended
     free_from: list[tuple[int, int]] = []
-    """Of each lane the thread whose messages it carries and when the last one ended."""
     for row in np.lexsort((ops.start[messages], ops.thread[messages])).tolist():
         thread, start, end = (int(column[messages[row]]) for column in (ops.thread, ops.start, ops.end))
         lane = next((n for n, (of, free) in enumerate(free_from) if of == thread and free <= start), len(free_from))

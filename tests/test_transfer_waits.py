@@ -25,16 +25,9 @@ UNAWAITED = "communications of the host that nobody was seen to wait for"
 
 
 def linked_ranks(job: Path) -> list[LinkedTrace]:
-    files = zip(sorted(job.glob("*[te]*_rank?.json.gz")), strict=False)
-    named = {path.name: path for (path,) in files}
-    host, device = ("et", "kineto") if "et_rank0.json.gz" in named else ("host", "device")
-    return [
-        link(
-            read_host_trace(str(named[f"{host}_rank{rank}.json.gz"])),
-            read_device_trace(str(named[f"{device}_rank{rank}.json.gz"])),
-        )
-        for rank in (0, 1)
-    ]
+    host, device = ("et", "kineto") if (job / "et_rank0.json.gz").exists() else ("host", "device")
+    files = [[str(job / f"{kind}_rank{rank}.json.gz") for kind in (host, device)] for rank in (0, 1)]
+    return [link(read_host_trace(host), read_device_trace(device)) for host, device in files]
 
 
 def graphs_of(name: str) -> list[ExecutionGraph]:
