@@ -8,7 +8,9 @@ from functools import cache
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from ..schema.columns import ABSENT, Bool
 from ..schema.host import TensorLists
 from ..schema.linked import Calls, Found, Ops
 from .hand_over import Wait
@@ -41,7 +43,7 @@ def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
     begun = [around.begin(asked) for asked in around.asked]
     awaited = [wait for wait in map(around.wait, around.asked) if wait is not None]
     lost = {
-        "communications of the host whose request is unknown": int((transfers.request < 0).sum()),
+        "communications of the host whose request is unknown": int((~_is_timed(transfers)).sum()),
         "communications of the host that nobody was seen to wait for": len(begun) - len(awaited),
     }
     return TransferWaits([*begun, *awaited], {what: [-1] * count for what, count in lost.items()})
@@ -52,9 +54,10 @@ class _Around:
 
     def __init__(self, transfers: Transfers, calls: Calls) -> None:
         self._transfers, self._ops, ops = transfers, transfers.ops, transfers.ops
-        columns = (transfers.op.tolist(), transfers.request.tolist(), transfers.numbered.tolist())
+        told = _is_timed(transfers)
+        columns = (transfers.op[told].tolist(), transfers.request[told].tolist(), transfers.numbered[told].tolist())
         rows = (_Asked(*row) for row in zip(*columns, strict=True))
-        self.asked = [row for row in rows if row.request >= 0 and ops.thread[row.op] != ops.thread[row.request]]
+        self.asked = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
         self._written = {asked.request: _written(ops, asked.request) for asked in self.asked}
         self._users = Users(ops, self._written.values())
         self._quiet = cache(lambda thread: Quiet(ops, calls, thread))
@@ -113,6 +116,11 @@ class _Around:
 
     def _end(self, op: int) -> int:
         return int(self._ops.end[op])
+
+
+def _is_timed(transfers: Transfers) -> Bool:
+    """Which transfers have a request that the device trace holds."""
+    return np.asarray((transfers.request >= 0) & (transfers.ops.start[transfers.request] != ABSENT))
 
 
 def _blocks(transfers: Transfers, request: int) -> bool:

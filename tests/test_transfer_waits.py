@@ -141,6 +141,15 @@ def test_without_numbers_requests_and_transfers_pair_off_in_order() -> None:
     assert [int(over.source_time[row] - t.origin_ns) for row in begun] == [5_000, 10_000]
 
 
+def test_a_request_that_the_device_trace_lacks_is_unknown() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    tensor = t.tensor((4,))
+    t.leaf("c10d::allreduce_", 5, inputs=[[tensor], False], only="host")
+    with transferring(t, tensor, 10):
+        t.leaf("aten::mm", 60)
+    assert link_run(t).report.noted[UNREQUESTED] == 1
+
+
 def test_what_nobody_requested_or_waited_for_is_counted() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     tensor = t.tensor((4,))
