@@ -12,6 +12,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64
 from ..schema.graph import Delay
 from ..schema.machine import LONGEST
+from .device_room import Room
 from .device_time import DeviceTime
 from .lanes import covered_until
 from .run import Run
@@ -42,7 +43,7 @@ class Delays:
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
-def delays(run: Run, time: DeviceTime) -> Delays:
+def delays(run: Run, time: DeviceTime, room: Room) -> Delays:
     """The delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
     activities, carried = run.linked.activities, _carried(run, time)
     row = np.flatnonzero((time.delay > 0) & (carried < 0)).astype(np.int64)
@@ -51,7 +52,7 @@ def delays(run: Run, time: DeviceTime) -> Delays:
     busy = _busy(run, start, time.delay[row], activities.device[row])
     idle, lost = busy <= usual, _lost_launches(run)
     cause = np.full(len(row), int(Delay.UNEXPLAINED), np.int64)
-    cause[busy >= time.delay[row] - usual] = Delay.CONTENTION
+    cause[(busy >= time.delay[row] - usual) | room.placed[row]] = Delay.CONTENTION
     cause[_launched_between(run, row, lost)] = Delay.LOST_RECORDS
     if len(lost) or (activities.call_row < 0).any():
         # nothing recorded ran though this was ready, in a trace that is known to lack records

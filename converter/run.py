@@ -77,6 +77,11 @@ class Run:
         released[order] = activities.start[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
         return released
 
+    @property
+    def slack(self) -> int:
+        """ns by which two device times that were one may differ as recorded: both start and length are cut or rounded."""
+        return max(2 * self.linked.info.machine.resolution_ns, 2)
+
     @cached_property
     def carried(self) -> Int64 | None:
         """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None in a whole one."""

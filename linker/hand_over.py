@@ -14,6 +14,7 @@ from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.intervals import TOLERANCE, innermost
 from ..schema.linked import Calls, Found, HandOvers, Ops
 
+NO_THREADS = np.empty(0, np.int64)
 EVER = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 AUTOGRAD = "autograd::engine::evaluate_function"
 STEP_MARK = "ProfilerStep#"
@@ -59,12 +60,19 @@ class _Thread(NamedTuple):
     top_end: Int64
 
 
-def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
-    """The hand-overs of one process, O(n log n) in ops and calls for a bounded number of threads."""
-    work = np.flatnonzero((ops.start != ABSENT) & ~_marks(ops.name, (STEP_MARK,)))
+def hand_overs(
+    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
+) -> HandOvers:
+    """The hand-overs of one process: those around its transfers, and those of its other threads.
+
+    O(n log n) in ops and calls for a bounded number of threads.
+    """
+    work = np.flatnonzero(
+        (ops.start != ABSENT) & ~_marks(ops.name, (STEP_MARK,)) & ~np.isin(ops.thread, transfer_threads)
+    )
     numbers, sizes = np.unique(ops.thread[work], return_counts=True)
     if len(numbers) < 2:
-        return _columns([])
+        return _columns(transfers)
     threads = {number: _thread(ops, parent, calls, work, number) for number in numbers.tolist()}
     callers = {number: _forward_thread(ops, work, number) for number in numbers.tolist()}
     by_size = numbers[np.argsort(-sizes, kind="stable")].tolist()
@@ -81,7 +89,7 @@ def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
             bursts += _bursts(number, known[number], threads[number], threads[known[number]])
     others = [number for number in threads if number != main and number not in known and number not in known.values()]
     by_timing = _by_timing({number: threads[number] for number in others}, main, threads[main])
-    return _columns([*_waits(bursts), *by_timing])
+    return _columns([*transfers, *_waits(bursts), *by_timing])
 
 
 def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> _Thread:
