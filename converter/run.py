@@ -89,7 +89,9 @@ class Run:
         if info.carried is None:
             return None
         ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
-        return np.where(ends >= 0, ends + info.machine.clock_shift(ends), -1)
+        ends += info.machine.clock_shift(ends)
+        # what had ended when the part began held nothing up
+        return np.where(ends > self.start_of_trace, ends, -1)
 
     @cached_property
     def stream_sorted(self) -> Int64:

@@ -52,6 +52,13 @@ class RankColumns(NamedTuple):
     place: Int64
 
 
+class Places(NamedTuple):
+    """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
+
+    count: int
+    cut_off_ns: int
+
+
 @dataclass(slots=True)
 class Workload:
     """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
@@ -79,7 +86,7 @@ class Workload:
     kind: Int64
     lag_ns: Int64
     place: Int64
-    places: list[int]
+    places: "list[Places]"
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -116,7 +123,7 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     host_factor = class_factor(scale, NodeClass.HOST)
     lanes: list[Lane] = []
     ranks: list[RankColumns] = []
-    places: list[int] = []
+    places: list[Places] = []
     missing = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
@@ -149,8 +156,8 @@ def _rank_columns(
     host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
     wait = np.where(rooted, 0, host_delay)
     wait = np.where(rooted & heads, start - delay + host_delay, wait)
-    # of durations in whole µs the rest was cut off: half a µs on average, which is in the gaps and scales with the duration
-    cut_off = np.where(graph.is_activity, int(graph.metadata.get("resolution_ns", 1)) // 2, 0)
+    # what was cut off is in the gaps, and scales with the duration
+    cut_off = np.where(graph.is_activity, _cut_off(graph), 0)
     duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
     lag, place = _lags(graph, target, kind), _place(graph, node_class)
     if place.max(initial=-1) >= 0:
@@ -159,10 +166,15 @@ def _rank_columns(
     return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
 
 
-def rooms(graph: ExecutionGraph) -> dict[int, int]:
-    """How many activities each device ran at most, of devices that were full."""
+def rooms(graph: ExecutionGraph) -> dict[int, Places]:
+    """What room each device had, of devices that were full."""
     known = {key.removeprefix(ROOM): int(value) for key, value in graph.metadata.items() if key.startswith(ROOM)}
-    return {int(device): places for device, places in known.items() if places > 0}
+    return {int(device): Places(count, _cut_off(graph)) for device, count in known.items() if count > 0}
+
+
+def _cut_off(graph: ExecutionGraph) -> int:
+    """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
+    return int(graph.metadata.get("resolution_ns", 1)) // 2
 
 
 def _place(graph: ExecutionGraph, node_class: Classes) -> Int64:
