@@ -67,7 +67,7 @@ class _Option(NamedTuple):
 
 
 RIGHT_BEFORE = "event waits resolved to the recording right before"
-OLDEST = "event waits resolved to the oldest unused recording"
+UNUSED = "event waits resolved to an unused recording"
 KNOWN = "waits for an event that another wait had found"
 IN_USE = "waits before a collective resolved to the stream in use"
 STREAM = "synchronisations resolved to the stream in use"
@@ -114,8 +114,7 @@ class Guesses:
             self._waiting[wait.event].add(wait.held[0].stream)
         self._waiting[-1] = set()
         stream = [self._number.get(wait.held[0].stream, -1) if wait.held[0].stream else -1 for wait in waits]
-        alone = [number if wait.asks else -1 for number, wait in enumerate(waits)]
-        for place in places.of([wait.call_row for wait in waits], stream, alone):
+        for place in places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits]):
             self._solve([waits[number] for number in place])
         return self._found
 
@@ -312,7 +311,9 @@ class Guesses:
         own = wait.held[0].stream is not None and self._streams[streams[0]] == wait.held[0].stream
         is_marked = (streams[0], int(self._tails[row, streams[0]])) in self._marks
         if row in free and later and not own and not (is_marked and wait.held[0].stream):
-            return (4 if is_marked else 3) * count + row, OLDEST
+            # a program's waits are nested, those for collectives in their order
+            turn = row if recordings.in_collective[row] else count - row
+            return (5 if is_marked else 3) * count + turn, UNUSED
         return LEAST, BY_TIME
 
     def _known(self, wait: Unnamed, time: int) -> int:
