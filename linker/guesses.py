@@ -13,9 +13,9 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64
 from ..schema.linked import Activities, Calls, Found
+from ..schema.machine import usual
 from .events import Findings, Recording
 from .evidence import NEVER, Evidence
-from .measured_machine import usual
 from .places import Places
 from .recordings import Recordings
 from .streams import StreamKey, StreamQueues
@@ -87,7 +87,13 @@ class Guesses:
     """Guesses are made place by place, in the order in which the places are first come to, and counted in `counted`."""
 
     def __init__(
-        self, calls: Calls, activities: Activities, queues: StreamQueues, recordings: Recordings, evidence: Evidence, awaited: list[int]
+        self,
+        calls: Calls,
+        activities: Activities,
+        queues: StreamQueues,
+        recordings: Recordings,
+        evidence: Evidence,
+        awaited: list[int],
     ) -> None:
         """`awaited` are calls whose recordings are known to be awaited."""
         self._calls, self._activities, self._queues = calls, activities, queues
@@ -132,7 +138,9 @@ class Guesses:
             (wait.call_row, held.target, self._number[held.stream])
             for wait in waits
             for held in wait.held[:1]
-            if held.stream is not None and held.target >= 0 and self._start(held.target) > self._evidence.due[held.target]
+            if held.stream is not None
+            and held.target >= 0
+            and self._start(held.target) > self._evidence.due[held.target]
         ]
         if not late:
             return 0
@@ -180,7 +188,9 @@ class Guesses:
             if tails[option, number, stream] < 0:
                 continue
             if fits[number]:
-                self._take(wait, options[option], int(rows[option, number]), stream, int(ends[option, number, stream]), held)
+                self._take(
+                    wait, options[option], int(rows[option, number]), stream, int(ends[option, number, stream]), held
+                )
             else:
                 contradicted.append(wait)
         for wait in contradicted if len(waits) > 1 else []:
@@ -303,7 +313,11 @@ class Guesses:
         if not streams:
             return LEAST, BY_TIME
         is_free, count = row not in self._used, len(recordings.rows)
-        if known >= 0 and recordings.kind[row] == recordings.kind[known] and (row == known or (row > known and is_free)):
+        if (
+            known >= 0
+            and recordings.kind[row] == recordings.kind[known]
+            and (row == known or (row > known and is_free))
+        ):
             return count + row if row == known else row, KNOWN
         if row == before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
             return 2 * count + row, RIGHT_BEFORE
@@ -345,4 +359,6 @@ class Guesses:
         streams = recordings.streams_at(wait.call_row, wait.held[0].stream)
         ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))
         how = STREAM if wait.of_stream else IN_USE
-        return _Option(-1, 0, LEAST - 1 if ranked and streams else LEAST, tuple(self._number[one] for one in streams), how)
+        return _Option(
+            -1, 0, LEAST - 1 if ranked and streams else LEAST, tuple(self._number[one] for one in streams), how
+        )

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
-from ..schema.linked import Activities, Calls, Found, Machine, Usual
+from ..schema.linked import Activities, Calls, Found
+from ..schema.machine import Machine, Usual
 from .places import Places
 
 FULL_QUEUE = 500

@@ -1,19 +1,15 @@
 """The machine that a trace was recorded on, as the trace itself tells: calls and activities in, clocks, latencies and gaps out.
 
-Measured before any rule judges. What a rule takes for usual comes from here; thresholds that are ratios of what is measured stand here, too.
+Measured before any rule judges: what a rule takes for usual comes from here.
 """
 
 import numpy as np
 
-from ..schema.columns import Int64, Strings
-from ..schema.linked import Activities, Calls, Machine, Usual, on_host_clock
+from ..schema.columns import Int64
+from ..schema.linked import Activities, Calls, on_host_clock
+from ..schema.machine import Machine, Usual, by_name
 from .clocks import Awaited, awaited_ends, clock_of
 from .device_rows import SyncRows
-
-OUTLYING = 4
-"""How many times the lower quartile a time may be before something else than the machine is taken to have added to it."""
-FENCE = 3.0
-"""Spreads (interquartile ranges) above the upper quartile up to which a time counts as usual (Tukey's outer fence)."""
 
 
 def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> Machine:
@@ -35,29 +31,6 @@ def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> Machine
     awaited = awaited._replace(end=awaited.end + machine.clock_shift(awaited.end))
     machine.wake = _wakes(calls, awaited, clock.resolution)
     return machine
-
-
-def usual(times: Int64, resolution: int = 1) -> Usual:
-    """What is usual of `times` (ns), of which some are longer for other reasons than the machine.
-
-    >>> usual(np.array([1000, 1100, 1200, 1300, 90_000]))
-    Usual(median=1150, most=1675, count=4)
-    """
-    if not len(times):
-        return Usual()
-    low = max(float(np.quantile(times, 0.25, method="lower")), resolution)
-    own = times[times <= OUTLYING * low]
-    first, median, third = np.quantile(own, (0.25, 0.5, 0.75))
-    return Usual(round(median), round(max(third + FENCE * (third - first), median + resolution)), len(own))
-
-
-def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[str, Usual]:
-    """What is usual over all times, under "", and of each name."""
-    if not len(times):
-        return {}
-    codes = names.codes[rows]
-    each = {names.table[code]: usual(times[codes == code], resolution) for code in np.unique(codes).tolist()}
-    return {"": usual(times, resolution)} | each
 
 
 def previous_on_stream(activities: Activities) -> Int64:

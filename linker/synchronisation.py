@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Strings
-from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits, Machine
+from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
+from ..schema.machine import Machine
 from .communication import CollectiveOps
 from .device_trace import DeviceTrace
 from .events import Findings, NamedEvents, SyncRecord
@@ -154,7 +155,10 @@ class _Synchroniser:
             if self.events.named(row, record) >= 0 or self.events.is_before_trace(record):
                 continue
             event = record.event if record is not None else -1
-            if kind == SyncCall.STREAM_WAIT and self.collectives.around(int(self.calls.op_row[row])) not in self.awaited:
+            if (
+                kind == SyncCall.STREAM_WAIT
+                and self.collectives.around(int(self.calls.op_row[row])) not in self.awaited
+            ):
                 held = tuple(self._held_up(row, record))
                 if held:
                     yield Unnamed(row, event, held, NEVER, 0)
@@ -277,7 +281,11 @@ class _Synchroniser:
         for row in queries[np.argsort(self.calls.start[queries], kind="stable")].tolist():
             before = neighbours.before(row)
             is_query = before >= 0 and self.kinds[before] == SyncCall.EVENT_QUERY
-            if is_query and self.calls.op_row[before] == self.calls.op_row[row] and self._record(before) == self._record(row):
+            if (
+                is_query
+                and self.calls.op_row[before] == self.calls.op_row[row]
+                and self._record(before) == self._record(row)
+            ):
                 self.asked_again.add(before)
                 since = loops[before].since if before in loops else int(self.calls.start[before])
                 loops[row] = Loop(since, int(self.calls.start[before]))

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from .columns import Bool, Int64, Strings
+from .machine import Machine
 
 
 class Found(Enum):
@@ -193,44 +193,11 @@ class LinkReport(msgspec.Struct):
     remarks: list[str] = []
 
 
-class Usual(msgspec.Struct, frozen=True):
-    """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count` times."""
-
-    median: int = 0
-    most: int = 0
-    count: int = 0
-
-
-class Machine(msgspec.Struct, omit_defaults=True):
-    """What a trace says of the machine that it was recorded on. Times in ns.
-
-    Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are on the host's clock;
-    up to `clock_error_ns` they may still disagree. `launch` is the time from a call's launch to the start on a free stream, by the call's
-    name, `gap` that between chained activities, by category, `wake` that from an awaited end to the end of the blocking call, by name;
-    under "" over all.
-    """
-
-    resolution_ns: int = 1
-    clock_offset_ns: int = 0
-    clock_drift_ns: int = 0
-    clock_from_ns: int = 0
-    clock_until_ns: int = 0
-    clock_error_ns: int = 0
-    launch: dict[str, Usual] = {}
-    gap: dict[str, Usual] = {}
-    wake: dict[str, Usual] = {}
-
-    def clock_shift(self, time: Int64) -> Int64:
-        """What to add to device times for times on the host's clock."""
-        shift = np.full(len(time), self.clock_offset_ns, np.int64)
-        if self.clock_drift_ns:
-            span = max(self.clock_until_ns - self.clock_from_ns, 1)
-            shift += np.rint((time - self.clock_from_ns) * (self.clock_drift_ns / span)).astype(np.int64)
-        return shift
-
-
 class TraceInfo(msgspec.Struct):
-    """Where the trace comes from, and what machine it was recorded on."""
+    """Where the trace comes from, and what machine it was recorded on.
+
+    Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held that activity.
+    """
 
     schema: str = ""
     pid: int = -1
@@ -245,6 +212,7 @@ class TraceInfo(msgspec.Struct):
     start_ts: float = 0
     finish_ts: float = 0
     machine: Machine = msgspec.field(default_factory=Machine)
+    carried: dict[int, int] | None = None
 
 
 @dataclass(slots=True)

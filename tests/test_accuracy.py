@@ -12,7 +12,6 @@ from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools import accuracy
 from execgraph.tools.dependency_accuracy import Tally, TrueOrder, dependency_accuracy
 from execgraph.tools.generate import NAMED, PRESETS, Job, Run, build_job, simulate
-from execgraph.tools.generate.identity import identify
 from execgraph.tools.generate.instructions import (
     Activity,
     Get,
@@ -58,7 +57,7 @@ def followers(*threads: list[Instruction]) -> set[tuple[int, int]]:
     """Which activities of a program have to come after which."""
     names = tuple(f"thread {number}" for number in range(len(threads)))
     run = simulate(Job("test", 0, 1, names, (), lambda rank: iter([threads])))
-    true = TrueOrder(run.ranks[0])
+    true = TrueOrder(run.ranks[0], run.job.machine)
     pairs = [(a, b) for a in range(len(true.ended)) for b in range(len(true.ended)) if a != b]
     before, after = rows(*(a for a, _ in pairs)), rows(*(b for _, b in pairs))
     holds = true.order.holds(true.ended[before], true.started[after])
@@ -93,7 +92,7 @@ def run_of(name: str) -> Run:
 def tallies_of(run: Run, graphs: list[ExecutionGraph]) -> dict[str, Tally]:
     tallies: defaultdict[str, Tally] = defaultdict(Tally)
     for rank, graph in zip(run.ranks, graphs, strict=True):
-        for kind, tally in dependency_accuracy(rank, identify(run.job, rank.rank).tids, graph).items():
+        for kind, tally in dependency_accuracy(run.job, rank, graph).items():
             tallies[kind] += tally
     return tallies
 

@@ -59,13 +59,13 @@ def test_a_graph_replays_the_run_that_it_is_of(name: str, variant: Variant) -> N
 @EVERY_JOB
 def test_every_makespan_is_right(name: str, variant: Variant) -> None:
     errors = {change.text: answer.error_pct for change, answer in answers_of(name, variant).items()}
-    assert {text: error for text, error in errors.items() if abs(error) > variant.bound_pct} == {}
+    assert {text: error for text, error in errors.items() if abs(error) > variant.allowed.within_pct} == {}
 
 
 @EVERY_JOB
 def test_with_synchronisation_records_every_activity_starts_at_the_right_time(name: str) -> None:
     errors = {change.text: answer.start_error_pct for change, answer in answers_of(name, RESOLVED).items()}
-    assert {text: error for text, error in errors.items() if error > RESOLVED.bound_pct} == {}
+    assert {text: error for text, error in errors.items() if error > RESOLVED.allowed.within_pct} == {}
 
 
 def test_a_change_is_asked_about_only_where_it_names_something() -> None:
@@ -88,8 +88,8 @@ def test_a_graph_that_lacks_dependencies_answers_wrong(name: str, spec: str, kin
     change = next(change for change in CHANGES if change.specs == (spec,))
     graphs = [without(graph, kind) for graph in graphs_of(simulate(job_of(name)), RESOLVED)]
     (answer,) = answers(graphs, {change: outcomes_of(name)[change]})
-    assert answer.error_pct < -RESOLVED.bound_pct
-    assert answer.start_error_pct > RESOLVED.bound_pct
+    assert answer.error_pct < -RESOLVED.allowed.within_pct
+    assert answer.start_error_pct > RESOLVED.allowed.within_pct
 
 
 def without(graph: ExecutionGraph, kind: DependencyKind) -> ExecutionGraph:

@@ -55,7 +55,7 @@ def critical_path(replay: Replay) -> CriticalPath:
 def _binding_dependencies(schedule: Schedule) -> Int64:
     """For each row the first dependency that ends when the row becomes ready, -1 for rows without dependencies."""
     ready = schedule.end_ns - schedule.cost_ns
-    held = np.flatnonzero(schedule.end_ns[schedule.source] == ready[schedule.target])
+    held = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
     rows, first = np.unique(schedule.target[held], return_index=True)
     binding = np.full(len(ready), -1)
     binding[rows] = held[first]
@@ -82,7 +82,7 @@ def time_by_kind(replay: Replay, path: CriticalPath) -> dict[str, int]:
     add(MEASURED_START, (work.wait_ns - work.host_delay_ns)[own[dependency < 0]])
     add(HOST_DELAY, work.host_delay_ns[own])
     waited = dependency >= 0
-    gap = (work.wait_ns - work.host_delay_ns)[own[waited]]
+    gap = work.lag_ns[dependency[waited]]
     kind = work.kind[dependency[waited]]
     for bit, label in WAITS:
         chosen = kind & bit != 0

@@ -1,7 +1,8 @@
 """A simulated rank and its graph in, how many of the graph's dependencies are true and how many true ones it has out.
 
 A dependency is false if the run could have gone the other way: neither a stream nor an event nor the host, which launched
-and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it.
+and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it. Activities are known by their call,
+stream and place there; what a thread did is known by time, as exactly as the machine writes it.
 """
 
 from dataclasses import dataclass
@@ -11,13 +12,17 @@ import numpy as np
 from ..schema.columns import Bool, Int64
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind, ExecutionGraph
-from .generate import RankRun
-from .generate.identity import FIRST_NS
-from .generate.record import Activities, Edges, as_numpy
+from .generate import Job, Machine, RankRun
+from .generate.chrome import Rows
+from .generate.identity import correlation, identify
+from .generate.record import Edges, as_numpy
+from .generate.shown import shown
 from .partial_order import PartialOrder
 from .workload import gather
 
 ACROSS_STREAMS = DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW | DependencyKind.INFERRED
+CUT_NS = 2000
+"""By less than this an end that is written in whole µs is too early: both the start and the length are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class TrueOrder:
     Lanes are the rank's threads, then its streams. What other ranks impose through collectives is not among it.
     """
 
-    def __init__(self, rank: RankRun) -> None:
+    def __init__(self, rank: RankRun, machine: Machine) -> None:
         ops, calls, activities, over = rank.ops, rank.calls, rank.activities, rank.hand_overs
         threads = 1 + max(max(column, default=0) for column in (ops.thread, calls.thread, over.source, over.target))
         _, stream = np.unique(as_numpy(activities.stream), return_inverse=True)
@@ -75,7 +80,17 @@ class TrueOrder:
         bounds = np.cumsum([len(block) for block, _ in blocks])[:-1]
         self.call_end, self.ended, _, self.taken, self.given, _, self.started, self.call_start = np.split(place, bounds)
         source, target = self._edges(rank, lane[by_lane])
-        self.order = PartialOrder(lane[by_lane], time[by_lane], time[by_lane], source, target)
+        written = Rows(machine.whole_us).cut(time[by_lane])
+        self.order = PartialOrder(lane[by_lane], written, written, source, target)
+
+    def from_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
+        """For each thread and time the first point from then on, of those that may be meant the last."""
+        return np.maximum(self.order.first_ended(thread, time), self.order.last_ended(thread, time + tolerance - 1))
+
+    def by_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
+        """For each thread and time the last point up to then, of those that may be meant the first."""
+        last, first = self.order.last_ended(thread, time), self.order.first_ended(thread, time - tolerance + 1)
+        return np.where(first >= 0, np.minimum(last, first), last)
 
     def _edges(self, rank: RankRun, lane: Int64) -> tuple[Int64, Int64]:
         chained = np.flatnonzero(lane[1:] == lane[:-1])
@@ -96,33 +111,36 @@ def _pairs(edges: Edges) -> tuple[Int64, Int64]:
 
 
 class GraphOrder:
-    """The nodes of a graph of that run, found by activity (`node`; back by `activity`) and by thread (`lane`; by `thread`).
+    """The nodes of a graph of that run, found by activity (`node`, -1 where the trace did not show it; back by `activity`) and by
+    thread (`lane`; by `thread`).
 
-    Times count from the run's start. Raises DataError where the graph does not hold each activity once and as it ran.
+    Times count from the run's start. Raises DataError where the graph does not hold each activity once and as the trace shows it.
     """
 
-    def __init__(self, rank: RankRun, tids: tuple[int, ...], graph: ExecutionGraph) -> None:
+    def __init__(self, rank: RankRun, machine: Machine, tids: tuple[int, ...], graph: ExecutionGraph) -> None:
         self.work = work = gather([graph])
-        self.begin = graph.start_ns - FIRST_NS
+        self.begin = graph.start_ns - Rows(machine.whole_us).first_ns
         self.end = self.begin + graph.duration_ns
         self.order = PartialOrder(work.lane, self.begin, self.end, work.source, work.target)
-        self.node = self._nodes(rank.activities, graph)
+        self.node = self._nodes(rank, machine, graph)
         self.activity = np.full(len(graph), -1, np.int64)
-        self.activity[self.node] = np.arange(len(self.node))
+        self.activity[self.node[self.node >= 0]] = np.flatnonzero(self.node >= 0)
         numbers = {lane.place: number for number, lane in enumerate(work.lanes) if not lane.is_stream}
         self.lane = np.array([numbers.get(tid, -1) for tid in tids], np.int64)
         self.thread = np.full(len(work.lanes), -1, np.int64)
         self.thread[self.lane[self.lane >= 0]] = np.flatnonzero(self.lane >= 0)
 
-    def _nodes(self, activities: Activities, graph: ExecutionGraph) -> Int64:
-        rows = np.flatnonzero(graph.is_activity)
-        ran = [as_numpy(column) for column in (activities.end, activities.start, activities.stream)]
-        held = [column[rows] for column in (self.end, self.begin, graph.integers("stream"))]
-        ran_order, held_order = np.lexsort(ran), np.lexsort(held)
+    def _nodes(self, rank: RankRun, machine: Machine, graph: ExecutionGraph) -> Int64:
+        nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(shown(rank, machine))
+        numbers = np.array([correlation(call) for call in rank.activities.call], np.int64)
+        written = Rows(machine.whole_us).cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
+        ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
+        held = [column[nodes] for column in (self.begin, graph.integers("stream"), graph.integers("correlation"))]
+        ran_order, held_order = np.lexsort([rows, *ran]), np.lexsort([graph.id[nodes], *held])
         if not np.array_equal(np.array(ran)[:, ran_order], np.array(held)[:, held_order]):
-            raise DataError(f"the graph's {len(rows)} activities are not the {len(activities)} that ran")
-        node = np.empty(len(rows), np.int64)
-        node[ran_order] = rows[held_order]
+            raise DataError(f"the graph's {len(nodes)} activities are not the {len(rows)} in the trace of the run")
+        node = np.full(len(numbers), -1, np.int64)
+        node[rows[ran_order]] = nodes[held_order]
         return node
 
     def edges(self, kind: int) -> tuple[Int64, Int64]:
@@ -131,13 +149,20 @@ class GraphOrder:
         return self.work.source[chosen], self.work.target[chosen]
 
 
-def dependency_accuracy(rank: RankRun, tids: tuple[int, ...], graph: ExecutionGraph) -> dict[str, Tally]:
-    """Tallies by kind of dependency; `tids` are the numbers of the rank's threads in its traces.
+def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[str, Tally]:
+    """Tallies by kind of dependency of the graph of one rank of the job.
 
     O((n + e) lanes). Raises DataError where the graph is of another run.
     """
-    true, known = TrueOrder(rank), GraphOrder(rank, tids, graph)
-    return {**_across_streams(rank, true, known), **_host_waits(rank, true, known), **_hand_overs(rank, true, known)}
+    machine = job.machine
+    true, known = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
+    on_host = CUT_NS if machine.whole_us else 0
+    clocks_apart = abs(machine.clock(rank.rank).read(rank.span().end) - rank.span().end)
+    return {
+        **_across_streams(rank, true, known),
+        **_host_waits(rank, true, known, on_host + clocks_apart),
+        **_hand_overs(rank, true, known, on_host),
+    }
 
 
 def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
@@ -147,7 +172,7 @@ def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[s
     between = (source >= 0) & (target >= 0) & (stream[source] != stream[target])
     holds = true.order.holds(true.ended[source[between]], true.started[target[between]])
     waits, branches = (
-        known.order.holds(known.node[before], known.node[after])
+        known.order.holds(known.node[before], known.node[after])[(known.node[before] >= 0) & (known.node[after] >= 0)]
         for before, after in map(_pairs, (rank.event_waits, rank.graph_order))
     )
     return {
@@ -156,26 +181,28 @@ def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[s
     }
 
 
-def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
+def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
     awaited, waiting = known.edges(DependencyKind.HOST_SYNC)
     # a launch that waited for room goes on after its wait
-    returned = true.order.first_ended(known.thread[known.work.lane[waiting]], known.end[waiting])
+    returned = true.from_then(known.thread[known.work.lane[waiting]], known.end[waiting], tolerance)
     holds = true.order.holds(true.ended[known.activity[awaited]], returned)
     call, activity = _pairs(rank.host_waits)
+    held = known.node[activity] >= 0
+    call, activity = call[held], activity[held]
     thread, end = as_numpy(rank.calls.thread)[call], as_numpy(rank.calls.end)[call]
-    waits = known.order.holds(known.node[activity], known.order.last_ended(known.lane[thread], end))
+    waits = known.order.holds(known.node[activity], known.order.last_ended(known.lane[thread], end + tolerance))
     return {"host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits))}
 
 
-def _hand_overs(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
+def _hand_overs(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
     """A hand-over that no thread had to wait for leaves no trace, so it is told apart."""
     source, target = known.edges(DependencyKind.HAND_OVER)
-    gave = true.order.last_ended(known.thread[known.work.lane[source]], known.end[source])
-    took = true.order.first_begun(known.thread[known.work.lane[target]], known.begin[target])
+    gave = true.by_then(known.thread[known.work.lane[source]], known.end[source], tolerance)
+    took = true.from_then(known.thread[known.work.lane[target]], known.begin[target], tolerance)
     holds = true.order.holds(gave, took)
     over = rank.hand_overs
-    giver = known.order.last_ended(known.lane[as_numpy(over.source)], as_numpy(over.given))
-    taker = known.order.first_begun(known.lane[as_numpy(over.target)], as_numpy(over.taken))
+    giver = known.order.last_ended(known.lane[as_numpy(over.source)], as_numpy(over.given) - tolerance)
+    taker = known.order.first_begun(known.lane[as_numpy(over.target)], as_numpy(over.taken) + tolerance)
     # a thread that does nothing before or after has nothing to be ordered
     missing = (giver >= 0) & (taker >= 0) & ~known.order.holds(giver, taker)
     waited = as_numpy(over.waited) > 0

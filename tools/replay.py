@@ -26,7 +26,7 @@ RANKS_NAMED = 8
 
 @dataclass(slots=True)
 class Schedule:
-    """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources plus `cost_ns`.
+    """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`, plus `cost_ns`.
 
     The first rows are the nodes. Communication that meets only arrives there; one more row per meeting stands for the
     transfer, one per node in several meetings for their end, and `finish_row` says for each node which row ends it.
@@ -34,6 +34,7 @@ class Schedule:
 
     source: Int64
     target: Int64
+    lag_ns: Int64
     cost_ns: Int64
     end_ns: Int64
     finish_row: Int64
@@ -95,6 +96,7 @@ def _schedule(work: Workload, meetings: Meetings) -> Schedule:
     last = last[np.argsort(meetings.row[last], kind="stable")]
     source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last]))
     target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]]))
+    lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
     transfer = np.full(meetings.count, np.iinfo(np.int64).max)
     np.minimum.at(transfer, meetings.meeting, work.duration_ns[meetings.row])
     cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64)))
@@ -104,7 +106,7 @@ def _schedule(work: Workload, meetings: Meetings) -> Schedule:
         ready = np.zeros(count, bool)
         ready[np.asarray(order, np.int64)] = True
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
-    return Schedule(source, target, cost, earliest_ends(order, source, target, cost), finish_row)
+    return Schedule(source, target, lag, cost, earliest_ends(order, source, target, lag, cost), finish_row)
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]:
@@ -125,16 +127,17 @@ def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]
     return order
 
 
-def earliest_ends(order: Sequence[int], source: Int64, target: Int64, cost: Int64) -> Int64:
-    """For each row the latest end of its sources, 0 without any, plus its cost; dependencies sorted by target."""
-    before = Ragged.grouped(target, source, len(cost))
+def earliest_ends(order: Sequence[int], source: Int64, target: Int64, lag: Int64, cost: Int64) -> Int64:
+    """For each row the latest end of its sources plus their lag, 0 without any, plus its cost; dependencies sorted by target."""
+    before, lags = Ragged.grouped(target, source, len(cost)), Ragged.grouped(target, lag, len(cost)).values.tolist()
     starts, values, costs = before.starts.tolist(), before.values.tolist(), cost.tolist()
     end = [0] * len(costs)
     for row in order:
         ready = 0
-        for dependency in values[starts[row] : starts[row + 1]]:
-            if end[dependency] > ready:
-                ready = end[dependency]
+        for place in range(starts[row], starts[row + 1]):
+            after = end[values[place]] + lags[place]
+            if after > ready:
+                ready = after
         end[row] = ready + costs[row]
     return np.array(end, np.int64)
 

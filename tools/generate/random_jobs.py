@@ -255,18 +255,13 @@ def _join(streams: tuple[int, ...]) -> Part:
 
 
 def _graph(draft: Draft) -> Part:
-    """A CUDA graph of up to eight kernels on the stream that it is launched on and on up to two of its own."""
+    """A CUDA graph of two to eight kernels: it begins on the stream that it is launched on, and may go on on streams of its own."""
     random, number, stream, host = draft.random, draft.number(), draft.stream(), draft.host_us()
     own = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
-    nodes = [
-        (
-            random.choice(OPS)[1],
-            random.choice(own),
-            draft.kernel_us(),
-            tuple(random.sample(range(place), min(place, 2))),
-        )
-        for place in range(random.randint(2, 8))
-    ]
+    nodes = []
+    for place in range(random.randint(2, 8)):
+        kernel, after = random.choice(OPS)[1], tuple(random.sample(range(place), min(place, 2)))
+        nodes.append((kernel, random.choice(own) if place else stream, draft.kernel_us(), after))
 
     def write(rank: Rank, script: Script) -> None:
         if number not in rank.graphs:
