@@ -9,11 +9,10 @@ import numpy as np
 from ..schema.columns import Int64, Strings
 from ..schema.intervals import ROUNDING
 from ..schema.linked import Activities, Calls
-from ..schema.machine import Machine, Usual
+from ..schema.machine import Machine, Usual, of_name
 from .measured_machine import previous_on_stream
 
 NEVER = int(np.iinfo(np.int64).min)
-NOTHING = Usual()
 
 
 class Evidence:
@@ -25,8 +24,7 @@ class Evidence:
 
     def __init__(self, activities: Activities, calls: Calls, machine: Machine) -> None:
         self.rounding = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
-        returning = machine.wake.get("", machine.launch.get("", NOTHING))
-        self.doubt = machine.clock_error_ns + self.rounding + returning.median
+        self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
         self._wake, self._names = machine.wake, calls.name
         before, call = previous_on_stream(activities), activities.call_row
         gap = _most(machine.gap, activities.category)
@@ -37,11 +35,11 @@ class Evidence:
         arrived = np.where(called, calls.end[call] + launch[call], NEVER) if len(calls) else begun
         self.freed: list[int] = np.maximum(ended, begun).tolist()
         self.due: list[int] = np.maximum(np.where(follows, ended + gap, NEVER), arrived).tolist()
-        self.gap = machine.gap.get("", NOTHING).most
+        self.gap = of_name(machine.gap, "").most
 
     def wake(self, call: int) -> int:
         """How long after what it awaited a call of that name usually returns at most."""
-        return self._wake.get(self._names[call], self._wake.get("", NOTHING)).most
+        return of_name(self._wake, self._names[call]).most
 
     def explained(self, activity: int, end: int, reach: int) -> None:
         """The activity is known to follow one that ended at `end`, usually within `reach`."""
@@ -51,7 +49,4 @@ class Evidence:
 
 def _most(usual: dict[str, Usual], names: Strings) -> Int64:
     """For each row the longest usual time of its name."""
-    overall = usual.get("", NOTHING).most
-    return np.array([usual[name].most if name in usual else overall for name in names.table] + [0], np.int64)[
-        names.codes
-    ]
+    return np.array([of_name(usual, name).most for name in names.table] + [0], np.int64)[names.codes]

@@ -67,7 +67,7 @@ class _Option(NamedTuple):
 
 
 RIGHT_BEFORE = "event waits resolved to the recording right before"
-OLDEST = "event waits resolved to the oldest unused recording"
+UNUSED = "event waits resolved to an unused recording"
 KNOWN = "waits for an event that another wait had found"
 IN_USE = "waits before a collective resolved to the stream in use"
 STREAM = "synchronisations resolved to the stream in use"
@@ -105,7 +105,10 @@ class Guesses:
         taken = set(awaited)
         self._used = {number: -1 for number, row in enumerate(recordings.rows) if row in taken}
         self._marks: set[tuple[int, int]] = set()
+        self._told: set[tuple[StreamKey | None, int]] = set()
+        self._waiting: dict[int, set[StreamKey | None]] = defaultdict(set)
         self._of_event: dict[int, list[int]] = defaultdict(list)
+        self._of_call: dict[int, list[int]] = {}
         self._reach = evidence.gap
         self.counted: Findings = defaultdict(list)
         self._found: dict[int, Guess] = {}
@@ -113,9 +116,11 @@ class Guesses:
     def of(self, waits: list[Unnamed], places: Places) -> dict[int, Guess]:
         """The guesses by call; `waits` are in the order of time."""
         self._reach = max(self._reach, self._usual_reach(waits))
+        for wait in waits:
+            self._waiting[wait.event].add(wait.held[0].stream)
+        self._waiting[-1] = set()
         stream = [self._number.get(wait.held[0].stream, -1) if wait.held[0].stream else -1 for wait in waits]
-        alone = [number if wait.asks else -1 for number, wait in enumerate(waits)]
-        for place in places.of([wait.call_row for wait in waits], stream, alone):
+        for place in places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits]):
             self._solve([waits[number] for number in place])
         return self._found
 
@@ -257,6 +262,9 @@ class Guesses:
         if option.kind >= 0:
             self._used[row] = wait.event
             self._marks.add((stream, int(self._tails[row, stream])))
+            self._told.add((held.stream, int(self._tails[row, stream])))
+            if held.stream is None:
+                self._of_call[wait.call_row] = [row]
             if wait.event >= 0:
                 self._of_event[wait.event].append(row)
         found = Found.CALL_ORDER if by_order else Found.TIMING
@@ -285,8 +293,7 @@ class Guesses:
         unused = [row for row in range(first, until) if row not in self._used]
         programs = [row for row in unused if not recordings.in_collective[row]]
         free = set(programs if programs and not recordings.is_in_collective(wait.call_row) else unused)
-        known = self._known(wait.event, time)
-        before = recordings.right_before(wait.call_row)
+        known, before = self._known(wait, time), recordings.right_before(wait.call_row)
         for row in reversed(range(first, until)):
             kind = recordings.kind[row]
             seen[kind] = seen.get(kind, 0) + 1
@@ -316,22 +323,35 @@ class Guesses:
             return 2 * count + row, RIGHT_BEFORE
         later = known < 0 or row > known
         own = wait.held[0].stream is not None and self._streams[streams[0]] == wait.held[0].stream
-        mark = (streams[0], int(self._tails[row, streams[0]]))
-        if row in free and later and not own and mark not in self._marks:
-            return 3 * count + row, OLDEST
+        is_marked = (streams[0], int(self._tails[row, streams[0]])) in self._marks
+        if row in free and later and not own and not (is_marked and wait.held[0].stream):
+            # a program's waits are nested, those for collectives in their order
+            turn = row if recordings.in_collective[row] else count - row
+            return (5 if is_marked else 3) * count + turn, UNUSED
         return LEAST, BY_TIME
 
-    def _known(self, event: int, time: int) -> int:
-        """The latest recording before `time` that another wait for the event was found to be for, -1 for none."""
-        rows = [row for row in self._of_event.get(event, []) if self._recordings.time[row] < time]
-        return max(rows, default=-1)
+    def _known(self, wait: Unnamed, time: int) -> int:
+        """The latest recording before `time` that another wait for the event was found to be for, -1 for none.
+
+        A query right after a wait of the host asks about the event that was waited for.
+        """
+        rows = self._of_event.get(wait.event, [])
+        if wait.asks and wait.event < 0:
+            rows = self._of_call.get(self._recordings.previous(wait.call_row), [])
+        return max((row for row in rows if self._recordings.time[row] < time), default=-1)
 
     def _in_use(self, row: int, wait: Unnamed) -> tuple[int, ...]:
-        """The streams that a recording may be on, the likeliest first."""
-        streams = self._recordings.streams[row]
-        if row == self._recordings.right_before(wait.call_row) and wait.held[0].stream is not None:
-            streams = [stream for stream in streams if stream != wait.held[0].stream]
-        return tuple(self._number[stream] for stream in streams)
+        """The streams that a recording may be on, the likeliest first.
+
+        No stream waits for itself, nor is it told twice to wait for the same work.
+        """
+        streams, waiting = self._recordings.streams[row], wait.held[0].stream
+        if waiting is None:
+            return tuple(self._number[stream] for stream in streams if stream not in self._waiting[wait.event])
+        if row == self._recordings.right_before(wait.call_row) or wait.event >= 0:
+            streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
+        numbers = [self._number[stream] for stream in streams]
+        return tuple(one for one in numbers if (waiting, int(self._tails[row, one])) not in self._told)
 
     def _itself(self, wait: Unnamed) -> _Option:
         """What the streams had been given when the wait was called; right for a stream that is given a collective."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.linked import Activities, Calls, Found
-from ..schema.machine import Machine, Usual
+from ..schema.machine import Machine, Usual, of_name
 from .places import Places
 
 FULL_QUEUE = 500
@@ -47,9 +47,7 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
 
 def _median(usual: dict[str, Usual], names: Strings) -> Int64:
     """For each row what is usual of its name, of any name where that was not measured."""
-    overall = usual.get("", Usual()).median
-    each = [usual[name].median if name in usual else overall for name in names.table]
-    return np.array([*each, 0], np.int64)[names.codes]
+    return np.array([of_name(usual, name).median for name in names.table] + [0], np.int64)[names.codes]
 
 
 def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:

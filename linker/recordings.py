@@ -46,7 +46,8 @@ class Recordings:
         self.rows: list[int] = recording[np.argsort(calls.start[recording], kind="stable")].tolist()
         self.time: list[int] = calls.start[self.rows].tolist()
         self._number = {row: number for number, row in enumerate(self.rows)}
-        self._previous = _previous_on_thread(calls, events)
+        queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
+        self._previous = _previous_on_thread(calls, events, queries)
         self.in_collective = [self.is_in_collective(row) for row in self.rows]
         self.streams = [[known[row]] if row in known else self.streams_at(row, None) for row in self.rows]
         numbers = Numbering[tuple[object, ...]]()
@@ -63,9 +64,13 @@ class Recordings:
         parts = np.split(by_kind, np.searchsorted(of_kind[by_kind], np.arange(1, len(numbers))))
         self.kinds = [Kind(part, time[part]) for part in parts]
 
+    def previous(self, call: int) -> int:
+        """The call before on its thread that recorded an event or waited for one, -1 for none."""
+        return self._previous.get(call, -1)
+
     def right_before(self, call: int) -> int:
         """The recording that comes right before a wait among the calls for events of its thread, -1 for none."""
-        return self._number.get(self._previous.get(call, -1), -1)
+        return self._number.get(self.previous(call), -1)
 
     def around(self, number: int) -> int:
         """The collective around a recording, -1 for none."""
@@ -86,8 +91,12 @@ class Recordings:
         return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]
 
 
-def _previous_on_thread(calls: Calls, rows: Int64) -> dict[int, int]:
-    """For each of these calls the one of them before it on its thread."""
-    order = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
-    same = calls.thread[order[1:]] == calls.thread[order[:-1]]
-    return dict(zip(order[1:][same].tolist(), order[:-1][same].tolist(), strict=True))
+def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> dict[int, int]:
+    """For each of these and other calls the one of `rows` before it on its thread."""
+    order = np.concatenate((rows, others))
+    order = order[np.lexsort((calls.start[order], calls.thread[order]))]
+    place = np.where(np.isin(order, rows), np.arange(len(order)), -1)
+    before = np.maximum.accumulate(np.append(-1, place))[: len(order)]
+    known = np.flatnonzero(before >= 0)
+    known = known[calls.thread[order[known]] == calls.thread[order[before[known]]]]
+    return dict(zip(order[known].tolist(), order[before[known]].tolist(), strict=True))

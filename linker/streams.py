@@ -140,6 +140,8 @@ class ThreadLaunches:
             self._times[number] = time[mine].tolist()
             self._rows[number] = rows[mine].tolist()
             self._runs[number] = self._runs_of(rows[mine], time[mine])
+        by_time = np.argsort(time, kind="stable")
+        self._all_runs = self._runs_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:
         """The stream of an activity."""
@@ -163,10 +165,12 @@ class ThreadLaunches:
         return time[fresh].tolist(), [self.stream_of(row) for row in rows[fresh].tolist()]
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """The streams of the thread's launches before `time` that were no communication, the last used one first."""
-        times, streams = self._runs.get(thread, ([], []))
-        place = bisect_left(times, time)
-        return list(dict.fromkeys(reversed(streams[max(0, place - LOOK_BACK) : place])))
+        """The streams of launches before `time` that were no communication: the thread's own, the last used one first, then others'."""
+        found = dict[StreamKey, None]()
+        for times, streams in (self._runs.get(thread, ([], [])), self._all_runs):
+            place = bisect_left(times, time)
+            found |= dict.fromkeys(reversed(streams[max(0, place - LOOK_BACK) : place]))
+        return list(found)
 
 
 LOOK_BACK = 256
