@@ -213,6 +213,36 @@ def test_an_external_id_that_repeats_the_correlation_names_no_op() -> None:
     assert launchers(link_run(t)) == {"orphan": ("", "")}
 
 
+def test_an_activity_without_a_call_whose_external_id_no_op_has_belongs_to_none() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4, **{"External id": op.external_id + 100})
+    assert launchers(link_run(t)) == {"orphan": ("", "")}
+
+
+def test_an_activity_without_external_id_does_not_make_the_others_ids_of_ops() -> None:
+    t = TraceBuilder(torch="2.3")
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4).correlation = op.external_id
+    t.activity("no id", 20, start=10, duration=4, **{"External id": 0})
+    t.activity("no correlation", 24, start=10, duration=4, correlation=0)
+    assert set(launchers(link_run(t)).values()) == {("", "")}
+
+
+def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
+    t = TraceBuilder()
+    for number in (3, 4):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for name in ("aten::mm", "aten::add"):
+                with t.op(name):
+                    t.launch(f"{name} in {number}")
+    assert launchers(link_run(t)) == {
+        f"{name} in {number}": ("cudaLaunchKernel", name) for name in ("aten::mm", "aten::add") for number in (3, 4)
+    }
+
+
 # Times
 
 
