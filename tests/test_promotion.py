@@ -5,7 +5,7 @@ from collections import defaultdict
 from execgraph.schema.graph import DependencyKind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from programs import Step, play, one_thread
+from programs import Step, one_thread, play
 from runs import Nodes, broken_rules, convert_run
 
 Node = tuple[str, int, int, tuple[int, int, int]]
