@@ -66,7 +66,7 @@ class Run(NamedTuple):
 
 
 def ops_matched(run: Run) -> None:
-    """All ops that both files hold, each with the times of one of its name, and not only those of one thread."""
+    """All ops that both files hold are matched, each to a row of its name."""
     ops = run.linked.ops
     rows = np.flatnonzero(ops.recorded_by_host & (ops.start != ABSENT)).tolist()
     timed = Counter((ops.name[row], int(ops.start[row])) for row in rows)

@@ -301,6 +301,7 @@ def tests_of(module: str) -> tuple[str, ...]:
 def main() -> None:
     options = _options()
     os.chdir(ROOT)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))  # and ends the processes that run tests
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.gettempdir()
     chosen = _chosen(options.modules, options.sample, options.seed)
     needed = {(test,) for mutant in chosen for test in tests_of(mutant.module)}

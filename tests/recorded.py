@@ -119,4 +119,5 @@ def _correlation(row: Json) -> int:
 
 
 def _ns(row: Json) -> int:
-    return round(row["ts"] * 1000)
+    time: int = round(row["ts"] * 1000)
+    return time
