@@ -309,6 +309,13 @@ def test_numbers_that_do_not_make_a_group_are_no_size() -> None:
     assert words.ranks == [0, 2, 4, 6]
 
 
+def test_a_group_is_named_by_its_position_where_attributes_do_not_name_it() -> None:
+    given = [(147, False), ("5", "a mesh's rows"), 1, "allreduce", [], [], 0, 1, WORLD, True]
+    recorded = from_host(columns(given), columns([]), {})
+    assert (recorded.group, recorded.description, recorded.sequence) == ("5", "a mesh's rows", 147)
+    assert (recorded.place, recorded.group_size, recorded.ranks) == (1, WORLD, [0, 1, 2, 3])
+
+
 def test_one_list_of_splits_is_that_of_what_goes_in() -> None:
     recorded = from_host(columns([9, 94594108284448, 1, "all_to_allv", [1, 2]]), columns([]), {})
     assert (recorded.in_split, recorded.out_split) == ([1, 2], [])

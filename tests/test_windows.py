@@ -249,6 +249,8 @@ def test_an_op_without_times_goes_with_the_one_before_it() -> None:
     held = [names(part(pair, steps=(number, number + 1)), "ops") for number in (1, 2, 3)]
     untimed = [[name for name in step if name.startswith("untimed")] for step in held]
     assert untimed == [["untimed 0", "untimed 1"], ["untimed 2"], ["untimed 3"]]
+    # before all others: with the first of them, the mark of the step, in every part of that
+    assert [name for name in names(part(pair, clock=(20, 30)), "ops") if name.startswith("untimed")] == ["untimed 0"]
 
 
 def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None:
