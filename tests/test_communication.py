@@ -213,6 +213,16 @@ def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size
     assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 3 * 16)
 
 
+def test_kernels_outside_any_record_did_what_was_given_before_each() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    for name in ("allreduce", "broadcast"):
+        give(t, group, name)
+        t.launch(KERNEL, stream=20)
+    found = communications(convert_run(t).graph)
+    assert [node["comm_type"] for node in found] == [CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]
+
+
 def test_several_kernels_of_one_launching_op_did_what_was_given_before_the_first() -> None:
     t = TraceBuilder(rank=0, world_size=2)
     group = t.group(range(2))

@@ -446,6 +446,21 @@ def test_one_rank_is_taken_out_of_a_merged_trace(tmp_path: Path, rank: int) -> N
     assert linked.info.rank == rank
 
 
+@pytest.mark.parametrize(("rank", "name"), [(0, "allreduce"), (1, "broadcast")])
+def test_one_rank_of_a_merged_trace_keeps_its_own_communication(tmp_path: Path, rank: int, name: str) -> None:
+    rows: list[dict[str, Any]] = []
+    for number, collective in enumerate(("allreduce", "broadcast")):
+        t = TraceBuilder(rank=number, world_size=2, pid=1000 * (number + 1), device=number)
+        for _ in range(number + 1):
+            t.collective(collective, group=t.group([0, 1]), kernel="ncclDevKernel_Generic")
+        label = {"ph": "M", "name": "process_labels", "args": {"labels": f"rank {number}"}}
+        rows += [*t.device_trace()["traceEvents"], *(label | {"pid": pid} for pid in (t.pid, t.device))]
+    path = tmp_path / "merged.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    linked = link(None, read_device_trace(str(path)), rank=rank)
+    assert [found.name for found in linked.communications] == [name] * (rank + 1)
+
+
 def test_a_window_of_one_rank_of_a_merged_trace(tmp_path: Path) -> None:
     merged = merged_ranks(tmp_path, labelled=True)
     linked = link(None, merged, rank=1, window=Window(clock=(0, 2)))

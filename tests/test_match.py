@@ -87,6 +87,15 @@ def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
     assert found.agreement == pytest.approx(len(pairs) / (len(pairs) + 1))
 
 
+@pytest.mark.parametrize("longer", ["host", "device"])
+def test_agreement_is_with_the_side_that_holds_less(longer: str) -> None:
+    t = TraceBuilder()
+    for only in ("", longer, longer, ""):
+        for name in LAYER:
+            t.leaf(name, 5, only=only)
+    assert match(t)[0].agreement == 1
+
+
 def test_ops_of_one_id_with_another_name_are_no_pair() -> None:
     t = TraceBuilder()
     layers(t)

@@ -297,6 +297,7 @@ def test_a_group_of_regular_ranks_needs_its_first_rank_their_distance_and_its_si
     assert recorded(1, 3, 4) == [1, 4, 7, 10]
     assert recorded(5, UNKNOWN, 1) == recorded(5, 0, 1) == [5]
     assert recorded(UNKNOWN, 1, 2) == recorded(-1, 1, 2) == recorded(0, UNKNOWN, 2) == recorded(0, 1, UNKNOWN) == []
+    assert recorded(0, 0, 2) == recorded(0, 1, 0) == []
     assert len(recorded(0, 1, LARGEST_JOB)) == LARGEST_JOB
     assert recorded(0, 1, LARGEST_JOB + 1) == recorded((1 << 31) - 1, 1, 2) == []
     assert recorded((1 << 31) - 2, 1, 2) == [(1 << 31) - 2, (1 << 31) - 1]

@@ -343,6 +343,15 @@ def test_the_steps_that_there_are_are_listed() -> None:
         part(read_pair(t), steps=(4, 5))
 
 
+@pytest.mark.parametrize(("count", "end"), [(8, "14, 16"), (9, "14, 16, …")])
+def test_no_more_than_eight_stretches_of_steps_are_listed(count: int, end: str) -> None:
+    t = TraceBuilder()
+    for number in range(count):
+        t.leaf(f"ProfilerStep#{2 + 2 * number}", 5)
+    with pytest.raises(DataError, match=rf"holds steps 2, 4, 6, 8, 10, 12, {end}$"):
+        part(read_pair(t), steps=(1, 2))
+
+
 def test_other_windows_without_anything_in_them_are_refused() -> None:
     pair = three_steps()
     with pytest.raises(DataError, match="nothing lies between 1000 and 2000 µs; the trace's events are from 0 to"):
