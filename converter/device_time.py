@@ -11,6 +11,7 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64, Strings
 from ..schema.graph import DependencyKind
+from ..schema.linked import took_over
 from ..schema.machine import Machine, Usual, by_name, of_name
 from .run import Edges, Run
 
@@ -93,8 +94,9 @@ def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tupl
     first = _spread(machine.launch, names)
     after_call = np.zeros(len(activities), np.bool_)
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
-    free = np.flatnonzero(after_call & ~placed & (released.freed <= released.launched))
-    waited = ~placed & (activities.start - released.launched > first.most)
+    alone = ~placed & ~took_over(activities, run.slack)
+    free = np.flatnonzero(after_call & alone & (released.freed <= released.launched))
+    waited = alone & (activities.start - released.launched > first.most)
     queued = np.flatnonzero((name >= 0) & waited & (released.freed > NEVER))
     resolution = machine.resolution_ns
     launch = by_name(activities.start[free] - released.launched[free], names, free, resolution)

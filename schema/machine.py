@@ -61,6 +61,10 @@ ANY_MACHINE = Usual(median=2_000, most=10_000)
 """Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 us), where a trace does not tell its own."""
 
 
+ANY_THREAD = Usual(median=20_000, most=200_000)
+"""How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are few."""
+
+
 def usual(times: Int64, resolution: int = 1) -> Usual:
     """What is usual of `times` (ns), of which some are longer for other reasons than the machine.
 
