@@ -120,8 +120,10 @@ class Guesses:
             self._waiting[wait.event].add(wait.held[0].stream)
         self._waiting[-1] = set()
         stream = [self._number.get(wait.held[0].stream, -1) if wait.held[0].stream else -1 for wait in waits]
-        for place in places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits]):
-            self._solve([waits[number] for number in place])
+        same = places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits])
+        # what times speak for comes first: it takes recordings from what only the order of calls speaks for
+        for by_order in (False, True):
+            same = [place for place in same if not self._solve([waits[number] for number in place], by_order)]
         return self._found
 
     def _tails_at(self, times: list[int]) -> Int64:
@@ -159,8 +161,8 @@ class Guesses:
 
     # one place
 
-    def _solve(self, waits: list[Unnamed]) -> None:
-        """Finds what all waits of a place are for; those that this contradicts are looked at by themselves."""
+    def _solve(self, waits: list[Unnamed], by_order: bool) -> bool:
+        """Finds what all waits of a place are for, unless only their order would tell; what this contradicts is looked at by itself."""
         options: list[_Option] = []
         for wait in waits:
             options = self._options(wait)
@@ -180,8 +182,8 @@ class Guesses:
             found = self._best(waits, options, ends, held, turn)
             if found is not None and (best is None or found[0] < best[0]):
                 best = *found, held
-        if best is None:
-            return
+        if best is None or (not by_order and not best[0][1]):
+            return False
         _, option, stream, fits, held = best
         contradicted = []
         for number, wait in enumerate(waits):
@@ -194,7 +196,8 @@ class Guesses:
             else:
                 contradicted.append(wait)
         for wait in contradicted if len(waits) > 1 else []:
-            self._solve([wait])
+            self._solve([wait], by_order=True)
+        return True
 
     def _best(
         self, waits: list[Unnamed], options: list[_Option], ends: Int64, held: Held, turn: int
