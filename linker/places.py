@@ -12,13 +12,13 @@ from .match import are_step_marks
 
 
 class Places:
-    """The places of the calls of one process."""
+    """The places of the calls of one process; `step` is the number of the step that each call is in."""
 
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:
         self._calls, self._ops, self._parent = calls, ops, parent
         marks = are_step_marks(ops.name) & (ops.start != ABSENT)
         self._is_mark = marks
-        self._step = np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right")
+        self.step = np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right")
         self._paths: dict[int, int] = {-1: -1}
         self._numbers = Numbering[tuple[int, ...]]()
 
@@ -41,7 +41,7 @@ class Places:
         places: dict[tuple[int, ...], list[int]] = {}
         for position, (call, *columns) in enumerate(zip(calls, *also, strict=True)):
             key = (int(self._calls.thread[call]), int(self._calls.name.codes[call]), self.path(call), *columns)
-            turn = (int(self._step[call]), *key)
+            turn = (int(self.step[call]), *key)
             turns[turn] = turns.get(turn, -1) + 1
             places.setdefault((turns[turn], *key), []).append(position)
         return list(places.values())

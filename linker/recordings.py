@@ -17,7 +17,7 @@ from .sync_calls import SyncCall
 
 
 class Kind(NamedTuple):
-    """Recordings alike, in the order of time: of one thread, from the same ops, while it was using the same stream."""
+    """Recordings alike, in the order of time: of one thread, from the same ops, after it had launched the same."""
 
     row: Int64
     time: Int64
@@ -50,10 +50,9 @@ class Recordings:
         self._previous = _previous_on_thread(calls, events, queries)
         self.in_collective = [self.is_in_collective(row) for row in self.rows]
         self.streams = [[known[row]] if row in known else self.streams_at(row, None) for row in self.rows]
-        numbers = Numbering[tuple[object, ...]]()
+        numbers = Numbering[tuple[int, ...]]()
         self.kind = [
-            numbers[(int(calls.thread[row]), places.path(row), *streams[:1])]
-            for row, streams in zip(self.rows, self.streams, strict=True)
+            numbers[(int(calls.thread[row]), places.path(row), self._launched_before(row, places))] for row in self.rows
         ]
         self.place = np.full(len(self.rows), -1, np.int64)
         for number, same in enumerate(places.of(self.rows, self.kind)):
@@ -63,6 +62,13 @@ class Recordings:
         by_kind = np.argsort(of_kind, kind="stable")
         parts = np.split(by_kind, np.searchsorted(of_kind[by_kind], np.arange(1, len(numbers))))
         self.kinds = [Kind(part, time[part]) for part in parts]
+
+    def _launched_before(self, call: int, places: Places) -> int:
+        """The name of what the thread launched last in this step, as a number, -1 for nothing."""
+        last = self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
+        if last < 0 or places.step[int(self._activities.call_row[last])] != places.step[call]:
+            return -1
+        return int(self._activities.name.codes[last])
 
     def previous(self, call: int) -> int:
         """The call before on its thread that recorded an event or waited for one, -1 for none."""
