@@ -113,7 +113,7 @@ def group_tables(measured: Sequence[Group]) -> Iterator[str]:
     head = ["traces", "cases", "within 1 %", "within 3 %", "median", "p95", "worst", "as measured", "allowed"]
     for name, own in _by_name(measured).items():
         yield f"Error of the makespan in %, {name}\n"
-        yield from _table(head, [_group_row(group) for group in own])
+        yield from markdown(head, [_group_row(group) for group in own])
 
 
 def _by_name(measured: Sequence[Group]) -> dict[str, list[Group]]:
@@ -140,7 +140,7 @@ def job_tables(results: Sequence[Result]) -> Iterator[str]:
     for (group, variant), of in given.items():
         yield f"Largest error of the makespan in %, {group}, {variant.name}\n"
         rows = [[job, *map(_number, _worst_errors(answers))] for job, answers in of.items()]
-        yield from _table(["job", *KINDS, "any", "any start"], rows)
+        yield from markdown(["job", *KINDS, "any", "any start"], rows)
 
 
 def _worst_errors(given: list[Answer]) -> list[float | None]:
@@ -157,7 +157,7 @@ def dependency_tables(results: Sequence[Result]) -> Iterator[str]:
             total[result.subject.group][result.variant.name, kind] += tally
     for group, tallies in total.items():
         yield f"Dependencies recovered, {group}\n"
-        yield from _table(
+        yield from markdown(
             ["traces", "dependencies", "in the graph", "false", "precision %", "true", "missing", "recall %"],
             [[*of, *_tally_row(tally)] for of, tally in tallies.items() if tally.edges or tally.needed],
         )
@@ -168,7 +168,8 @@ def _tally_row(tally: Tally) -> list[str]:
     return [*held, str(tally.needed), str(tally.missing), _number(tally.recall_pct)]
 
 
-def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+def markdown(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """A table, its columns of numbers to the right."""
     numbers = [all(row[column][:1] in "0123456789–" for row in rows) for column in range(len(head))]
     for row in (head, ["---:" if right else "---" for right in numbers], *rows):
         yield f"| {' | '.join(row)} |"

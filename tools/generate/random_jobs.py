@@ -280,7 +280,7 @@ def _graph(draft: Draft) -> Part:
 def _event(draft: Draft) -> Part:
     """The host waits for an event, or asks for it again and again."""
     stream, event, between = draft.stream(), f"event {draft.number()}", _perhaps_work(draft)
-    pause_us = draft.random.choice((None, 4.0, 20.0))
+    pause_us = draft.random.choice((None, 1.0, 4.0))
 
     def write(rank: Rank, script: Script) -> None:
         script.record(event, stream)
