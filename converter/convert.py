@@ -115,7 +115,7 @@ def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: Commu
         zero_length_ops=run.timeline.zero_length,
         gaps_us=float(graph.integers("gap_ns", 0).sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
-        span_us=float(run.end.max(initial=0) - run.start.min(initial=0)) / 1000,
+        span_us=float(run.end.max(initial=run.start_of_trace) - run.start_of_trace) / 1000,
         delays=causes,
         delays_us=time,
         unknown_communications=communication.unknown_types,
