@@ -1,68 +1,75 @@
-"""Nodes that stand for no host op and no activity of the run: work carried in from before recording, and process-group metadata."""
+"""Nodes that stand for no host op and no activity of the run: delays of activities, and process-group metadata."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..schema.columns import Int64, Strings
-from ..schema.graph import DependencyKind
+from ..schema.columns import ABSENT, Int64, Strings
+from ..schema.graph import Delay, DependencyKind
+from .delays import Delays
 from .run import Edges, Run
 from .timeline import names_of
 
-CARRY_IN = "carry-in"
 UNRECORDED = "unrecorded host"
+DELAY_NAMES = {
+    Delay.LOST_RECORDS: "delay: lost records",
+    Delay.CONTENTION: "delay: contention",
+    Delay.START_OF_RECORDING: "carry-in",
+    Delay.UNEXPLAINED: "delay: unexplained",
+}
 LOWEST = -(1 << 62)
 """Of absurd thread numbers none is below this one."""
 
 
 @dataclass(slots=True)
 class Annex:
-    """`carried` are activity rows that work from before the trace held back, `groups` op rows with metadata.
+    """Delays, and `groups`: op rows with metadata. Their nodes are numbered from `first` on, delays first."""
 
-    Their nodes are numbered from `first` on. A carry-in lasts from the trace's start to its activity's.
-    """
-
-    carried: Int64
+    delays: Delays
     groups: Int64
     first: int
 
     @property
     def node_count(self) -> int:
-        return self.first + len(self.carried) + len(self.groups)
+        return self.first + len(self.delays) + len(self.groups)
 
     def edges(self, run: Run) -> Edges:
-        """Each carry-in before its activity; the metadata one after the other, so that they form a thread."""
-        carry = self.first + np.arange(len(self.carried), dtype=np.int64)
-        group = self.first + len(self.carried) + np.arange(len(self.groups), dtype=np.int64)
+        """Each delay between what released its activity and that; the metadata one after the other, so that they form a thread."""
+        delay = self.first + np.arange(len(self.delays), dtype=np.int64)
+        group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
+        kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
+        released = self.delays.after >= 0
         return Edges.joined(
             [
-                Edges.of(carry, run.activity_node(self.carried), DependencyKind.STREAM_ORDER),
+                Edges(self.delays.after[released], delay[released], kind[released]),
+                Edges(delay, run.activity_node(self.delays.activity), kind),
                 Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
             ]
         )
 
     def start(self, run: Run) -> Int64:
         """Measured start of every node, the annex included."""
-        return np.concatenate((run.start, np.full(self.node_count - self.first, run.start_of_trace)))
+        metadata = np.full(len(self.groups), run.start_of_trace)
+        return np.concatenate((run.start, self.delays.start, metadata))
 
     def end(self, run: Run) -> Int64:
         """Measured end of every node, the annex included."""
         metadata = np.full(len(self.groups), run.start_of_trace)
-        return np.concatenate((run.end, run.linked.activities.start[self.carried], metadata))
+        return np.concatenate((run.end, self.delays.start + self.delays.length, metadata))
 
     def names(self, run: Run) -> Strings:
         """Names of all nodes, the annex included."""
         host, device, ops = names_of(run.linked, run.timeline), run.linked.activities.name, run.linked.ops.name
         place = {name: code for code, name in enumerate(host.table)}
         recode = np.array([place.setdefault(name, len(place)) for name in device.table] or [0], np.int32)
-        own = [UNRECORDED] * len(run.unrecorded) + [CARRY_IN] * len(self.carried)
+        own = [UNRECORDED] * len(run.unrecorded) + [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
         own += [ops[row] for row in self.groups.tolist()]
         extra = np.array([place.setdefault(name, len(place)) for name in own], np.int32)
         return Strings(np.concatenate((host.codes, recode[device.codes], extra)), list(place))
 
     def threads(self, run: Run) -> Int64:
-        """Thread numbers of the `unrecorded host` nodes, carry-ins and metadata, below all recorded ones."""
+        """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded ones."""
         lowest = max(min(0, int(run.timeline.thread.min(initial=0))), LOWEST)
-        carry = lowest - 2 - np.arange(len(self.carried), dtype=np.int64)
         unrecorded = np.full(len(run.unrecorded), lowest - 1)
-        return np.concatenate((unrecorded, carry, np.full(len(self.groups), lowest - 2 - len(self.carried))))
+        none = np.full(len(self.delays), ABSENT, np.int64)
+        return np.concatenate((unrecorded, none, np.full(len(self.groups), lowest - 2)))

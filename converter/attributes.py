@@ -13,6 +13,8 @@ from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
 from ..schema.host import TensorLists
 from .annex import Annex
 from .communication_columns import CommunicationColumns, Place, communication_columns
+from .device_time import DeviceTime
+from .rewire import used
 from .run import Edges, Run
 from .timeline import HostKind
 
@@ -24,7 +26,7 @@ LISTS_AT_ONCE = 1 << 11
 
 
 def graph_of(
-    run: Run, annex: Annex, gap: Int64, order: Int64, edges: Edges, control: Edges, options: "Options"
+    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: "Options"
 ) -> tuple[ExecutionGraph, CommunicationColumns]:
     """The graph whose i-th node is number `order[i]`, and what became of its communication.
 
@@ -32,20 +34,23 @@ def graph_of(
     """
     start, end = annex.start(run)[order], annex.end(run)[order]
     columns = _Columns(run, annex, order)
+    gap = _gap(run, time, edges, columns)
     communication = communication_columns(run.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     dependencies, kinds = _by_target(edges, len(order))
-    full_gap = columns.of_activities(gap)
+    recorded = start - columns.clock_shift()
     attributes: dict[str, Column] = {
         "is_cpu_op": columns.is_host.astype(np.int64),
-        "start_time_ns": start,
+        "start_time_ns": recorded,
         "duration_ns": end - start,
-        "gap_ns": full_gap,
+        "gap_ns": gap,
+        "latency_ns": _unless_equal(columns.of_activities(time.latency), gap),
+        "chain_gap_ns": _unless_equal(columns.of_activities(time.gap), gap),
+        "delay": columns.delays(),
         "overlap_ns": columns.of_activities(run.linked.activities.end - run.activity_end),
         **columns.host_attributes(),
         **columns.device_attributes(),
         **communication.attributes,
-        "data_dep_kinds": kinds,
     }
     lane = columns.lanes()
     graph = ExecutionGraph(
@@ -54,13 +59,26 @@ def graph_of(
         type=communication.types,
         data_deps=dependencies,
         ctrl_deps=_by_target(control, len(order))[0],
-        start_time_micros=start // 1000,
-        duration_micros=_whole_microseconds(end - start + np.where(full_gap == ABSENT, 0, full_gap), start, lane),
-        attributes=attributes,
+        start_time_micros=recorded // 1000,
+        duration_micros=_whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), start, lane),
+        attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(run, options),
         tensors=columns.tensors() if options.io == "full" else None,
     )
     return graph, communication
+
+
+def _gap(run: Run, time: DeviceTime, edges: Edges, columns: "_Columns") -> Int64:
+    """Of the nodes that are activities the time between the end of the last dependency and the start."""
+    start, end = (columns.annex.start(run)[columns.order], columns.annex.end(run)[columns.order])
+    ready = np.full(len(start), np.iinfo(np.int64).min // 2)
+    np.maximum.at(ready, edges.target, end[edges.source])
+    return np.where(columns.is_activity, np.maximum(start - ready, 0), ABSENT)
+
+
+def _unless_equal(column: Int64, known: Int64) -> Int64:
+    """The values that differ from those known, ABSENT elsewhere."""
+    return np.where(column == known, ABSENT, column)
 
 
 def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
@@ -86,10 +104,13 @@ class _Columns:
     def __init__(self, run: Run, annex: Annex, order: Int64) -> None:
         self.run, self.annex, self.order = run, annex, order
         hosts, activities = run.activities_from, run.unrecorded_from
-        self.is_host = (order < hosts) | (order >= activities)
+        self.is_activity = (order >= hosts) & (order < activities)
+        self._delay_place = np.flatnonzero((order >= annex.first) & (order < annex.first + len(annex.delays)))
+        self.is_host = ~self.is_activity
+        self.is_host[self._delay_place] = False
         self._host_place = np.flatnonzero(order < hosts)
         self._host_row = order[self._host_place]
-        self._activity_place = np.flatnonzero(~self.is_host)
+        self._activity_place = np.flatnonzero(self.is_activity)
         self._activity_row = order[self._activity_place] - hosts
         self._synthetic_place = np.flatnonzero(order >= activities)
         self._synthetic_row = order[self._synthetic_place] - activities
@@ -100,6 +121,17 @@ class _Columns:
     def of_activities(self, values: Int64) -> Int64:
         column = self._absent()
         column[self._activity_place] = values[self._activity_row]
+        return column
+
+    def clock_shift(self) -> Int64:
+        """What was added to the recorded time of each node: activities have that of the device's clock."""
+        shift = np.zeros(len(self.order), np.int64)
+        shift[self._activity_place] = self.run.clock_shift[self._activity_row]
+        return shift
+
+    def delays(self) -> Int64:
+        column = self._absent()
+        column[self._delay_place] = self.annex.delays.cause[self.order[self._delay_place] - self.annex.first]
         return column
 
     def lanes(self) -> Int64:
@@ -195,7 +227,7 @@ class _Columns:
 
     def group_nodes(self) -> Int64:
         """Positions of the process-group metadata."""
-        first = len(self.run.unrecorded) + len(self.annex.carried)
+        first = len(self.run.unrecorded) + len(self.annex.delays)
         return self._synthetic_place[self._synthetic_row >= first]
 
     def tensors(self) -> TensorText:
@@ -237,6 +269,8 @@ def _metadata(run: Run, options: "Options") -> dict[str, str | int]:
         "pid": info.pid,
         "base_time_ns": info.base_time_ns,
         "target": options.target,
+        "resolution_ns": info.machine.resolution_ns,
+        "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
         "source_host": info.source_host,
         "source_device": info.source_device,
     }

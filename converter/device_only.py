@@ -38,6 +38,9 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
     device = rewired(graph, np.flatnonzero(kept), edges, NO_EDGES)
     device.tensors = None
+    for name in ("latency_ns", "chain_gap_ns"):
+        # without launches there is one kind of dependency, and one gap
+        device.attributes.pop(name, None)
     return _delayed(device, int(graph.start_ns[graph.type != NodeType.METADATA].min()))
 
 

@@ -44,8 +44,8 @@ def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:
 def alone(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int64:
     """For each span how long it was there without any of the others, and without spans of its own kind that ended sooner. O(n log n)."""
     # on a clock that stands still while others are there, what is left are the spans among themselves
-    begin = start - _covered_until(start, other_start, other_end)
-    stop = end - _covered_until(end, other_start, other_end)
+    begin = start - covered_until(start, other_start, other_end)
+    stop = end - covered_until(end, other_start, other_end)
     order = np.lexsort((-start, end))
     free, taken = np.empty(len(start), np.int64), list[tuple[int, int]]()
     for row, since, until in zip(order.tolist(), begin[order].tolist(), stop[order].tolist(), strict=True):
@@ -59,7 +59,7 @@ def alone(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int
     return free
 
 
-def _covered_until(time: Int64, start: Int64, end: Int64) -> Int64:
+def covered_until(time: Int64, start: Int64, end: Int64) -> Int64:
     """How long at least one of the spans was there before each time."""
     if not len(start):
         return np.zeros(len(time), np.int64)

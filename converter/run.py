@@ -8,10 +8,8 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Int64
 from ..schema.linked import LinkedTrace
+from ..schema.machine import of_name
 from .timeline import Timeline
-
-PROMPT = 10_000
-"""ns between two activities of a stream within which the second one was waiting for the first to end."""
 
 
 class Edges(NamedTuple):
@@ -34,10 +32,15 @@ class Edges(NamedTuple):
 
 @dataclass
 class Run:
-    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity without a call."""
+    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity without a call.
+
+    All times are on the host's clock.
+    """
 
     linked: LinkedTrace
     timeline: Timeline
+    clock_shift: Int64
+    """What was added to the recorded times of each activity."""
 
     @property
     def activities_from(self) -> int:
@@ -67,11 +70,28 @@ class Run:
         follows the end of the one before on the stream, when this one was."""
         activities, order = self.linked.activities, self.stream_sorted
         previous = self.stream_previous[order]
-        right_after = (previous >= 0) & (activities.start[order] - activities.end[previous] <= PROMPT)
+        gap = of_name(self.linked.info.machine.gap, "").most
+        right_after = (previous >= 0) & (activities.start[order] - activities.end[previous] <= gap)
         first = ~right_after | (activities.call_row[order] >= 0)
         released = np.empty(len(order), np.int64)
         released[order] = activities.start[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
         return released
+
+    @property
+    def slack(self) -> int:
+        """ns by which two device times that were one may differ as recorded: both start and length are cut or rounded."""
+        return max(2 * self.linked.info.machine.resolution_ns, 2)
+
+    @cached_property
+    def carried(self) -> Int64 | None:
+        """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None in a whole one."""
+        activities, info = self.linked.activities, self.linked.info
+        if info.carried is None:
+            return None
+        ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
+        ends += info.machine.clock_shift(ends)
+        # what had ended when the part began held nothing up
+        return np.where(ends > self.start_of_trace, ends, -1)
 
     @cached_property
     def stream_sorted(self) -> Int64:

@@ -12,11 +12,10 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.intervals import innermost, nest
 from ..schema.linked import LinkedTrace
+from .launch_moments import launch_moments
 
 STEP_MARK = "ProfilerStep#"
 IDLE = "host idle"
-PROMPT = 10_000
-"""ns within which a copy follows the work it was queued behind; a later one was issued by the host after a wait of its own."""
 
 
 class HostKind(IntEnum):
@@ -98,7 +97,7 @@ class _Blocking:
 def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     """The host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour. O(n log n)."""
     owners = _owners(linked)
-    cuts = launch_cuts(linked)
+    cuts = launch_moments(linked)
     blocking = _blocking(linked, cuts)
     segments = _segments(linked, owners, cuts, blocking)
     bare, waits = _bare_launches(linked, owners, cuts, segments), _waits(linked, owners, cuts, blocking)
@@ -108,40 +107,6 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     before = len(nodes.start)
     nodes = _fold(nodes, *_fixed_ends(linked, nodes), shortest_ns)
     return _timeline(linked, owners, cuts, blocking, nodes, before - len(nodes.start))
-
-
-def launch_cuts(linked: LinkedTrace) -> Int64:
-    """When each call has launched: at its end, or when its first activity starts if that is earlier. ABSENT for calls without activities.
-
-    Activities may start before their call returns; the program's later work does not. A blocking copy whose stream was still busy
-    was launched when its call began: the rest of the call is waiting.
-    """
-    calls, activities = linked.calls, linked.activities
-    first = np.full(len(calls), np.iinfo(np.int64).max, np.int64)
-    called = activities.call_row >= 0
-    np.minimum.at(first, activities.call_row[called], activities.start[called])
-    held = _held_copies(linked)
-    first[held] = calls.start[held]
-    launches = np.zeros(len(calls), np.bool_)
-    launches[activities.call_row[called]] = True
-    return np.where(launches, np.clip(np.minimum(first, calls.end), calls.start, None), ABSENT)
-
-
-def _held_copies(linked: LinkedTrace) -> Int64:
-    """Blocking copies whose activity had to wait for its turn: for its stream's earlier work or for another stream."""
-    activities, waits = linked.activities, linked.host_waits
-    own = waits.source_row[waits.source_row >= 0]
-    own = own[activities.call_row[own] == waits.call_row[waits.source_row >= 0]]
-    order = np.lexsort((activities.start, activities.stream, activities.device))
-    same = np.diff(activities.device[order]) == 0
-    same &= np.diff(activities.stream[order]) == 0
-    before = np.full(len(activities), -1, np.int64)
-    before[order[1:][same]] = order[:-1][same]
-    call, earlier = activities.call_row[own], before[own]
-    freed = np.where(earlier >= 0, activities.end[earlier], np.iinfo(np.int64).max)
-    behind: Bool = (freed > linked.calls.start[call]) & (freed >= activities.start[own] - PROMPT) & (earlier >= 0)
-    held: Int64 = call[behind | np.isin(own, linked.device_waits.target_row)]
-    return held
 
 
 def _owners(linked: LinkedTrace) -> _Owners:
@@ -155,6 +120,8 @@ def _owners(linked: LinkedTrace) -> _Owners:
     start = np.concatenate((ops.start[op], calls.start[call]))
     end = np.concatenate((ops.end[op], calls.end[call]))
     nesting = nest(thread, start, end)
+    # an op that was still running when recording ended is cut there, though a call that began in it may have been recorded to its end
+    own_end = np.concatenate((nesting.end[: len(op)], end[len(op) :]))
     of_op, of_call = np.full(len(ops), -1, np.int64), np.full(len(calls), -1, np.int64)
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
     of_call = np.where(calls.op_row >= 0, of_op[calls.op_row], of_call) if len(ops) else of_call
@@ -162,7 +129,7 @@ def _owners(linked: LinkedTrace) -> _Owners:
     return _Owners(
         thread,
         start,
-        nesting.end,
+        own_end,
         nesting.parent,
         np.concatenate((op, none_op)),
         np.concatenate((none_call, call)),

@@ -9,12 +9,18 @@ from typing import NoReturn
 from ..schema.comm_groups import read_groups
 from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
 from ..schema.files import STANDARD_STREAM
-from ..schema.graph import ConvertReport
+from ..schema.graph import ConvertReport, Delay
 from ..schema.linked_file import read_linked
 from .convert import Options, convert
 from .targets import TARGET_HELP, TARGETS, for_target
 
 log = logging.getLogger("execgraph")
+NOTEWORTHY_PCT = 0.5
+REMEDIES = {
+    Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, for a whole trace",
+    Delay.START_OF_RECORDING.label: "; synchronise before recording, or give the profiler warm-up steps",
+}
+"""What to do for a trace without such delays."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -48,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "--shortest-slice", type=_microseconds, default=1_000, metavar="US", help="fold shorter host slices (1)"
     )
     parser.add_argument(
-        "--largest-gap", type=_microseconds, default=10_000, metavar="US", help="keep device gaps up to this (10)"
+        "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
@@ -80,7 +86,7 @@ def _run(options: argparse.Namespace) -> None:
             inferred=not options.no_inferred,
             host=not options.no_host,
             shortest_slice=options.shortest_slice,
-            largest_gap=options.largest_gap,
+            delays=not options.no_delays,
         ),
     )
     report = graph.report or ConvertReport()
@@ -104,11 +110,11 @@ def summary(report: ConvertReport) -> str:
         f"folded      {report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length",
         f"device      {report.gaps_us:.1f} us of launch latency and gaps kept, {report.overlap_us:.1f} us of overlap trimmed",
     ]
-    if report.carried_in:
-        lines.append(f"carried in  {report.carried_in} streams held back by work from before the trace")
-    if report.unexplained_delays:
+    for cause, count in report.delays.items():
+        share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
+        beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         lines.append(
-            f"unexplained {report.unexplained_delays} activities started later than their edges say, {report.unexplained_us:.1f} us in all"
+            f"delays      {count} by {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
         )
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")

@@ -7,6 +7,8 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.linked import Activities, Calls, Found
+from ..schema.machine import Machine, Usual, of_name
+from .places import Places
 
 FULL_QUEUE = 500
 """Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
@@ -24,15 +26,28 @@ class HostEdge(NamedTuple):
     found: Found
 
 
-def blocking_copies(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
-    """A copy that ended before its call did was waited for, unless it never is: asynchronous, and pinned or on the device."""
+def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> Iterator[HostEdge]:
+    """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
+    not when the copy has yet to be launched. Never waited for is what is asynchronous, and pinned or on the device."""
     asynchronous = _where(calls.name, lambda name: "Async" in name)
     unwaited = _where(activities.name, lambda name: "Pinned" in name or "DtoD" in name)
     rows = np.flatnonzero((activities.call_row >= 0) & _where(activities.category, lambda cat: "memcpy" in cat))
+    rows = rows[~(asynchronous[activities.call_row[rows]] & unwaited[rows])]
+    rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
-    blocking = (activities.end[rows] <= calls.end[call]) & ~(asynchronous[call] & unwaited[rows])
-    for row, source in zip(call[blocking].tolist(), rows[blocking].tolist(), strict=True):
-        yield HostEdge(row, source, ABSENT, Found.RECORD)
+    # both are measured on the clocks of the trace, so that it does not matter by how much these are off
+    waited = _median(machine.wake, calls.name)[call]
+    unheld = _median(machine.launch, calls.name)[call] + activities.end[rows] - activities.start[rows]
+    speaks = calls.end[call] - activities.end[rows] - (waited - unheld) / 2
+    for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
+        if np.median(speaks[place]) > 0:
+            for row, source in zip(call[place].tolist(), rows[place].tolist(), strict=True):
+                yield HostEdge(row, source, ABSENT, Found.RECORD)
+
+
+def _median(usual: dict[str, Usual], names: Strings) -> Int64:
+    """For each row what is usual of its name, of any name where that was not measured."""
+    return np.array([of_name(usual, name).median for name in names.table] + [0], np.int64)[names.codes]
 
 
 def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..schema.columns import Int64
 from ..schema.linked import Activities, Calls
 
 
@@ -131,12 +132,16 @@ class ThreadLaunches:
         order = np.lexsort((activities.start[rows], time, thread))
         self._times: dict[int, list[int]] = {}
         self._rows: dict[int, list[int]] = {}
+        self._runs: dict[int, tuple[list[int], list[StreamKey]]] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
         for number in np.unique(thread).tolist():
             mine = order[thread[order] == number]
             self._times[number] = time[mine].tolist()
             self._rows[number] = rows[mine].tolist()
+            self._runs[number] = self._runs_of(rows[mine], time[mine])
+        by_time = np.argsort(time, kind="stable")
+        self._all_runs = self._runs_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:
         """The stream of an activity."""
@@ -152,14 +157,21 @@ class ThreadLaunches:
         place = bisect_left(self._times.get(thread, []), time) - 1
         return self._rows[thread][place] if place >= 0 else -1
 
-    def last_stream(self, thread: int, time: int, other_than: StreamKey | None = None) -> StreamKey | None:
-        """The stream of the thread's last launch before `time` that was no communication, and not to `other_than`."""
-        place = bisect_left(self._times.get(thread, []), time) - 1
-        for row in self._rows.get(thread, [])[max(0, place - LOOK_BACK) : place + 1][::-1]:
-            if not self._communicates[row] and self.stream_of(row) != other_than:
-                return self.stream_of(row)
-        return None
+    def _runs_of(self, rows: Int64, time: Int64) -> tuple[list[int], list[StreamKey]]:
+        """When the thread went over to another stream with what was no communication, and to which."""
+        own = ~self._communicates[rows]
+        rows, time = rows[own], time[own]
+        fresh = np.append(True, (np.diff(self._stream[rows]) != 0) | (np.diff(self._device[rows]) != 0))[: len(rows)]
+        return time[fresh].tolist(), [self.stream_of(row) for row in rows[fresh].tolist()]
+
+    def streams_before(self, thread: int, time: int) -> list[StreamKey]:
+        """The streams of launches before `time` that were no communication: the thread's own, the last used one first, then others'."""
+        found = dict[StreamKey, None]()
+        for times, streams in (self._runs.get(thread, ([], [])), self._all_runs):
+            place = bisect_left(times, time)
+            found |= dict.fromkeys(reversed(streams[max(0, place - LOOK_BACK) : place]))
+        return list(found)
 
 
 LOOK_BACK = 256
-"""Launches searched for another stream, so that the search stays constant per wait."""
+"""Changes of stream looked back over, so that the search stays constant per wait."""

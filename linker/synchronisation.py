@@ -6,7 +6,7 @@ whose event cannot be found is counted.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,16 +14,27 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
+from ..schema.machine import Machine
 from .communication import CollectiveOps
 from .device_trace import DeviceTrace
-from .events import BINDING, Events, Findings, SyncRecord, Wait
+from .events import Findings, NamedEvents, SyncRecord
+from .evidence import NEVER, Evidence
+from .guesses import Guess, Guesses, Held, Unnamed
 from .host_holds import HostEdge, blocking_copies, full_queue, looking_on, only_looking_on
+from .places import Places
 from .queue_waits import queue_waits
+from .recordings import Recordings
 from .streams import Neighbours, StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
-CLOCK_TOLERANCE = 1_000
-"""ns by which a source may end after what waited for it: host and device clocks are aligned to about a µs."""
+HOST = Held(None, -1)
+
+
+class Loop(NamedTuple):
+    """Queries for one event right after each other: when the first one began, and when the last that found it pending did."""
+
+    since: int
+    pending: int
 
 
 @dataclass(slots=True)
@@ -46,10 +57,18 @@ class Resolved(NamedTuple):
 
 
 def synchronise(
-    device: DeviceTrace, calls: Calls, activities: Activities, collectives: CollectiveOps, awaited: dict[int, int]
+    device: DeviceTrace,
+    calls: Calls,
+    activities: Activities,
+    collectives: CollectiveOps,
+    awaited: dict[int, int],
+    machine: Machine,
 ) -> Synchronisation:
-    """All waits of one process; `awaited` is the activity that each wait op of a collective names. O(n log n) in the calls."""
-    return _Synchroniser(device, calls, activities, collectives, awaited).run()
+    """All waits of one process. O(n log n) in the calls.
+
+    `activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names.
+    """
+    return _Synchroniser(device, calls, activities, collectives, awaited, machine).run()
 
 
 class _Synchroniser:
@@ -60,32 +79,48 @@ class _Synchroniser:
         activities: Activities,
         collectives: CollectiveOps,
         awaited: dict[int, int],
+        machine: Machine,
     ) -> None:
-        self.calls, self.activities = calls, activities
+        self.calls, self.activities, self.machine = calls, activities, machine
         self.collectives, self.awaited = collectives, awaited
-        self.kinds = sync_calls(calls.name)
+        self.evidence = Evidence(activities, calls, machine)
         self.queues = StreamQueues(activities, calls)
         self.launches = ThreadLaunches(activities, calls)
+        self.places = Places(calls, collectives.ops, collectives.parent)
         self.records = _records(device)
+        self.kinds = self._kinds()
         self.has_wait_records = any(record.kind is SyncCall.STREAM_WAIT for record in self.records.values())
-        self.events = Events(
-            calls, self.kinds, self.records, device.event_records, activities, collectives, self.queues
+        self.events = NamedEvents(calls, self.records, device.event_records, self.queues)
+        self.recordings = Recordings(
+            calls, self.kinds, activities, collectives, self.launches, self.places, self.events.streams()
         )
+        self.guesses = Guesses(calls, activities, self.queues, self.recordings, self.evidence, self.events.awaited)
         self.queue_events = device.queue_events
-        self.neighbours = Neighbours(calls)
+        self.device_start = device.activities.start
         self.looks_on = only_looking_on(calls, activities, device.ops.thread)
-        self.polling_since: dict[int, int] = {}
+        self.loops = self._loops()
         self.device_edges: list[tuple[int, int, Found]] = []
         self.host_edges: list[HostEdge] = []
         self.found: Findings = defaultdict(list)
         self.noted: Findings = defaultdict(list)
         self.dropped: Findings = defaultdict(list)
 
+    def _kinds(self) -> Int64:
+        """What each call does; where its name does not tell, its record does."""
+        kinds = sync_calls(self.calls.name)
+        for row in np.flatnonzero((kinds == SyncCall.NONE) & (self.calls.correlation != 0)).tolist():
+            record = self._record(row)
+            kinds[row] = record.kind if record is not None else SyncCall.NONE
+        return kinds
+
+    def _record(self, row: int) -> SyncRecord | None:
+        return self.records.get(int(self.calls.correlation[row]))
+
     def run(self) -> Synchronisation:
-        recorded = np.isin(self.calls.correlation, np.fromiter(self.records, np.int64, len(self.records)))
-        recorded &= self.calls.correlation != 0
-        rows = np.flatnonzero((self.kinds != SyncCall.NONE) | recorded)
-        steps: dict[SyncCall, Callable[[int, SyncRecord | None], None]] = {
+        rows = np.flatnonzero(self.kinds != SyncCall.NONE)
+        rows = rows[np.argsort(self.calls.start[rows], kind="stable")]
+        guesses = self.guesses.of(list(self._unnamed(rows.tolist())), self.places)
+        steps: dict[SyncCall, Callable[[int, SyncRecord | None, Guess | None], None]] = {
             SyncCall.STREAM_WAIT: self._stream_wait,
             SyncCall.EVENT_SYNC: self._event_sync,
             SyncCall.STREAM_SYNC: self._stream_sync,
@@ -93,47 +128,64 @@ class _Synchroniser:
             SyncCall.EVENT_QUERY: self._event_query,
             SyncCall.FREE: self._free,
         }
-        for row in rows[np.argsort(self.calls.start[rows], kind="stable")].tolist():
-            record = self.records.get(int(self.calls.correlation[row]))
+        for row in rows.tolist():
             kind = SyncCall(int(self.kinds[row]))
-            if kind is SyncCall.NONE and record is not None:
-                kind = record.kind
             if kind in steps:
-                steps[kind](row, record)
-            elif record is not None:
-                self.dropped["synchronisation records of an unknown kind"].append(row)
+                steps[kind](row, self._record(row), guesses.get(row))
         self._queue_waits()
-        self._held("blocking copies", blocking_copies(self.activities, self.calls))
+        self._held("blocking copies", blocking_copies(self.activities, self.calls, self.machine, self.places))
         self._held("launches held up by a full queue", full_queue(self.activities, self.calls))
         self._held("calls of threads that only look on", looking_on(self.calls, self.activities, self.looks_on))
         return Synchronisation(
             _device_waits(self.device_edges),
             _host_waits(self._possible(self.host_edges)),
             self.found,
-            self.events.guessed,
+            self.guesses.counted,
             self.noted,
             self.dropped,
         )
 
-    def _stream_wait(self, row: int, record: SyncRecord | None) -> None:
+    # waits of which the trace does not say what for
+
+    def _unnamed(self, rows: list[int]) -> Iterator[Unnamed]:
+        for row in rows:
+            record, kind = self._record(row), self.kinds[row]
+            if kind == SyncCall.STREAM_SYNC and record is None:
+                yield self._on_host(row, -1)._replace(of_stream=True)
+            if self.events.named(row, record) >= 0 or self.events.is_before_trace(record):
+                continue
+            event = record.event if record is not None else -1
+            if (
+                kind == SyncCall.STREAM_WAIT
+                and self.collectives.around(int(self.calls.op_row[row])) not in self.awaited
+            ):
+                held = tuple(self._held_up(row, record))
+                if held:
+                    yield Unnamed(row, event, held, NEVER, 0)
+            elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and self._is_answered(row)):
+                yield self._on_host(row, event)
+
+    def _on_host(self, row: int, event: int) -> Unnamed:
+        """A wait of the host; that of a loop of queries is over within a turn of it."""
+        loop, start = self.loops.get(row), int(self.calls.start[row])
+        if self.kinds[row] != SyncCall.EVENT_QUERY:
+            return Unnamed(row, event, (HOST,), start, self.evidence.wake(row))
+        if loop is None:
+            return Unnamed(row, event, (HOST,), start, 0, asks=True)
+        return Unnamed(row, event, (HOST,), loop.pending, int(self.calls.end[row]) - loop.pending - 1)
+
+    def _held_up(self, row: int, record: SyncRecord | None) -> Iterator[Held]:
+        """What a stream wait may hold up: what its record names, else what the thread launches next; else the next of other streams."""
         waiting = self.queues.find(record.device, record.stream) if record is not None else self._next_stream(row)
         if waiting is None:
-            self.dropped["stream waits for which no work followed"].append(row)
             return
-        time = int(self.calls.start[row])
-        position, rows = self.queues.position(waiting, time), self.queues.rows[waiting]
-        deadline = int(self.activities.start[rows[position]]) if position < len(rows) else None
-        resolved = self._resolved(Wait(row, record, waiting, deadline))
-        if resolved is None:
-            self.dropped["stream waits whose event was not found"].append(row)
-            return
-        target = self.queues.add_wait(waiting, time, resolved.sources)
-        elsewhere = [source for source in resolved.sources if self.launches.stream_of(source) != waiting]
-        if target < 0 or not elsewhere:
-            self.noted["stream waits that held nothing back"].append(row)
-            return
-        for source in elsewhere:
-            self._device_edge(row, source, target, resolved.found)
+        streams = [waiting]
+        if record is None and self.collectives.around(int(self.calls.op_row[row])) < 0:
+            streams += [key for key in self.queues.rows if key != waiting]
+        for key in streams:
+            position = self.queues.position(key, int(self.calls.start[row]))
+            if key == waiting or position < len(self.queues.rows[key]):
+                yield Held(key, self.queues.rows[key][position] if position < len(self.queues.rows[key]) else -1)
 
     def _next_stream(self, row: int) -> StreamKey | None:
         """The stream that an unrecorded wait holds back: that of the thread's next launch, where this can be told."""
@@ -152,94 +204,103 @@ class _Synchroniser:
             return None
         return waiting
 
-    def _resolved(self, wait: Wait) -> Resolved | None:
-        """What an event wait is for: as recorded, as the collective around the call tells, else by the order of calls."""
-        event = self.events.recorded(wait)
-        if event is None and not self.events.is_before_trace(wait):
-            around = self.collectives.around(int(self.calls.op_row[wait.call_row]))
-            if around in self.awaited:
-                return Resolved((self.awaited[around],), Found.RECORD)
-            event = self.events.guess(wait)
-            if event is None and around >= 0 and not self.events.recordings:
-                event = self.events.before_collective(wait)
-        return Resolved(self.queues.sources(event.stream, event.time), event.found) if event is not None else None
+    # each kind of call
 
-    def _event_sync(self, row: int, record: SyncRecord | None) -> None:
-        resolved = self._resolved(Wait(row, record, None, int(self.calls.end[row])))
+    def _resolved(self, row: int, record: SyncRecord | None, guess: Guess | None) -> Resolved | None:
+        """What an event wait is for: as recorded, as the collective around the call tells, else as guessed."""
+        named = self.events.named(row, record)
+        if named >= 0 and record is not None:
+            recording = self.events.recording(named, record, next(iter(self.recordings.streams_at(named, None)), None))
+        else:
+            around = self.collectives.around(int(self.calls.op_row[row]))
+            if around in self.awaited and not self.events.is_before_trace(record):
+                return Resolved((self.awaited[around],), Found.RECORD)
+            recording = guess.recording if guess is not None else None
+        if recording is None:
+            return None
+        return Resolved(self.queues.sources(recording.stream, recording.time), recording.found)
+
+    def _stream_wait(self, row: int, record: SyncRecord | None, guess: Guess | None) -> None:
+        waiting = self.queues.find(record.device, record.stream) if record is not None else self._next_stream(row)
+        waiting = guess.stream if guess is not None else waiting
+        if waiting is None:
+            self.dropped["stream waits for which no work followed"].append(row)
+            return
+        resolved = self._resolved(row, record, guess)
+        if resolved is None:
+            self.dropped["stream waits whose event was not found"].append(row)
+            return
+        target = self.queues.add_wait(waiting, int(self.calls.start[row]), resolved.sources)
+        elsewhere = [source for source in resolved.sources if self.launches.stream_of(source) != waiting]
+        if target < 0 or not elsewhere:
+            self.noted["stream waits that held nothing back"].append(row)
+            return
+        for source in elsewhere:
+            self._device_edge(row, source, target, resolved.found)
+
+    def _event_sync(self, row: int, record: SyncRecord | None, guess: Guess | None) -> None:
+        resolved = self._resolved(row, record, guess)
         if resolved is None:
             self.dropped["event synchronisations whose event was not found"].append(row)
             self.host_edges.append(HostEdge(row, -1, ABSENT, Found.RECORD))
         else:
             self._host_edges(row, resolved)
 
-    def _event_query(self, row: int, record: SyncRecord | None) -> None:
-        """A query is a wait only if its source had ended, and then the queries right before it that found it running are part of it.
-
-        A loop of queries lies in one op; those of a memory allocator are spread over the ops that allocate.
-        """
-        before = self.neighbours.before(row)
-        is_loop = before >= 0 and self.calls.op_row[before] == self.calls.op_row[row] and not self.looks_on[row]
-        since = self.polling_since.get(before if is_loop else -1, int(self.calls.start[row]))
-        event = self.events.recorded(Wait(row, record, None, None))
-        if event is None:
-            self._unnamed_query(row, record, since)
-            return
-        sources = self.queues.sources(event.stream, event.time)
-        # what ended during a query may have ended too late for it, and then it is asked again
-        limit = int((self.calls.start if record and self._is_asked_again(row, record) else self.calls.end)[row])
-        if all(self.activities.end[source] <= limit for source in sources):
-            self._host_edges(row, Resolved(sources, event.found), since)
-        else:
-            self.polling_since[row] = since
-            self.found["event queries that found the event pending"].append(row)
-
-    def _is_asked_again(self, row: int, record: SyncRecord) -> bool:
-        following = self.neighbours.after(row)
-        again = self.records.get(int(self.calls.correlation[following])) if following >= 0 else None
-        return again is not None and again == record and self.calls.op_row[following] == self.calls.op_row[row]
-
-    def _unnamed_query(self, row: int, record: SyncRecord | None, since: int) -> None:
-        """Several queries in a row whose event is not recorded are a loop; its last one found the event, if one ended meanwhile."""
+    def _event_query(self, row: int, record: SyncRecord | None, guess: Guess | None) -> None:
+        """A query is a wait only if its source had ended, and then the queries right before it that found it running are part of it."""
         if self.looks_on[row]:
             self.noted["event queries of threads that only look on"].append(row)
             return
-        following = self.neighbours.after(row)
-        is_query = following >= 0 and self.kinds[following] == SyncCall.EVENT_QUERY
-        if is_query and self.calls.op_row[following] == self.calls.op_row[row]:
-            self.polling_since[row] = since
-            self.found["event queries followed by another one"].append(row)
+        if not self._is_answered(row):
+            self.found["event queries that found the event pending"].append(row)
             return
-        resolved = (
-            self._resolved(Wait(row, record, None, int(self.calls.end[row]))) if since < self.calls.start[row] else None
-        )
-        if resolved is not None and self._last_end(resolved.sources) > since:
-            self._host_edges(row, resolved, since)
-        else:
+        resolved = self._resolved(row, record, guess)
+        if resolved is None:
             self.dropped["event queries whose event was not found"].append(row)
+        elif self._last_end(resolved.sources) > self.calls.end[row] + self._doubt(row):
+            self.found["event queries that found the event pending"].append(row)
+        else:
+            self._host_edges(row, resolved, self.loops[row].since if row in self.loops else ABSENT)
 
-    def _stream_sync(self, row: int, record: SyncRecord | None) -> None:
-        key, found = (
-            (self.queues.find(record.device, record.stream), Found.RECORD) if record else self._synchronised_stream(row)
-        )
+    def _doubt(self, row: int) -> int:
+        """A query that is not asked again is thought to have found the event, unless the clocks are sure that it did not."""
+        return self.evidence.doubt if row in self.loops else self.evidence.rounding
+
+    def _is_answered(self, row: int) -> bool:
+        """Whether a query is the last of its loop, and none of a thread that only looks on."""
+        return not self.looks_on[row] and row not in self.asked_again
+
+    def _loops(self) -> dict[int, Loop]:
+        """Queries for one event that follow each other in one op are a loop: by its last query where it began.
+
+        Those of a memory allocator are spread over the ops that allocate.
+        """
+        neighbours, loops = Neighbours(self.calls), dict[int, Loop]()
+        self.asked_again: set[int] = set()
+        queries = np.flatnonzero((self.kinds == SyncCall.EVENT_QUERY) & ~self.looks_on)
+        for row in queries[np.argsort(self.calls.start[queries], kind="stable")].tolist():
+            before = neighbours.before(row)
+            is_query = before >= 0 and self.kinds[before] == SyncCall.EVENT_QUERY
+            if (
+                is_query
+                and self.calls.op_row[before] == self.calls.op_row[row]
+                and self._record(before) == self._record(row)
+            ):
+                self.asked_again.add(before)
+                since = loops[before].since if before in loops else int(self.calls.start[before])
+                loops[row] = Loop(since, int(self.calls.start[before]))
+        return loops
+
+    def _stream_sync(self, row: int, record: SyncRecord | None, guess: Guess | None) -> None:
+        key = self.queues.find(record.device, record.stream) if record else guess.recording.stream if guess else None
+        found = Found.RECORD if record else guess.recording.found if guess else Found.TIMING
         sources = self.queues.sources(key, int(self.calls.start[row])) if key is not None else ()
         self._host_edges(row, Resolved(sources, found))
 
-    def _synchronised_stream(self, row: int) -> tuple[StreamKey | None, Found]:
-        """Without a record: the stream whose end explains the call's; else the one last launched to, if the clock allows."""
-        start, end = int(self.calls.start[row]), int(self.calls.end[row])
-        likely = self.launches.last_stream(int(self.calls.thread[row]), start)
-        ends = {key: self._last_end(self.queues.sources(key, start)) for key in self.queues.rows}
-        bound = [key for key, last in ends.items() if start <= last <= end + CLOCK_TOLERANCE and end - last < BINDING]
-        if bound and likely not in bound:
-            return max(bound, key=lambda key: ends[key]), Found.TIMING
-        if likely is not None and ends[likely] <= end + CLOCK_TOLERANCE:
-            return likely, Found.CALL_ORDER
-        return None, Found.TIMING
-
     def _last_end(self, sources: tuple[int, ...]) -> int:
-        return max((int(self.activities.end[source]) for source in sources), default=0)
+        return max((int(self.activities.end[source]) for source in sources), default=NEVER)
 
-    def _device_sync(self, row: int, record: SyncRecord | None) -> None:
+    def _device_sync(self, row: int, record: SyncRecord | None, _: Guess | None) -> None:
         keys = self.queues.on_device(record.device if record is not None else -1)
         time = int(self.calls.start[row])
         sources = {source for key in keys for source in self.queues.sources(key, time)}
@@ -247,7 +308,7 @@ class _Synchroniser:
         self._host_edges(row, Resolved(tuple(sorted(sources)), found))
 
     def _queue_waits(self) -> None:
-        for source, target in queue_waits(self.queue_events, self.queues, self.activities.start.tolist()):
+        for source, target in queue_waits(self.queue_events, self.queues, self.device_start.tolist()):
             if source < 0 or target < 0:
                 self.dropped["waits of device queues for nothing recorded"].append(-1)
             else:
@@ -263,9 +324,9 @@ class _Synchroniser:
                 self.dropped["host waits that contradict the order of launches"].append(edge.call_row)
         return kept
 
-    def _free(self, row: int, _: SyncRecord | None) -> None:
+    def _free(self, row: int, _: SyncRecord | None, __: Guess | None) -> None:
         """Freeing memory waits for a device, which is known by its work that was pending: all of it had ended when the call did."""
-        time, limit = int(self.calls.start[row]), int(self.calls.end[row]) + CLOCK_TOLERANCE
+        time, limit = int(self.calls.start[row]), int(self.calls.end[row]) + self.evidence.doubt
         for device in {key.device for key in self.queues.rows}:
             sources = {source for key in self.queues.on_device(device) for source in self.queues.sources(key, time)}
             if sources and self._last_end(tuple(sources)) <= limit:
@@ -277,8 +338,7 @@ class _Synchroniser:
             self.found[what].append(edge.call_row)
 
     def _device_edge(self, row: int, source: int, target: int, found: Found) -> None:
-        tolerance = CLOCK_TOLERANCE if found is Found.RECORD else 0
-        if self.activities.end[source] > self.activities.start[target] + tolerance:
+        if self.activities.end[source] > self.activities.start[target] + self.evidence.rounding:
             self.dropped["event waits that contradict the clock"].append(row)
             return
         self.device_edges.append((source, target, found))
@@ -286,7 +346,7 @@ class _Synchroniser:
 
     def _host_edges(self, row: int, resolved: Resolved, since: int = ABSENT) -> None:
         """A call that waits is kept even where nothing is pending: it is where the host would wait in a slower run."""
-        limit = self.calls.end[row] + CLOCK_TOLERANCE
+        limit = self.calls.end[row] + self.evidence.doubt
         kept = [source for source in resolved.sources if self.activities.end[source] <= limit]
         self.dropped["host waits that contradict the clock"] += [row] * (len(resolved.sources) - len(kept))
         self.host_edges += [HostEdge(row, source, since, resolved.found) for source in kept or (-1,)]

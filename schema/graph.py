@@ -55,6 +55,23 @@ class DependencyKind(IntFlag):
     INFERRED = 256
 
 
+class Delay(IntEnum):
+    """Why an activity started later than its dependencies, and what is usual on its machine, explain."""
+
+    LOST_RECORDS = 1
+    CONTENTION = 2
+    START_OF_RECORDING = 3
+    UNEXPLAINED = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+ROOM = "room_of_device_"
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
+
+
 class Attribute(NamedTuple):
     """A node attribute and the proto value that carries it; simulators read attributes by that exact type."""
 
@@ -67,6 +84,9 @@ ATTRIBUTES = (
     Attribute("start_time_ns", "int64_val"),
     Attribute("duration_ns", "int64_val"),
     Attribute("gap_ns", "int64_val"),
+    Attribute("latency_ns", "int64_val"),
+    Attribute("chain_gap_ns", "int64_val"),
+    Attribute("delay", "int32_val"),
     Attribute("overlap_ns", "int64_val"),
     Attribute("host_delay_ns", "int64_val"),
     Attribute("op_id", "int64_val"),
@@ -127,9 +147,9 @@ class ConvertReport:
     zero_length_ops: int = 0
     gaps_us: float = 0.0
     overlap_us: float = 0.0
-    unexplained_delays: int = 0
-    unexplained_us: float = 0.0
-    carried_in: int = 0
+    span_us: float = 0.0
+    delays: dict[str, int] = field(default_factory=dict)
+    delays_us: dict[str, float] = field(default_factory=dict)
     unknown_communications: int = 0
     unknown_dtypes: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -172,8 +192,13 @@ class ExecutionGraph:
 
     @property
     def is_activity(self) -> Bool:
-        """True for device activities, False for host nodes."""
-        return np.equal(self.integers("is_cpu_op", 0), 0)
+        """True for device activities, False for host nodes and delays."""
+        return np.equal(self.integers("is_cpu_op", 0), 0) & ~self.is_delay
+
+    @property
+    def is_delay(self) -> Bool:
+        """True for time between the release of an activity and its start that no dependency explains."""
+        return np.greater(self.integers("delay", 0), 0)
 
     @property
     def start_ns(self) -> Int64:

@@ -9,8 +9,10 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from .columns import Bool, Int64, Strings
+from .machine import Machine
 
 
 class Found(Enum):
@@ -193,7 +195,10 @@ class LinkReport(msgspec.Struct):
 
 
 class TraceInfo(msgspec.Struct):
-    """Where the trace comes from."""
+    """Where the trace comes from, and what machine it was recorded on.
+
+    Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held that activity.
+    """
 
     schema: str = ""
     pid: int = -1
@@ -207,6 +212,8 @@ class TraceInfo(msgspec.Struct):
     time: str = ""
     start_ts: float = 0
     finish_ts: float = 0
+    machine: Machine = msgspec.field(default_factory=Machine)
+    carried: dict[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -223,6 +230,27 @@ class LinkedTrace:
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
+
+
+def took_over(activities: Activities, slack: int) -> Bool:
+    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
+    taken = np.zeros(len(activities), np.bool_)
+    for device in np.unique(activities.device).tolist():
+        own = np.flatnonzero(activities.device == device)
+        by_end = own[np.argsort(activities.end[own], kind="stable")]
+        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
+        last = by_end[np.maximum(place, 0)]
+        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
+        taken[own] = soon & (activities.stream[last] != activities.stream[own])
+    return taken
+
+
+def on_host_clock(activities: Activities, machine: Machine) -> Activities:
+    """The activities with their times on the host's clock; lengths stay as recorded."""
+    shift = machine.clock_shift(activities.start)
+    if not shift.any():
+        return activities
+    return replace(activities, start=activities.start + shift, end=activities.end + shift)
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:

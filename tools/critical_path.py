@@ -30,7 +30,8 @@ GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
 
 @dataclass(slots=True)
 class CriticalPath:
-    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first."""
+    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first and for those that
+    waited for room on their device."""
 
     row: Int64
     dependency: Int64
@@ -42,7 +43,8 @@ def critical_path(replay: Replay) -> CriticalPath:
     if not len(schedule.end_ns):
         return CriticalPath(*np.empty((2, 0), np.int64))
     binding = _binding_dependencies(schedule)
-    before = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1).tolist()
+    before = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1)
+    before = np.where(schedule.place_of >= 0, schedule.place_of, before).tolist()
     rows = []
     row = int(schedule.end_ns.argmax())
     while row >= 0:
@@ -55,10 +57,11 @@ def critical_path(replay: Replay) -> CriticalPath:
 def _binding_dependencies(schedule: Schedule) -> Int64:
     """For each row the first dependency that ends when the row becomes ready, -1 for rows without dependencies."""
     ready = schedule.end_ns - schedule.cost_ns
-    held = np.flatnonzero(schedule.end_ns[schedule.source] == ready[schedule.target])
+    held = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
     rows, first = np.unique(schedule.target[held], return_index=True)
     binding = np.full(len(ready), -1)
     binding[rows] = held[first]
+    binding[schedule.place_of >= 0] = -1
     return binding
 
 
@@ -82,7 +85,7 @@ def time_by_kind(replay: Replay, path: CriticalPath) -> dict[str, int]:
     add(MEASURED_START, (work.wait_ns - work.host_delay_ns)[own[dependency < 0]])
     add(HOST_DELAY, work.host_delay_ns[own])
     waited = dependency >= 0
-    gap = (work.wait_ns - work.host_delay_ns)[own[waited]]
+    gap = work.lag_ns[dependency[waited]]
     kind = work.kind[dependency[waited]]
     for bit, label in WAITS:
         chosen = kind & bit != 0

@@ -15,7 +15,7 @@ from .workload import Lane, Workload, gather, number_text
 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that a name may hold and XML may not."""
-UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA)
+UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 
 
 class Selection(NamedTuple):

@@ -13,7 +13,7 @@ from ..schema.graph import ExecutionGraph, NodeType
 
 Classes = npt.NDArray[np.uint8]
 
-UNRECORDED_WORK = ("carry-in", "unrecorded host")
+UNRECORDED_WORK = ("unrecorded host",)
 """Host nodes for what the trace did not record. `host idle` is not one: it is mostly Python at work between ops."""
 
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
@@ -29,6 +29,7 @@ class NodeClass(IntEnum):
     MEMORY = 3
     UNRECORDED = 4
     METADATA = 5
+    DELAY = 6
 
     @property
     def label(self) -> str:
@@ -43,6 +44,7 @@ def node_classes(graph: ExecutionGraph) -> Classes:
     classes[memory | np.isin(graph.type, MEMORY_TYPES)] = NodeClass.MEMORY
     classes[np.isin(graph.type, COMMUNICATION_TYPES)] = NodeClass.COMMUNICATION
     classes[graph.type == NodeType.METADATA] = NodeClass.METADATA
+    classes[graph.is_delay] = NodeClass.DELAY
     return classes
 
 

@@ -30,17 +30,21 @@ class ReplaySummary(msgspec.Struct, frozen=True):
     start_error_us: StartError
     busy_us: dict[str, float]
     critical_path_us: dict[str, float]
+    explained_pct: float
 
 
 def summarise(replay: Replay) -> ReplaySummary:
-    """The figures of a replay; critical_path_us sums up to makespan_us. O(n log n) for the sorts."""
+    """The figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of it. O(n log n) for sorts."""
+    path = time_by_kind(replay, critical_path(replay))
+    delayed = path.get(NodeClass.DELAY.label, 0)
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
         measured_us=replay.measured_ns / 1000,
         error_pct=replay.error_pct,
         start_error_us=start_error(replay),
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
-        critical_path_us={kind: time / 1000 for kind, time in time_by_kind(replay, critical_path(replay)).items()},
+        critical_path_us={kind: time / 1000 for kind, time in path.items()},
+        explained_pct=100 - 100 * delayed / max(replay.makespan_ns, 1),
     )
 
 
@@ -89,6 +93,7 @@ def describe(replay: Replay, summary: ReplaySummary) -> str:
         f"measured       {summary.measured_us:>14,.1f} µs",
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
         f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max",
+        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path, delays are the rest",
         "stream busy",
         *_shares(busy[:STREAMS_SHOWN], summary.makespan_us),
         *hidden,

@@ -21,7 +21,8 @@ log = logging.getLogger("execgraph")
 Factors = npt.NDArray[np.float64]
 
 SCALABLE = {
-    kind.label: kind for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
+    kind.label: kind
+    for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
 }
 CLASS_PREFIX = "class:"
 

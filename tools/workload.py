@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Ragged
-from ..schema.graph import ExecutionGraph
+from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Factors, Scale, class_factor, node_factors
 
@@ -48,16 +48,27 @@ class RankColumns(NamedTuple):
     source: Int64
     target: Int64
     kind: Int64
+    lag_ns: Int64
+    place: Int64
+
+
+class Places(NamedTuple):
+    """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
+
+    count: int
+    cut_off_ns: int
 
 
 @dataclass(slots=True)
 class Workload:
     """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
 
-    `wait_ns` lies between the end of a node's last dependency and its start: the gap before an activity and the host
-    delay in front of it (`host_delay_ns`, included). Without dependencies it counts from the rank's start: the measured
-    start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT where
-    none were recorded.
+    A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
+    `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies that counts from the rank's
+    start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
+    where none were recorded, and on the host's clock.
+
+    Where a device has room for some activities only, `place` is the position in `places` of how many, -1 for what takes no place.
     """
 
     graphs: Sequence[ExecutionGraph]
@@ -73,6 +84,9 @@ class Workload:
     source: Int64
     target: Int64
     kind: Int64
+    lag_ns: Int64
+    place: Int64
+    places: "list[Places]"
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -109,10 +123,11 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     host_factor = class_factor(scale, NodeClass.HOST)
     lanes: list[Lane] = []
     ranks: list[RankColumns] = []
+    places: list[Places] = []
     missing = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
-        lane, places = _lanes(graph)
+        lane, lane_places = _lanes(graph)
         columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor)
         missing += len(graph.data_deps.values) - len(columns.source)
         ranks.append(
@@ -120,11 +135,13 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
                 lane=lane + len(lanes),
                 source=columns.source + first_row[rank],
                 target=columns.target + first_row[rank],
+                place=np.where(columns.place >= 0, columns.place + len(places), -1),
             )
         )
-        lanes += [Lane(rank, place, stream) for place, stream in places]
+        lanes += [Lane(rank, place, stream) for place, stream in lane_places]
+        places += rooms(graph).values()
     joined = RankColumns(*(np.concatenate(parts) for parts in zip(*ranks, strict=True)))
-    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), missing_dependencies=missing)
+    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), places=places, missing_dependencies=missing)
 
 
 def _rank_columns(
@@ -137,17 +154,50 @@ def _rank_columns(
     heads = np.zeros(len(graph), np.bool_)
     heads[_first_of_lane(lane, start)] = True
     host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
-    wait = np.where(rooted, 0, gap + host_delay)
+    wait = np.where(rooted, 0, host_delay)
     wait = np.where(rooted & heads, start - delay + host_delay, wait)
-    duration = np.rint(graph.duration_ns * factor).astype(np.int64)
-    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind)
+    # what was cut off is in the gaps, and scales with the duration
+    cut_off = np.where(graph.is_activity, _cut_off(graph), 0)
+    duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
+    lag, place = _lags(graph, target, kind), _place(graph, node_class)
+    if place.max(initial=-1) >= 0:
+        # the replay itself keeps waiting what there is no room for
+        duration[graph.integers("delay", 0) == Delay.CONTENTION] = 0
+    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
+
+
+def rooms(graph: ExecutionGraph) -> dict[int, Places]:
+    """What room each device had, of devices that were full."""
+    known = {key.removeprefix(ROOM): int(value) for key, value in graph.metadata.items() if key.startswith(ROOM)}
+    return {int(device): Places(count, _cut_off(graph)) for device, count in known.items() if count > 0}
+
+
+def _cut_off(graph: ExecutionGraph) -> int:
+    """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
+    return int(graph.metadata.get("resolution_ns", 1)) // 2
+
+
+def _place(graph: ExecutionGraph, node_class: Classes) -> Int64:
+    """Of what takes a place on a device that was full the position of the device, -1 elsewhere."""
+    place, device = np.full(len(graph), -1), graph.integers("device")
+    for position, number in enumerate(rooms(graph)):
+        place[graph.is_activity & (device == number) & (node_class != NodeClass.COMMUNICATION)] = position
+    return place
+
+
+def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
+    """For each dependency the time that passes after its end: the launch latency of the target, or its gap after others."""
+    gap = graph.integers("gap_ns", 0)
+    launched, chained = (graph.integers(name) for name in ("latency_ns", "chain_gap_ns"))
+    launched, chained = (np.where(column == ABSENT, gap, column) for column in (launched, chained))
+    return np.where(kind & DependencyKind.LAUNCH != 0, launched[target], chained[target])
 
 
 def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:
     """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it as is known."""
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
-    start = graph.start_ns
+    start = graph.start_ns + np.where(graph.is_activity, int(graph.metadata.get("clock_offset_ns", 0)), 0)
     first = int((start - before)[recorded].min()) if recorded.any() else 0
     # a trimmed duration and its overlap make the recorded one
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
@@ -167,7 +217,8 @@ def _dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64, Int64]:
 def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     """For each node the number of its lane, and for each lane its place and stream."""
     activity = graph.is_activity
-    place = np.where(activity, graph.integers("device"), graph.integers("tid", 0))
+    thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
+    place = np.where(activity, graph.integers("device"), thread)
     stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
     places, place_code = np.unique(place, return_inverse=True)
     streams, stream_code = np.unique(stream, return_inverse=True)

@@ -10,11 +10,11 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
-from ..annex import CARRY_IN, UNRECORDED
+from ..annex import UNRECORDED
 from ..lanes import alone, lanes_of, whole_microseconds
 from ..timeline import IDLE
 
-WAITING = (IDLE, CARRY_IN, UNRECORDED)
+WAITING = (IDLE, UNRECORDED)
 """Host nodes that are time, not work."""
 
 
@@ -41,7 +41,8 @@ class _Spans(NamedTuple):
 def serialise(graph: ExecutionGraph) -> SerialTime:
     """Sets `duration_micros` in place, whole µs that keep the total of each thread and stream; `duration_ns` stays as measured."""
     measured = _Spans(graph.start_ns, graph.start_ns + graph.duration_ns)
-    on_host, computes = ~graph.is_activity, graph.is_activity & (graph.type == NodeType.COMP)
+    on_host = ~graph.is_activity & ~graph.is_delay
+    computes = graph.is_activity & (graph.type == NodeType.COMP)
     waits = on_host & _named(graph, WAITING)
     idle, kept_idle = graph.duration_ns[waits], alone(*measured.of(waits), *measured.of(on_host & ~waits))
     duration = graph.duration_ns.copy()

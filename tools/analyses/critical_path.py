@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 KINDS = (
-    "host", "kernel", "communication", "memory", "unrecorded", "metadata", "launch", "host sync", "event wait", "hand-over",
+    "host", "kernel", "communication", "memory", "unrecorded", "metadata", "delay", "launch", "host sync", "event wait", "hand-over",
     "gap", "host delay", "before the first node",
 )  # fmt: skip
 GAP, HOST_DELAY, BEFORE = (KINDS.index(kind) for kind in ("gap", "host delay", "before the first node"))
@@ -51,7 +51,8 @@ def pieces_of(replay: Replay) -> Pieces:
     work, path = replay.work, path_of(replay)
     row, waited = path.row, path.dependency >= 0
     host_delay = work.host_delay_ns[row]
-    wait = np.where(waited, work.wait_ns[row] - host_delay, 0)
+    wait = np.zeros(len(row), np.int64)
+    wait[waited] = work.lag_ns[path.dependency[waited]]
     before = np.where(waited, 0, work.wait_ns[row] - host_delay)
     kinds = (
         _wait_kind(work.kind, path.dependency),
@@ -119,7 +120,7 @@ def _place(graph: ExecutionGraph | None, attribute: str, row: Int64) -> Int64:
 def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
     """One rank's replay as a DiGraph to try changes on: nodes by id with `name`, `class`, `wait_ns`, `duration_ns`, `critical`.
 
-    Every edge weighs what its target costs (wait and duration), and edges from a node -1 start what waits for nothing, so that
+    Every edge weighs its lag and what its target costs (wait and duration), and edges from a node -1 start what waits for nothing, so that
     `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical path, also after edits.
     """
     import networkx as nx
@@ -134,8 +135,8 @@ def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
     for row, (node, node_class, wait, duration) in enumerate(columns):
         values = {"name": graph.name[row], "class": labels[node_class], "wait_ns": wait, "duration_ns": duration}
         made.add_node(node, **values, critical=row in critical)
-    for source, target in zip(work.source.tolist(), work.target.tolist(), strict=True):
-        made.add_edge(ids[source], ids[target], weight=cost[target])
+    for source, target, lag in zip(work.source.tolist(), work.target.tolist(), work.lag_ns.tolist(), strict=True):
+        made.add_edge(ids[source], ids[target], weight=lag + cost[target])
     for row in np.flatnonzero(np.bincount(work.target, minlength=len(work)) == 0).tolist():
         made.add_edge(SOURCE, ids[row], weight=cost[row])
     return made

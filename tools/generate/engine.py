@@ -337,7 +337,8 @@ class _Engine:
 
         def finish() -> None:
             thread.time = max(thread.time, *(source.end for source in sources)) if sources else thread.time
-            thread.time += self._host_ns(thread, name, return_ns)
+            # what is left of a call after its wait goes by the call's name, whatever op it is in, as in the graphs
+            thread.time += round(return_ns * self._factors.of(name, HOST))
             calls.end[call] = thread.time
 
         return self._when_known(thread, sources, finish)

@@ -1,0 +1,52 @@
+"""What the times of a trace say about a wait: activities on the host's clock and the machine's figures in, by when each was due out.
+
+What is held up goes on later than all that is known explains, right after what it waited for has ended. Nothing that ended after it
+went on can have held it up, except by as much as the clocks are in doubt.
+"""
+
+import numpy as np
+
+from ..schema.columns import Int64, Strings
+from ..schema.intervals import ROUNDING
+from ..schema.linked import Activities, Calls
+from ..schema.machine import Machine, Usual, of_name
+from .measured_machine import previous_on_stream
+
+NEVER = int(np.iinfo(np.int64).min)
+
+
+class Evidence:
+    """`freed` is when all that is known to hold an activity back had ended, `due` by when it usually starts then.
+
+    `rounding` is how far two times of one clock may be misstated, `doubt` those of host and device against each other: no call was
+    seen to return before what it waited for had ended, but it may have by as little as calls usually take to.
+    """
+
+    def __init__(self, activities: Activities, calls: Calls, machine: Machine) -> None:
+        self.rounding = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
+        self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
+        self._wake, self._names = machine.wake, calls.name
+        before, call = previous_on_stream(activities), activities.call_row
+        gap = _most(machine.gap, activities.category)
+        launch = _most(machine.launch, calls.name)
+        follows, called = before >= 0, call >= 0
+        ended = np.where(follows, activities.end[before], NEVER) if len(before) else before
+        begun = np.where(called, calls.start[call], NEVER) if len(calls) else np.full(len(call), NEVER)
+        arrived = np.where(called, calls.end[call] + launch[call], NEVER) if len(calls) else begun
+        self.freed: list[int] = np.maximum(ended, begun).tolist()
+        self.due: list[int] = np.maximum(np.where(follows, ended + gap, NEVER), arrived).tolist()
+        self.gap = of_name(machine.gap, "").most
+
+    def wake(self, call: int) -> int:
+        """How long after what it awaited a call of that name usually returns at most."""
+        return of_name(self._wake, self._names[call]).most
+
+    def explained(self, activity: int, end: int, reach: int) -> None:
+        """The activity is known to follow one that ended at `end`, usually within `reach`."""
+        self.freed[activity] = max(self.freed[activity], end)
+        self.due[activity] = max(self.due[activity], end + reach)
+
+
+def _most(usual: dict[str, Usual], names: Strings) -> Int64:
+    """For each row the longest usual time of its name."""
+    return np.array([of_name(usual, name).most for name in names.table] + [0], np.int64)[names.codes]

@@ -1,0 +1,100 @@
+"""What a trace says of the machine that it was recorded on: its clocks, and how long it usually takes to start what is ready.
+
+Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit and evidence.
+"""
+
+import msgspec
+import numpy as np
+
+from .columns import Int64, Strings
+
+OUTLYING = 4
+"""How many times the lower quartile a time may be, if it is longer than on any common machine, before something else is taken to have
+added to it."""
+LONGEST = 100_000
+"""ns: no machine takes longer to start what is ready (measured: 1 to 25 us, gaps 0 to 20); what does waits for something."""
+ENOUGH = 5
+"""So many times tell what is usual; of fewer nothing is known but what holds for all machines."""
+FENCE = 3.0
+"""Spreads (interquartile ranges) above the upper quartile up to which a time counts as usual (Tukey's outer fence), and so do"""
+COMMON = 0.98
+"""of all times this share, whatever their spread."""
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count` times."""
+
+    median: int = 0
+    most: int = 0
+    count: int = 0
+
+
+class Machine(msgspec.Struct, omit_defaults=True):
+    """What a trace says of the machine that it was recorded on. Times in ns.
+
+    Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are on the host's clock;
+    up to `clock_error_ns` they may still disagree. `launch` is the time from a call's launch to the start on a free stream, by the call's
+    name, `gap` that between chained activities, by category, `wake` that from an awaited end to the end of the blocking call, by name;
+    under "" over all.
+    """
+
+    resolution_ns: int = 1
+    clock_offset_ns: int = 0
+    clock_drift_ns: int = 0
+    clock_from_ns: int = 0
+    clock_until_ns: int = 0
+    clock_error_ns: int = 0
+    launch: dict[str, Usual] = {}
+    gap: dict[str, Usual] = {}
+    wake: dict[str, Usual] = {}
+
+    def clock_shift(self, time: Int64) -> Int64:
+        """What to add to device times for times on the host's clock."""
+        shift = np.full(len(time), self.clock_offset_ns, np.int64)
+        if self.clock_drift_ns:
+            span = max(self.clock_until_ns - self.clock_from_ns, 1)
+            shift += np.rint((time - self.clock_from_ns) * (self.clock_drift_ns / span)).astype(np.int64)
+        return shift
+
+
+ANY_MACHINE = Usual(median=2_000, most=10_000)
+"""Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 us), where a trace does not tell its own."""
+SLOWEST = 25_000
+"""ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but waits."""
+
+
+ANY_THREAD = Usual(median=20_000, most=200_000)
+"""How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are few."""
+
+
+def usual(times: Int64, resolution: int = 1) -> Usual:
+    """What is usual of `times` (ns), of which some are longer for other reasons than the machine.
+
+    >>> usual(np.array([1000, 1100, 1200, 1300, 90_000]))
+    Usual(median=1150, most=1675, count=4)
+    """
+    times = times[(times >= 0) & (times <= LONGEST)]
+    if not len(times):
+        return Usual()
+    low = float(np.quantile(times, 0.25, method="lower"))
+    own = times[times <= max(OUTLYING * low, ANY_MACHINE.most)]
+    first, median, third, most = np.quantile(own, (0.25, 0.5, 0.75, COMMON))
+    return Usual(round(median), round(max(third + FENCE * (third - first), most, median + resolution)), len(own))
+
+
+def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[str, Usual]:
+    """What is usual over all times, under "", and of each name."""
+    if not len(times):
+        return {}
+    codes = names.codes[rows]
+    each = {names.table[code]: usual(times[codes == code], resolution) for code in np.unique(codes).tolist()}
+    return {"": usual(times, resolution)} | each
+
+
+def of_name(table: dict[str, Usual], name: str) -> Usual:
+    """What is usual for a name, over all where too few of it were measured. Where these are few, too, it is not less than on most
+    machines, and what is longer than on any does not count."""
+    known = [table.get(key, Usual()) for key in (name, "")]
+    enough = next((found for found in known if found.count >= ENOUGH), None)
+    few = next((found for found in known if found.count and found.median <= SLOWEST), ANY_MACHINE)
+    return enough or Usual(few.median, max(few.most, ANY_MACHINE.most), few.count)
