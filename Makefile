@@ -1,4 +1,5 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
+# make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/match.py --sample 50'
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 PACKAGES := schema linker converter tools
 
-.PHONY: demo test bench accuracy check lint format types clean
+.PHONY: demo test bench accuracy mutants check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -32,6 +33,9 @@ bench: $(VENV)/.ready
 
 accuracy: $(VENV)/.ready
 	$(BIN)/python -m execgraph.tools.accuracy
+
+mutants: $(VENV)/.test
+	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 check: lint format types
 

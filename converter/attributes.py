@@ -51,7 +51,6 @@ def graph_of(
         **columns.host_attributes(),
         **columns.device_attributes(),
         **communication.attributes,
-        "data_dep_kinds": kinds,
     }
     lane = columns.lanes()
     graph = ExecutionGraph(
@@ -62,7 +61,7 @@ def graph_of(
         ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
         duration_micros=_whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), start, lane),
-        attributes=used(attributes),
+        attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(run, options),
         tensors=columns.tensors() if options.io == "full" else None,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
-from ..schema.graph import ConvertReport, DependencyKind, ExecutionGraph
+from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from .annex import Annex
@@ -14,11 +14,12 @@ from .attributes import graph_of
 from .calling import calling_slices
 from .communication_columns import CommunicationColumns
 from .delays import Delays, by_cause, delays
-from .dependencies import RULES
+from .dependencies import RULES, Rule
 from .dependencies.inferred import inferred
 from .dependencies.launch import launch
 from .device_only import without_host
-from .device_time import device_time, late
+from .device_room import device_room
+from .device_time import device_time
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
@@ -33,7 +34,7 @@ class Options:
 
     Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
     communicate takes its measured time. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known
-    of its dependencies allows.
+    of its dependencies allows. With fewer `rules` the graph lacks their edges, which shows what they are for.
     """
 
     target: str = "generic"
@@ -44,6 +45,7 @@ class Options:
     whole_groups: bool = False
     shortest_slice: int = 1_000
     delays: bool = True
+    rules: tuple[Rule, ...] = RULES
 
 
 def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
@@ -54,13 +56,15 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     linked = replace(linked, activities=on_host_clock(recorded, machine))
     shift = linked.activities.start - recorded.start
     run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _trusted(Edges.joined([rule(run) for rule in RULES]), options.inferred)
+    edges = _trusted(Edges.joined([rule(run) for rule in options.rules]), options.inferred)
     edges = deduplicated(edges, run.node_count)
     if options.inferred and (not linked.info.sync_records or linked.info.unresolved_waits):
-        longest = of_name(machine.launch, "").most
-        edges = deduplicated(Edges.joined([edges, inferred(run, late(run, edges, machine), longest)]), run.node_count)
+        longest, late = of_name(machine.launch, "").most, np.flatnonzero(device_time(run, edges, machine).delay > 0)
+        edges = deduplicated(Edges.joined([edges, inferred(run, late, longest)]), run.node_count)
     time = device_time(run, edges, machine)
-    explained = delays(run, time)
+    room = device_room(run, time)
+    time = device_time(run, edges, machine, room.placed) if room.places else time
+    explained = delays(run, time, room)
     annex = Annex(explained if options.delays else explained.none(), _group_nodes(run, options.target), run.node_count)
     if options.promote == "all":
         edges = deduplicated(block_on_activities(run, edges), annex.node_count)
@@ -73,6 +77,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
     graph, communication = graph_of(run, annex, time, order, edges, control, options)
+    graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     if not options.host:
         graph = without_host(graph)
     graph.report = _report(run, graph, explained, communication)

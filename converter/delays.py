@@ -12,6 +12,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64
 from ..schema.graph import Delay
 from ..schema.machine import LONGEST
+from .device_room import Room
 from .device_time import DeviceTime
 from .lanes import covered_until
 from .run import Run
@@ -42,47 +43,60 @@ class Delays:
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
-def delays(run: Run, time: DeviceTime) -> Delays:
+def delays(run: Run, time: DeviceTime, room: Room) -> Delays:
     """The delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
-    activities, carried = run.linked.activities, _carried(run, time)
-    row = np.flatnonzero((time.delay > 0) & (carried < 0)).astype(np.int64)
-    usual = np.where(time.by_launch, time.latency, time.gap)[row]
-    start = activities.start[row] - usual - time.delay[row]
-    busy = _busy(run, start, time.delay[row], activities.device[row])
-    idle, lost = busy <= usual, _lost_launches(run)
-    cause = np.full(len(row), int(Delay.UNEXPLAINED), np.int64)
-    cause[busy >= time.delay[row] - usual] = Delay.CONTENTION
-    cause[_launched_between(run, row, lost)] = Delay.LOST_RECORDS
-    if len(lost) or (activities.call_row < 0).any():
-        # nothing recorded ran though this was ready, in a trace that is known to lack records
-        cause[idle & (time.delay[row] > LONGEST)] = Delay.LOST_RECORDS
+    late = np.flatnonzero(time.delay > 0).astype(np.int64)
+    cause = _causes(run, time, room, late)
+    carried = _carried(run, time, late, cause)
+    own = carried[late] < 0
+    row, cause = late[own], cause[own]
     held = np.flatnonzero(carried >= 0).astype(np.int64)
     none = np.full(len(held), -1, np.int64)
-    begun = np.full(len(held), run.start_of_trace, np.int64)
     recording = np.full(len(held), int(Delay.START_OF_RECORDING), np.int64)
     return Delays(
         activity=np.concatenate((row, held)),
         after=np.concatenate((time.after[row], none)),
-        start=np.concatenate((start, begun)),
+        start=np.concatenate((_ready(run, time)[row], np.full(len(held), run.start_of_trace, np.int64))),
         length=np.concatenate((time.delay[row], carried[held] - run.start_of_trace)),
         by_launch=np.concatenate((time.by_launch[row], np.zeros(len(held), np.bool_))),
         cause=np.concatenate((cause, recording)),
     )
 
 
-def _carried(run: Run, time: DeviceTime) -> Int64:
+def _ready(run: Run, time: DeviceTime) -> Int64:
+    """When each activity was released."""
+    return run.linked.activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
+
+
+def _causes(run: Run, time: DeviceTime, room: Room, late: Int64) -> Int64:
+    """The cause of each delay but for the start of recording, by what the trace shows."""
+    activities, delay = run.linked.activities, time.delay[late]
+    usual = np.where(time.by_launch, time.latency, time.gap)[late]
+    busy, lost = _busy(run, _ready(run, time)[late], delay, activities.device[late]), _lost_launches(run)
+    cause = np.full(len(late), int(Delay.UNEXPLAINED), np.int64)
+    cause[(busy >= delay - usual) | room.placed[late]] = Delay.CONTENTION
+    cause[_launched_between(run, late, lost)] = Delay.LOST_RECORDS
+    if len(lost) or (activities.call_row < 0).any():
+        # nothing recorded ran though this was ready, in a trace that is known to lack records
+        cause[(busy <= usual) & (delay > LONGEST)] = Delay.LOST_RECORDS
+    return cause
+
+
+def _carried(run: Run, time: DeviceTime, late: Int64, cause: Int64) -> Int64:
     """Until when work from before the trace kept each activity's stream busy, -1 for activities that it did not hold.
 
-    A part of a trace knows. Of a whole one it is taken for streams whose first activity, launched early, was long in starting: the queue
-    was not empty when recording began.
+    A part of a trace knows. Of a whole one it is taken for streams whose first activity, launched early, was long in starting though
+    nothing that is recorded was in its way: the queue was not empty when recording began.
     """
     activities = run.linked.activities
     if run.carried is not None:
         extra = np.where(~time.by_launch, time.delay, 0)
         return np.where(run.carried >= 0, run.carried + extra, -1)
-    launched = activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
-    early = launched - run.start_of_trace <= time.delay
-    return np.where((run.stream_previous < 0) & (time.delay > 0) & early, activities.start, -1)
+    first = late[(run.stream_previous[late] < 0) & (cause != Delay.CONTENTION)]
+    first = first[_ready(run, time)[first] - run.start_of_trace <= time.delay[first]]
+    carried = np.full(len(activities), -1, np.int64)
+    carried[first] = activities.start[first]
+    return carried
 
 
 def _busy(run: Run, start: Int64, length: Int64, device: Int64) -> Int64:

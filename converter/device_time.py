@@ -11,6 +11,7 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64, Strings
 from ..schema.graph import DependencyKind
+from ..schema.linked import took_over
 from ..schema.machine import Machine, Usual, by_name, of_name
 from .run import Edges, Run
 
@@ -60,15 +61,16 @@ def release(run: Run, edges: Edges) -> Release:
     return Release(*columns)
 
 
-def device_time(run: Run, edges: Edges, machine: Machine) -> DeviceTime:
-    """Splits every activity's time since its release. O(n log n)."""
+def device_time(run: Run, edges: Edges, machine: Machine, placed: Bool | None = None) -> DeviceTime:
+    """Splits every activity's time since its release; `placed` are those that were ready and waited for room. O(n log n)."""
+    placed = np.zeros(len(run.linked.activities), np.bool_) if placed is None else placed
     activities, released = run.linked.activities, release(run, edges)
-    launch, chain = _usuals(run, released, machine)
+    launch, chain = _usuals(run, released, machine, placed)
     by_launch = released.launched + launch.median >= released.freed + chain.median
     since_launch = np.maximum(activities.start - released.launched, 0)
     since_freed = np.where(released.freed > NEVER, np.maximum(activities.start - released.freed, 0), 0)
     slack, usual = np.where(by_launch, since_launch, since_freed), _Usuals(*_where(by_launch, launch, chain))
-    delay = np.where(slack > usual.most, slack - usual.median, 0)
+    delay = np.where((slack > usual.most) | placed, np.maximum(slack - usual.median, 0), 0)
     return DeviceTime(
         latency=np.where(by_launch, slack - delay, np.minimum(launch.median, since_launch)),
         gap=np.where(by_launch, np.minimum(chain.median, since_freed), slack - delay),
@@ -78,16 +80,11 @@ def device_time(run: Run, edges: Edges, machine: Machine) -> DeviceTime:
     )
 
 
-def late(run: Run, edges: Edges, machine: Machine) -> Int64:
-    """Activities that started later than what is usual after their release."""
-    return np.flatnonzero(device_time(run, edges, machine).delay > 0)
-
-
 def _where(chosen: Bool, first: _Usuals, second: _Usuals) -> tuple[Int64, Int64]:
     return np.where(chosen, first.median, second.median), np.where(chosen, first.most, second.most)
 
 
-def _usuals(run: Run, released: Release, machine: Machine) -> tuple[_Usuals, _Usuals]:
+def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tuple[_Usuals, _Usuals]:
     """Launch latency by API and gap by category, of activities of which it is certain which of the two held them."""
     activities, calls = run.linked.activities, run.linked.calls
     called = np.flatnonzero(activities.call_row >= 0)
@@ -97,8 +94,9 @@ def _usuals(run: Run, released: Release, machine: Machine) -> tuple[_Usuals, _Us
     first = _spread(machine.launch, names)
     after_call = np.zeros(len(activities), np.bool_)
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
-    free = np.flatnonzero(after_call & (released.freed <= released.launched))
-    waited = activities.start - released.launched > first.most
+    alone = ~placed & ~took_over(activities, run.slack)
+    free = np.flatnonzero(after_call & alone & (released.freed <= released.launched))
+    waited = alone & (activities.start - released.launched > first.most)
     queued = np.flatnonzero((name >= 0) & waited & (released.freed > NEVER))
     resolution = machine.resolution_ns
     launch = by_name(activities.start[free] - released.launched[free], names, free, resolution)

@@ -77,6 +77,11 @@ class Run:
         released[order] = activities.start[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
         return released
 
+    @property
+    def slack(self) -> int:
+        """ns by which two device times that were one may differ as recorded: both start and length are cut or rounded."""
+        return max(2 * self.linked.info.machine.resolution_ns, 2)
+
     @cached_property
     def carried(self) -> Int64 | None:
         """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None in a whole one."""
@@ -84,7 +89,9 @@ class Run:
         if info.carried is None:
             return None
         ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
-        return np.where(ends >= 0, ends + info.machine.clock_shift(ends), -1)
+        ends += info.machine.clock_shift(ends)
+        # what had ended when the part began held nothing up
+        return np.where(ends > self.start_of_trace, ends, -1)
 
     @cached_property
     def stream_sorted(self) -> Int64:

@@ -61,7 +61,8 @@ class CollectiveOps:
         return op
 
     def is_wait(self, op: int) -> bool:
-        return op >= 0 and self.recorded[op].name == WAIT
+        """Whether one of them waits for others."""
+        return self.recorded[op].name == WAIT
 
     def told(self, op: int) -> Communication:
         """What is recorded around an op: by the nearest `record_param_comms`, completed by the annotations and c10d ops around."""

@@ -5,6 +5,7 @@ whom, which collective an op waits for.
 """
 
 from collections import Counter
+from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops
 from ..schema.numbering import rows_of
 from .match import are_ops, are_step_marks
+from .measured_machine import previous_on_stream
 from .selection import Kept, select_linked, select_rows
 from .windows import SMALLEST_REST, Span
 
@@ -56,10 +58,13 @@ def cut(linked: LinkedTrace, span: Span) -> Part:
     part = select_linked(linked, kept)
     ops, shortened = _shortened(part.ops, stretch)
     waits, lost = part.host_waits, _crossing(linked, kept)
+    info = copy(part.info)
+    info.carried = _carried(linked, kept)
     over, lost["hand-overs across the borders of the window"] = _hand_overs(part.hand_overs, stretch)
     return Part(
         replace(
             part,
+            info=info,
             ops=ops,
             host_waits=replace(waits, since=stretch.since(part.calls.thread[waits.call_row], waits.since)),
             hand_overs=over,
@@ -180,6 +185,21 @@ def _hand_overs(over: HandOvers, stretch: _Stretch) -> tuple[HandOvers, int]:
     kept = select_rows(over, given & taken)
     inside = replace(kept, waiting_since=stretch.since(kept.target_thread, kept.waiting_since))
     return inside, int(((given | taken | waiting) & ~(given & taken)).sum())
+
+
+def _carried(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
+    """By id of the kept activities that followed others, on their stream or by a wait of it: when the last of those had ended."""
+    activities, waits = linked.activities, linked.device_waits
+    before, outside = previous_on_stream(activities), ~kept.activities
+    rows = np.flatnonzero(kept.activities & (before >= 0))
+    real = waits.source_row >= 0
+    source = np.concatenate((before[rows], waits.source_row[real]))
+    target = np.concatenate((rows, waits.target_row[real]))
+    crossing = outside[source] & kept.activities[target]
+    ended = np.full(len(activities), -1, np.int64)
+    np.maximum.at(ended, target[crossing], activities.end[source[crossing]])
+    held = np.flatnonzero(ended >= 0)
+    return dict(zip(activities.id[held].tolist(), ended[held].tolist(), strict=True))
 
 
 def _crossing(linked: LinkedTrace, kept: Kept) -> Counter[str]:

@@ -13,16 +13,12 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.intervals import TOLERANCE, innermost
 from ..schema.linked import Calls, Found, HandOvers, Ops
+from ..schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 
+NO_THREADS = np.empty(0, np.int64)
 EVER = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 AUTOGRAD = "autograd::engine::evaluate_function"
 STEP_MARK = "ProfilerStep#"
-PROMPT = 200_000
-"""ns between the caller's last step and the worker's first, or the worker's last and the caller's next, within which timing alone
-speaks for a call or a return."""
-
-NOTICEABLE = 20_000
-"""ns that a thread must have done nothing for before timing alone makes it a wait."""
 
 
 class Burst(NamedTuple):
@@ -59,12 +55,19 @@ class _Thread(NamedTuple):
     top_end: Int64
 
 
-def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
-    """The hand-overs of one process, O(n log n) in ops and calls for a bounded number of threads."""
-    work = np.flatnonzero((ops.start != ABSENT) & ~_marks(ops.name, (STEP_MARK,)))
+def hand_overs(
+    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
+) -> HandOvers:
+    """The hand-overs of one process: those around its transfers, and those of its other threads.
+
+    O(n log n) in ops and calls for a bounded number of threads.
+    """
+    work = np.flatnonzero(
+        (ops.start != ABSENT) & ~_marks(ops.name, (STEP_MARK,)) & ~np.isin(ops.thread, transfer_threads)
+    )
     numbers, sizes = np.unique(ops.thread[work], return_counts=True)
     if len(numbers) < 2:
-        return _columns([])
+        return _columns(transfers)
     threads = {number: _thread(ops, parent, calls, work, number) for number in numbers.tolist()}
     callers = {number: _forward_thread(ops, work, number) for number in numbers.tolist()}
     by_size = numbers[np.argsort(-sizes, kind="stable")].tolist()
@@ -80,8 +83,8 @@ def hand_overs(ops: Ops, parent: Int64, calls: Calls) -> HandOvers:
         if number in known:
             bursts += _bursts(number, known[number], threads[number], threads[known[number]])
     others = [number for number in threads if number != main and number not in known and number not in known.values()]
-    by_timing = _by_timing({number: threads[number] for number in others}, main, threads[main])
-    return _columns([*_waits(bursts), *by_timing])
+    by_timing = _by_timing({number: threads[number] for number in others}, main, threads[main], _usual(bursts))
+    return _columns([*transfers, *_waits(bursts), *by_timing])
 
 
 def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> _Thread:
@@ -129,16 +132,27 @@ def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iter
     """The worker's ops, grouped by the quiet stretch of the caller that holds them."""
     edges = np.concatenate(([EVER[0]], calling.boundaries, [EVER[1]]))
     open_stretch = np.concatenate(([True], calling.may_wait, [True]))
-    stretch = np.searchsorted(edges, worker.top_start, side="right") - 1
-    inside = open_stretch[stretch] & (worker.top_end <= edges[stretch + 1] + TOLERANCE)
-    stretch = np.where(inside, stretch, -1)
+    stretch = np.full(len(worker.top_start), -1, np.int64)
+    # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
+    for early in (0, TOLERANCE):
+        place = np.searchsorted(edges, worker.top_start + early, side="right") - 1
+        inside = open_stretch[place] & (worker.top_end <= edges[place + 1] + TOLERANCE)
+        stretch = np.where((stretch < 0) & inside, place, stretch)
     first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1])) if len(stretch) else np.empty(0, np.int64)
     for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(stretch)], strict=True):
         if stretch[begin] < 0:
             continue
-        start, last = int(worker.top_start[begin]), int(worker.top_end[begin:end].max())
         quiet_from, quiet_until = int(edges[stretch[begin]]), int(edges[stretch[begin] + 1])
+        start, last = max(int(worker.top_start[begin]), quiet_from), int(worker.top_end[begin:end].max())
         yield Burst(number, caller, quiet_from, quiet_until, start, min(last, quiet_until), _idle_since(worker, start))
+
+
+def _usual(bursts: list[Burst]) -> Usual:
+    """How long a thread of this run takes to go on when another one calls it or returns to it."""
+    called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != EVER[0]]
+    returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != EVER[1]]
+    found = usual(np.array(called + returned, np.int64))
+    return found if found.count >= ENOUGH else ANY_THREAD
 
 
 def _idle_since(thread: _Thread, time: int) -> int:
@@ -164,29 +178,29 @@ def _waits(bursts: list[Burst]) -> Iterable[Wait]:
                 yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
 
 
-def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread) -> Iterable[Burst]:
+def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread, wake: Usual) -> Iterable[Burst]:
     """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
     for burst in _bursts(number, main, worker, calling):
-        idle = burst.since == ABSENT or burst.first - burst.since >= NOTICEABLE
-        if idle and burst.first - burst.quiet_from <= PROMPT:
+        idle = burst.since == ABSENT or burst.first - burst.since >= wake.median
+        if idle and burst.first - burst.quiet_from <= wake.most:
             yield burst
 
 
-def _by_timing(workers: dict[int, _Thread], main: int, calling: _Thread) -> Iterable[Wait]:
+def _by_timing(workers: dict[int, _Thread], main: int, calling: _Thread, wake: Usual) -> Iterable[Wait]:
     """Calls, and returns: the main thread, quiet for a while, goes on right after a worker's op has ended."""
     found = Found.TIMING.value
     called: dict[int, int] = {}
     for number, worker in workers.items():
-        for burst in _calls_by_timing(number, main, worker, calling):
+        for burst in _calls_by_timing(number, main, worker, calling, wake):
             called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
             yield Wait(main, burst.first, number, burst.first, burst.since, found)
-    quiet = np.diff(calling.boundaries) >= NOTICEABLE
+    quiet = np.diff(calling.boundaries) >= wake.median
     quiet |= np.isin(calling.boundaries[:-1], list(called))
     for stretch in np.flatnonzero(calling.may_wait & quiet).tolist():
         begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
-        ends = {number: _last_end(worker, end) for number, worker in workers.items()}
+        ends = {number: min(_last_end(worker, end + TOLERANCE), end) for number, worker in workers.items()}
         number = max(ends, key=lambda n: ends[n], default=-1)
-        if number != -1 and max(begin, end - PROMPT) < ends[number]:
+        if number != -1 and max(begin, end - wake.most) < ends[number]:
             yield Wait(number, ends[number], main, ends[number], called.get(begin, begin), found)
 
 

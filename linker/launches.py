@@ -18,8 +18,7 @@ def launching_calls(activities: ActivityRows, calls: CallRows) -> Int64:
     if not len(order):
         return np.full(len(activities.start), -1, np.int64)
     place = np.minimum(np.searchsorted(calls.correlation[order], activities.correlation), len(order) - 1)
-    found = (calls.correlation[order[place]] == activities.correlation) & (activities.correlation != 0)
-    return np.where(found, order[place], -1)
+    return np.where(calls.correlation[order[place]] == activities.correlation, order[place], -1)
 
 
 def launching_ops(activities: ActivityRows, call_row: Int64, call_op: Int64, ops: OpRows, external_ids: bool) -> Int64:

@@ -16,14 +16,17 @@ from .device_trace import DeviceTrace, OpRows
 from .hand_over import hand_overs
 from .host_communication import host_communications
 from .host_trace import HostTrace
+from .host_transfers import host_transfers
 from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .link_report import report_of
 from .match import Match, are_step_marks, match_ops
 from .measured_machine import machine_of
 from .merged import one_rank
+from .messages_in_flight import messages_in_flight
 from .process_groups import process_groups, with_members
 from .selection import through
 from .synchronisation import Synchronisation, synchronise
+from .transfer_waits import transfer_waits
 from .windows import EVERYTHING, Window, host_span, span_of, trace_start, whole
 
 NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
@@ -47,6 +50,7 @@ def link(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
         )
     match = match_ops(host, device, allow_mismatch) if host is not None else None
+    device = messages_in_flight(device)
     nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
     linked, sync = _linked(host, device, match, nesting, rank)
     part, remarks = _part(linked, device, match, window)
@@ -112,7 +116,10 @@ def _linked(
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
     groups = process_groups(host, device)
-    on_host, host_row = host_communications(ops, device, device_op, groups)
+    transfers = host_transfers(ops, device, device_op)
+    on_host, host_row = host_communications(transfers, groups)
+    around = transfer_waits(transfers, calls)
+    sync.noted.update(around.noted)
     ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
     linked = LinkedTrace(
         info=info,
@@ -121,7 +128,7 @@ def _linked(
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        hand_overs=hand_overs(ops, op_parent, calls),
+        hand_overs=hand_overs(ops, op_parent, calls, around.hand_overs, transfers.threads),
         communications=with_members([*communications, *on_host], groups, device.world_size or -1),
         groups=groups,
     )

@@ -6,7 +6,7 @@ Measured before any rule judges: what a rule takes for usual comes from here.
 import numpy as np
 
 from ..schema.columns import Int64
-from ..schema.linked import Activities, Calls, on_host_clock
+from ..schema.linked import Activities, Calls, on_host_clock, took_over
 from ..schema.machine import Machine, Usual, by_name
 from .clocks import Awaited, awaited_ends, clock_of
 from .device_rows import SyncRows
@@ -45,12 +45,12 @@ def previous_on_stream(activities: Activities) -> Int64:
 
 
 def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str, Usual]:
-    """From the end of the call to the start, of activities that found their stream free and did not start before their call returned."""
+    """From the end of the call to the start, of activities that found their stream and device free and began after their call."""
     rows = np.flatnonzero(activities.call_row >= 0)
     call, before = activities.call_row[rows], previous_on_stream(activities)[rows]
     free = (before < 0) | (activities.end[before] <= calls.start[call])
-    after = activities.start[rows] >= calls.end[call]
-    rows, call = rows[free & after], call[free & after]
+    alone = (activities.start[rows] >= calls.end[call]) & ~took_over(activities, 2 * resolution)[rows]
+    rows, call = rows[free & alone], call[free & alone]
     return by_name(activities.start[rows] - calls.end[call], calls.name, call, resolution)
 
 

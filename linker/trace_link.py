@@ -11,6 +11,7 @@ from ..schema.command import command_parser, print_json, run_command, usage_erro
 from ..schema.files import STANDARD_STREAM
 from ..schema.linked import LinkedTrace
 from ..schema.linked_file import write_linked
+from ..schema.machine import Machine
 from .device_trace import read_device_trace
 from .host_trace import read_host_trace
 from .link import link
@@ -60,8 +61,25 @@ def _run(options: argparse.Namespace) -> None:
     linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     write_linked(linked, options.output)
     if options.json:
-        print_json(msgspec.to_builtins(linked.report))
+        print_json(msgspec.to_builtins(linked.report) | {"machine": msgspec.to_builtins(linked.info.machine)})
     log.info(summary(linked))
+
+
+def in_words(machine: Machine) -> str:
+    """What was measured of a machine, in µs.
+
+    >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
+    'launch latency 14.2 us median, gaps 1.1 us, device clock +2.9 us'
+    """
+    measured = (
+        ("launch latency {} median", machine.launch),
+        ("gaps {}", machine.gap),
+        ("returns from waits {}", machine.wake),
+    )
+    parts = [text.format(f"{table[''].median / 1000:.1f} us") for text, table in measured if "" in table]
+    drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} us" if machine.clock_drift_ns else ""
+    whole = ["times in whole us"] if machine.resolution_ns > 1 else []
+    return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} us{drift}", *whole])
 
 
 def summary(linked: LinkedTrace) -> str:
@@ -73,6 +91,8 @@ def summary(linked: LinkedTrace) -> str:
         lines.insert(0, f"host ops    {share}, agreement {report.agreement_pct:g} %")
     else:
         lines.insert(0, f"host ops    {report.device_ops} from the device trace alone")
+    if linked.report.activities:
+        lines.append(f"machine     {in_words(linked.info.machine)}")
     tables: tuple[tuple[str, dict[str, Any]], ...] = (
         ("waits", report.waits),
         ("noted", report.noted),

@@ -68,6 +68,10 @@ class Delay(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
+ROOM = "room_of_device_"
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
+
+
 class Attribute(NamedTuple):
     """A node attribute and the proto value that carries it; simulators read attributes by that exact type."""
 

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from .columns import Bool, Int64, Strings
 from .machine import Machine
@@ -229,6 +230,19 @@ class LinkedTrace:
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
+
+
+def took_over(activities: Activities, slack: int) -> Bool:
+    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
+    taken = np.zeros(len(activities), np.bool_)
+    for device in np.unique(activities.device).tolist():
+        own = np.flatnonzero(activities.device == device)
+        by_end = own[np.argsort(activities.end[own], kind="stable")]
+        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
+        last = by_end[np.maximum(place, 0)]
+        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
+        taken[own] = soon & (activities.stream[last] != activities.stream[own])
+    return taken
 
 
 def on_host_clock(activities: Activities, machine: Machine) -> Activities:

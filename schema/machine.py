@@ -59,6 +59,12 @@ class Machine(msgspec.Struct, omit_defaults=True):
 
 ANY_MACHINE = Usual(median=2_000, most=10_000)
 """Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 us), where a trace does not tell its own."""
+SLOWEST = 25_000
+"""ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but waits."""
+
+
+ANY_THREAD = Usual(median=20_000, most=200_000)
+"""How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are few."""
 
 
 def usual(times: Int64, resolution: int = 1) -> Usual:
@@ -86,8 +92,9 @@ def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[
 
 
 def of_name(table: dict[str, Usual], name: str) -> Usual:
-    """What is usual for a name, over all where too few of it were measured, and where these are few, too, not less than on any machine."""
+    """What is usual for a name, over all where too few of it were measured. Where these are few, too, it is not less than on most
+    machines, and what is longer than on any does not count."""
     known = [table.get(key, Usual()) for key in (name, "")]
     enough = next((found for found in known if found.count >= ENOUGH), None)
-    few = next((found for found in known if found.count), ANY_MACHINE)
+    few = next((found for found in known if found.count and found.median <= SLOWEST), ANY_MACHINE)
     return enough or Usual(few.median, max(few.most, ANY_MACHINE.most), few.count)

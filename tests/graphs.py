@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from execgraph.schema.columns import ABSENT, Ragged, Strings
-from execgraph.schema.graph import ATTRIBUTES, Column, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph import ATTRIBUTES, Column, Delay, DependencyKind, ExecutionGraph, NodeType
 
 PROGRAM_ORDER = DependencyKind.PROGRAM_ORDER
 LAUNCH = DependencyKind.LAUNCH
@@ -37,6 +37,9 @@ class GraphBuilder:
     ) -> int:
         placed = {"cat": "kernel", "device": device, "stream": stream, "gap_ns": gap}
         return self._node(name, start, duration, **{"is_cpu_op": 0, **placed, **more})
+
+    def delay(self, start: int, duration: int, cause: Delay = Delay.UNEXPLAINED, **more: Any) -> int:
+        return self._node("delay", start, duration, is_cpu_op=0, delay=int(cause), **more)
 
     def collective(
         self, start: int, duration: int, *, ranks: list[int], name: str = "ncclAllReduce", **more: Any

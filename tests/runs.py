@@ -11,8 +11,8 @@ from execgraph.converter.convert import ConvertReport, Options, convert
 from execgraph.linker.device_trace import DeviceTrace, read_device_trace
 from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.columns import Ragged
-from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.schema.columns import Int64, Ragged
+from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.schema.linked import LinkedTrace
 
 
@@ -94,20 +94,33 @@ class Nodes:
         return [(self.graph.name[row], *self.time(self.labels[row])) for row in mine]
 
     def lanes(self) -> list[tuple[int, int, int]]:
-        """Where each node ran: a host thread, or a stream of a device."""
+        """Where each node ran: a host thread, or a stream of a device; a delay each on a lane of its own."""
         host, columns = self.graph.integers("is_cpu_op", 0), ("tid", "device", "stream")
         tid, device, stream = (self.graph.integers(column, 0).tolist() for column in columns)
-        rows = zip(host.tolist(), tid, device, stream, strict=True)
-        return [(1, t, 0) if is_host else (0, d, s) for is_host, t, d, s in rows]
+        rows = zip(self.graph.id.tolist(), host.tolist(), self.graph.is_delay.tolist(), tid, device, stream, strict=True)
+        return [(2, n, 0) if delay else (1, t, 0) if on_host else (0, d, s) for n, on_host, delay, t, d, s in rows]
+
+    def delays(self) -> dict[str, tuple[Delay, float]]:
+        """Of each activity that was delayed, by label, why and for how many µs."""
+        found = np.flatnonzero(self.graph.is_delay).tolist()
+        cause, length = self.graph.integers("delay"), self.graph.duration_ns
+        after = {self.labels[row]: (Delay(int(cause[row])), int(length[row]) / 1000) for row in found}
+        follows = ((label, source) for label in self.labels for source in self.follows(label) if source in after)
+        return {label: after[source] for label, source in follows}
+
+    def start_ns(self) -> Int64:
+        """Measured starts on the host's clock."""
+        offset = int(self.graph.metadata.get("clock_offset_ns", 0))
+        return self.graph.start_ns + np.where(self.graph.is_activity, offset, 0)
 
     def makespan_ns(self) -> int:
         """From the first node's start to the last node's end, as measured."""
-        start, end = self.graph.start_ns, self.graph.start_ns + self.graph.duration_ns
-        return int(end.max() - start.min())
+        start = self.start_ns()
+        return int((start + self.graph.duration_ns).max() - start.min())
 
     def earliest_start_makespan_ns(self) -> int:
         """The same by the dependencies alone; only a lane's first node is held to its measured start."""
-        graph, start = self.graph, self.graph.start_ns - self.graph.start_ns.min()
+        graph, start = self.graph, self.start_ns() - self.start_ns().min()
         end: dict[int, int] = {}
         begun: set[tuple[int, int, int]] = set()
         gap, duration = graph.integers("gap_ns", 0).tolist(), graph.duration_ns.tolist()
@@ -125,7 +138,8 @@ class Nodes:
 
 
 def broken_rules(nodes: Nodes) -> list[str]:
-    """What any graph must not have: double, missing, forward or self dependencies, or a gap in a stream's chain."""
+    """What any graph must not have: double, missing, forward or self dependencies, a gap in a stream's chain, or a delay that holds up
+    anything but one activity."""
     graph, ids, broken = nodes.graph, nodes.graph.id.tolist(), []
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     if ids != list(range(1, len(ids) + 1)):
@@ -142,4 +156,11 @@ def broken_rules(nodes: Nodes) -> list[str]:
             if streams[lane] and streams[lane][-1] not in sources:
                 broken.append(f"{nodes.labels[row]} is not chained to its stream")
             streams[lane].append(ids[row])
+    held = np.bincount(graph.data_deps.values, minlength=len(ids) + 1)
+    for row in np.flatnonzero(graph.is_delay).tolist():
+        if held[ids[row]] != 1 or len(graph.data_deps[row]) > 1 or len(graph.ctrl_deps[row]):
+            broken.append(f"{nodes.labels[row]} is not between what released one activity and that")
+    behind = graph.data_deps.rows()[np.isin(graph.data_deps.values, graph.id[graph.is_delay])]
+    if len(np.unique(behind)) < len(behind) or not graph.is_activity[behind].all():
+        broken.append("something else than an activity is delayed, or one twice")
     return broken

@@ -2,7 +2,10 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +13,20 @@ from execgraph.schema.columns import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools import accuracy
+from execgraph.tools.accuracy_tables import Result, Subject, groups
 from execgraph.tools.dependency_accuracy import Tally, TrueOrder, dependency_accuracy
-from execgraph.tools.generate import NAMED, PRESETS, Job, Run, build_job, simulate
+from execgraph.tools.generate import (
+    DEFAULT,
+    NAMED,
+    PRESETS,
+    RANDOM,
+    Job,
+    Machine,
+    Run,
+    build_job,
+    draw_machine,
+    simulate,
+)
 from execgraph.tools.generate.instructions import (
     Activity,
     Get,
@@ -23,8 +38,9 @@ from execgraph.tools.generate.instructions import (
     SynchronizeStream,
     WaitEvent,
 )
+from execgraph.tools.generate.shown import shown
 from execgraph.tools.partial_order import PartialOrder
-from execgraph.tools.what_if_accuracy import VARIANTS, Variant, graphs_of
+from execgraph.tools.what_if_accuracy import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
 
 RESOLVED, UNRESOLVED, WITHOUT = VARIANTS
 ACROSS = "across streams"
@@ -53,10 +69,14 @@ def launch(stream: int) -> Launch:
     return Launch("cudaLaunchKernel", Activity("kernel"), stream, 1000, 100, 100, 10, 5)
 
 
+def job_of(*threads: list[Instruction]) -> Job:
+    names = tuple(f"thread {number}" for number in range(len(threads)))
+    return Job("test", 0, 1, names, (), lambda rank: iter([threads]))
+
+
 def followers(*threads: list[Instruction]) -> set[tuple[int, int]]:
     """Which activities of a program have to come after which."""
-    names = tuple(f"thread {number}" for number in range(len(threads)))
-    run = simulate(Job("test", 0, 1, names, (), lambda rank: iter([threads])))
+    run = simulate(job_of(*threads))
     true = TrueOrder(run.ranks[0], run.job.machine)
     pairs = [(a, b) for a in range(len(true.ended)) for b in range(len(true.ended)) if a != b]
     before, after = rows(*(a for a, _ in pairs)), rows(*(b for _, b in pairs))
@@ -161,42 +181,149 @@ def test_a_graph_of_another_run_is_refused() -> None:
         tallies_of(run_of("prefetch"), [graph])
 
 
+# of drawn machines
+
+
+def any_machine(seed: int, *, whole_us: bool, lost: float) -> Machine:
+    return replace(draw_machine(seed), whole_us=whole_us, lost=lost)
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.05])
+@pytest.mark.parametrize("whole_us", [False, True])
+@pytest.mark.parametrize("name", ["ddp", "graph", RANDOM])
+def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool, lost: float) -> None:
+    job = build_job(name, seed=1, steps=2, machine=any_machine(3, whole_us=whole_us, lost=lost))
+    run = simulate(job)
+    tallies, kept = tallies_of(run, graphs_of(run, RESOLVED)), [shown(rank, job.machine) for rank in run.ranks]
+    waits = [
+        (of_rank[row], of_rank[other])
+        for rank, of_rank in zip(run.ranks, kept, strict=True)
+        for row, other in zip(*rank.event_waits.columns(), strict=True)
+    ]
+    assert tallies[ACROSS].needed == sum(source and target for source, target in waits)
+    assert tallies[ACROSS].missing <= tallies[ACROSS].needed
+    outcome = true_outcomes(job)[CHANGES[0]]
+    assert len(outcome.start_ns) == sum(int(of_rank.sum()) for of_rank in kept)
+    assert outcome.makespan_ns == run.makespan_ns
+
+
+def test_a_thread_is_known_as_exactly_as_its_times_are_written() -> None:
+    run = simulate(job_of([launch(7), SynchronizeStream(7, 300), launch(8)]))
+    exact, coarse = (TrueOrder(run.ranks[0], replace(DEFAULT, whole_us=whole_us)) for whole_us in (False, True))
+    ended = int(run.ranks[0].calls.end[1])
+    assert exact.from_then(rows(0), rows(ended), 0).tolist() == [exact.call_end[1]]
+    assert coarse.from_then(rows(0), rows(ended // 1000 * 1000), 2000).tolist() >= [coarse.call_end[1]]
+    assert coarse.by_then(rows(0), rows(ended // 1000 * 1000), 2000).tolist() <= [coarse.call_end[1]]
+
+
+# groups of answers
+
+
+def result(job: str, machine_seed: int | None, errors_pct: list[float], base_pct: float = 0.0) -> Result:
+    subject, slower = Subject(job, 1, 0, machine_seed), next(change for change in CHANGES if change.kind == "host")
+    answers = [Answer(slower, 100_000, round(100_000 + 1000 * error), 0) for error in errors_pct]
+    return Result(subject, RESOLVED, [Answer(CHANGES[0], 100_000, round(100_000 + 1000 * base_pct), 0), *answers], {})
+
+
+@pytest.mark.parametrize(
+    ("errors_pct", "holds"),
+    [
+        ([0.9] * 99 + [-2.9], True),
+        ([0.9] * 99 + [-3.1], False),
+        ([0.9] * 98 + [1.1, -1.1], False),
+    ],
+)
+def test_a_group_holds_where_few_are_off_and_none_by_much(errors_pct: list[float], holds: bool) -> None:
+    (group,) = groups([result("simple", None, errors_pct, base_pct=0.4)])
+    assert group.holds == holds
+    assert group.as_measured_pct == pytest.approx(0.4)
+    assert group.percentile(100) == pytest.approx(max(map(abs, errors_pct)))
+    assert [case.error_pct for case in group.worst(3)] == sorted(
+        (pytest.approx(abs(error)) for error in errors_pct if abs(error) > 1), key=lambda one: -one.expected
+    )
+
+
+def test_jobs_and_machines_make_groups_of_their_own() -> None:
+    results = [result(job, seed, [0.1]) for job in ("simple", "ddp", RANDOM) for seed in (None, 3)]
+    measured = groups(results)
+    assert len(measured) == 4
+    assert {group.name: len(group.changed) for group in measured} == {
+        "named jobs on the default machine": 2,
+        "named jobs on machines drawn per job": 2,
+        "random programs on the default machine": 1,
+        "random programs on machines drawn per job": 1,
+    }
+
+
+def test_a_subject_has_the_same_machine_whatever_else_is_measured() -> None:
+    few, many = accuracy.subjects(["ddp"], 1, 1), accuracy.subjects(NAMED, 3, 5)
+    assert set(few) <= set(many) and len(set(many)) == len(many)
+    drawn = [one.machine for one in many if one.machine_seed is not None]
+    assert 2 * len(drawn) == len(many) and len(set(drawn)) == len(drawn)
+
+
 # the command
 
 
-def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def here(function: Callable[[Subject], Any], tasks: Sequence[Subject], _: int) -> Iterator[tuple[Subject, Any]]:
+    for task in tasks:
+        yield task, function(task)
+
+
+def run_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(accuracy, "in_processes", here)
     with pytest.raises(SystemExit) as end:
-        accuracy.main(["--jobs", "critical_path", "--seeds", "1", *arguments])
+        accuracy.main(["--jobs", "critical_path", "--seeds", "1", "--random", "2", *arguments])
     captured = capsys.readouterr()
     return int(end.value.code or 0), captured.out, captured.err
 
 
-def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run_command(capsys)
-    assert code == 0
-    assert out.count("\n| critical_path | ") == len(VARIANTS)
+def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, out, _ = run_command(capsys, monkeypatch)
+    assert out.count("Error of the makespan in %, ") == out.count("Dependencies recovered, ") == 4
+    assert out.count(" % within ") == 4 * len(VARIANTS)
+    assert out.count("\n| critical_path | ") == 2 * len(VARIANTS)
     assert "\n| sync records | host for device | " in out
     assert len({line.count("|") for line in out.splitlines() if line.startswith("| critical_path")}) == 1
 
 
-def test_json_has_every_answer_and_every_tally(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run_command(capsys, "--json")
+def test_json_has_every_group_answer_and_tally(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, _ = run_command(capsys, monkeypatch, "--json")
     figures = json.loads(out)
-    assert (code, figures["wrong"]) == (0, 0)
+    assert code == (figures["wrong"] > 0)
+    assert len(figures["groups"]) == 4 * len(VARIANTS)
+    assert figures["wrong"] == sum(not group["holds"] for group in figures["groups"])
+    assert sum(group["cases"] for group in figures["groups"]) == sum(bool(one["scale"]) for one in figures["what_if"])
     base = next(answer for answer in figures["what_if"] if answer["scale"] == [])
     assert base["true_us"] == pytest.approx(base["replayed_us"], rel=0.005)
     assert {tally["traces"] for tally in figures["dependencies"]} == {variant.name for variant in VARIANTS}
 
 
-def test_an_answer_that_is_further_off_than_allowed_is_named_and_exit_1(
+def test_answers_that_are_further_off_than_allowed_are_named_and_exit_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accuracy, "VARIANTS", (RESOLVED._replace(bound_pct=0.05),))
-    code, _, err = run_command(capsys)
+    monkeypatch.setattr(accuracy, "measure", lambda one: [result(one.job, one.machine_seed, [0.5, 7.25])])
+    code, _, err = run_command(capsys, monkeypatch)
     assert code == 1
-    assert "critical_path, seed 0, sync records: class:computation=0.2 is " in err
+    assert f"critical_path, seed 0, {draw_machine(7100).name}: class:host=0.5 is +7.25 % off" in err
+    assert "0.50 %" not in err
 
 
-@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--jobs", "unknown"]])
-def test_wrong_usage_is_exit_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(capsys, *wrong)[0] == 2
+def test_answers_that_are_right_enough_are_exit_0(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "measure", lambda one: [result(one.job, one.machine_seed, [0.5])])
+    assert run_command(capsys, monkeypatch)[::2] == (0, "")
+
+
+@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--jobs", "unknown"], ["--random", "-1"]])
+def test_wrong_usage_is_exit_2(
+    wrong: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_command(capsys, monkeypatch, *wrong)[0] == 2

@@ -83,6 +83,15 @@ def test_a_group_that_the_numbers_lack_is_refused() -> None:
         for_astra_sim(communicating(), groups={(2, 3): 1})
 
 
+@pytest.mark.parametrize(("number", "too_large"), [(2_147, False), (2_148, True)])
+def test_a_group_number_that_the_simulator_cannot_bear_is_told(number: int, too_large: bool) -> None:
+    g = GraphBuilder(rank=0, world_size=4)
+    for clock, ranks in enumerate(([0, 1], [0, 2])):
+        g.collective(1_000 * clock, 500, ranks=ranks, comm_type=ALL_REDUCE, comm_size=64)
+    told = report(g.build(), groups={(0, 1): 1, (0, 2): number})
+    assert any("more than the simulator can bear" in remark for remark in told.remarks) == too_large
+
+
 def test_unknown_ranks_are_taken_as_all_and_told() -> None:
     played, told = for_astra_sim(communicating(pg_ranks=[]))
     assert played.texts("pg_name")[1] == ""
@@ -151,6 +160,10 @@ def test_what_the_simulator_cannot_play_becomes_computation_of_the_measured_time
     assert played.duration_micros[1] == 5
     assert told.as_computation == {reason: 1}
     assert played.texts("pg_name").codes[1] == -1
+
+
+def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> None:
+    assert report(communicating(**{**SEND, "comm_src": ABSENT}, rank=-1)).as_computation == {UNKNOWN: 1}
 
 
 def test_a_side_and_a_tag_that_are_not_recorded_are_the_own_rank_and_zero() -> None:

@@ -151,3 +151,14 @@ def test_sync_records_can_be_left_out_or_lose_their_event():
     assert not rows(small_run(sync_records=False).device_trace(), "cuda_sync")
     unknown = rows(small_run(event_correlations=False).device_trace(), "cuda_sync")
     assert {row["args"]["wait_on_cuda_event_record_corr_id"] for row in unknown} == {-1}
+
+
+def test_events_can_be_known_by_their_ids_alone():
+    t = TraceBuilder(event_rows=True)
+    event = t.record_event(stream=7)
+    t.wait_event(event, stream=20)
+    device = t.device_trace()
+    (recorded,), (waited,) = rows(device, "cuda_event"), rows(device, "cuda_sync")
+    assert recorded["args"]["event_id"] == waited["args"]["wait_on_cuda_event_id"] == event.id
+    assert (recorded["args"]["stream"], recorded["args"]["correlation"]) == (7, event.correlation)
+    assert waited["args"]["wait_on_stream"] == waited["args"]["wait_on_cuda_event_record_corr_id"] == -1

@@ -104,6 +104,32 @@ def test_without_records_the_annotation_around_the_launch_tells() -> None:
     ]
 
 
+def test_an_annotation_is_completed_by_the_shapes_in_the_device_trace_where_the_host_trace_has_none() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    shapes = {"Input Dims": [[6]], "Input type": ["c10::Half"]}
+    with t.annotation("nccl:all_to_all", args=shapes):
+        t.launch(KERNEL, stream=20)
+    (found,) = communications(convert_run(t).graph)
+    assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_TO_ALL, 12)
+
+
+def test_an_unknown_communication_in_the_first_op_of_a_device_trace_alone_stays_unknown() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    with t.op("aten::first"):
+        t.launch("ncclDevKernel_Generic", stream=20)
+    nodes = convert_linked(link(None, read_pair(t)[1]))
+    assert nodes.report.unknown_communications == 1
+
+
+def test_a_record_may_be_the_first_op_of_a_device_trace_alone() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group, tensor = t.group(range(2)), t.tensor((4,))
+    with t.op("record_param_comms", comms=Comms("allreduce", group, 1, 0, tensor, tensor)):
+        t.launch("ncclDevKernel_Generic", stream=20)
+    (found,) = communications(convert_linked(link(None, read_pair(t)[1])).graph)
+    assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 16)
+
+
 # messages that are launched together
 
 
@@ -174,6 +200,52 @@ def give(t: TraceBuilder, group: Group, name: str) -> None:
     tensor = t.tensor((4,))
     with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms(name, group, 1, 1, tensor, tensor)):
         t.work(5)
+
+
+def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    for _ in range(3):
+        give(t, group, "allreduce")
+    with t.annotation("nccl:coalesced"):
+        t.launch(KERNEL, stream=20)
+    (found,) = communications(convert_run(t).graph)
+    assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 3 * 16)
+
+
+def test_kernels_outside_any_record_did_what_was_given_before_each() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    for name in ("allreduce", "broadcast"):
+        give(t, group, name)
+        t.launch(KERNEL, stream=20)
+    found = communications(convert_run(t).graph)
+    assert [node["comm_type"] for node in found] == [CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]
+
+
+def test_several_kernels_of_one_launching_op_did_what_was_given_before_the_first() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    give(t, group, "allreduce")
+    with t.annotation("nccl:coalesced"):
+        t.launch(KERNEL, stream=20)
+        t.launch(KERNEL, stream=20)
+    with t.annotation("nccl:coalesced"):
+        t.launch(KERNEL, stream=20)
+    linked = link_run(t)
+    first, second, other = (linked.communications[row].name for row in linked.activities.communication_row.tolist())
+    assert (first, second, other) == ("allreduce", "allreduce", "")
+    assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [8, 8]
+
+
+@pytest.mark.parametrize(("told", "expected"), [("allreduce", CollectiveType.ALL_REDUCE), ("coalesced", None)])
+def test_a_kernel_that_says_what_it_did_takes_nothing_given_before(told: str, expected: CollectiveType | None) -> None:
+    """But for one that says no more than that several went together."""
+    t = TraceBuilder(rank=0, world_size=2)
+    give(t, t.group(range(2)), "send")
+    t.launch(KERNEL, stream=20, **{"Collective name": told, "dtype": "Float", "In msg nelems": 5})
+    (found,) = communications(convert_run(t).graph)
+    assert (found["type"], found["comm_type"]) == ((COLL, expected) if expected is not None else (SEND, -1))
 
 
 def test_the_kernels_of_a_graph_were_captured_before_and_take_nothing_given_now() -> None:
@@ -268,6 +340,42 @@ def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:
     ends = [int(played.end_ns[row]) for row in range(len(played.work)) if played.work.duration_ns[row] == 20_000]
     assert len(ends) == 3
     assert len(set(ends)) == 1
+
+
+# waits
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.5", "2.13"])
+def test_a_wait_is_for_the_collective_with_its_number(torch: str) -> None:
+    """Without anything else recorded: not for the last one that ran, nor for an older one of another group with the same number."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=4, sync_records=False)
+    world, pair = t.group(range(4)), t.group([0, 1])
+    with t.op("aten::mm"):
+        t.launch("gemm")
+    other = t.collective("allreduce", group=world, kernel="ncclDevKernel_AllReduce_other", stream=20)
+    awaited = t.collective("allreduce", group=pair, kernel="ncclDevKernel_AllReduce_awaited", stream=24)
+    t.collective("allreduce", group=pair, kernel="ncclDevKernel_AllReduce_later", stream=28)
+    assert other.seq == awaited.seq
+    with t.op("record_param_comms", duration=1, comms=Comms("wait", pair, awaited.seq, 0)):
+        t.call("cudaStreamWaitEvent", 2)
+    with t.op("aten::add"):
+        t.launch("waits", start=500)
+    linked = link_run(t)
+    waits, name = linked.device_waits, linked.activities.name
+    edges = zip(waits.source_row.tolist(), waits.target_row.tolist(), waits.found.codes.tolist(), strict=True)
+    found = {(name[source], waits.found.table[code]) for source, target, code in edges if name[target] == "waits"}
+    assert found == {("ncclDevKernel_AllReduce_awaited", "record")}
+
+
+def test_a_wait_is_for_a_collective_that_was_launched_before_it() -> None:
+    t = TraceBuilder(rank=0, world_size=2, sync_records=False)
+    group = t.group(range(2))
+    with t.op("record_param_comms", duration=1, comms=Comms("wait", group, 1, 0)):
+        t.call("cudaStreamWaitEvent", 2)
+    with t.op("aten::add"):
+        t.launch("waits for nothing", start=500)
+    t.collective("allreduce", group=group, seq=1, after=None)
+    assert len(link_run(t).device_waits.source_row) == 0
 
 
 # tags

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.schema.columns import ABSENT, Ragged, Strings
-from execgraph.schema.graph import CollectiveType, DependencyKind, NodeType
+from execgraph.schema.graph import CollectiveType, Delay, DependencyKind, NodeType
+from execgraph.tools.replay import replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads
@@ -66,7 +67,7 @@ def test_any_run_is_sound_where_synchronisation_has_to_be_guessed(steps: list[St
 
 
 @settings(max_examples=60, deadline=None)
-@given(one_thread, st.sampled_from([{"promote": "all"}, {"inferred": False}, {"largest_gap": 0}, {"io": "none"}]))
+@given(one_thread, st.sampled_from([{"promote": "all"}, {"inferred": False}, {"delays": False}, {"io": "none"}]))
 def test_any_run_is_sound_with_any_option(steps: list[Step], option: dict[str, Any]) -> None:
     t = play(steps)
     nodes = convert_run(t, **option)
@@ -127,15 +128,39 @@ def test_small_device_gaps_are_kept_and_never_busy() -> None:
     assert nodes.graph.duration_micros[nodes.row("second")] == 23
 
 
-def test_a_long_unexplained_delay_is_not_kept_but_counted() -> None:
+def test_a_long_unexplained_delay_is_a_node_and_counted() -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("first", duration=20)
         t.launch("second", duration=20, start=100)
     nodes = convert_run(t)
-    assert attributes(nodes, "second")["gap_ns"] == 0
-    assert (nodes.report.unexplained_delays, nodes.report.unexplained_us) == (1, 76)
-    assert convert_run(t, largest_gap=100_000).report.unexplained_delays == 0
+    usual = attributes(nodes, "second")["gap_ns"] / 1000
+    assert nodes.follows("delay: unexplained") == {"first": STREAM_ORDER}
+    assert nodes.time("delay: unexplained") == (24, 100 - usual)
+    assert nodes.follows("second") == {"aten::mm#1": LAUNCH, "first": STREAM_ORDER, "delay: unexplained": STREAM_ORDER}
+    assert (nodes.report.delays, nodes.report.delays_us) == ({"unexplained": 1}, {"unexplained": 76 - usual})
+    assert nodes.replay_error() == 0
+
+
+def test_a_delay_is_neither_on_the_host_nor_on_a_stream() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=100)
+    found = attributes(convert_run(t), "delay: unexplained")
+    assert set(found) == {"is_cpu_op", "start_time_ns", "duration_ns", "delay", "data_dep_kinds"}
+    assert (found["is_cpu_op"], found["delay"]) == (0, Delay.UNEXPLAINED)
+
+
+def test_delays_can_be_left_out_and_are_counted_nevertheless() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=100)
+    nodes = convert_run(t, delays=False)
+    assert nodes.follows("second") == {"aten::mm#1": LAUNCH, "first": STREAM_ORDER}
+    assert nodes.report.delays == {"unexplained": 1}
+    assert replay(nodes.graph).makespan_ns < 50_000
 
 
 def test_work_from_before_the_trace_holds_a_streams_first_activity_back() -> None:
@@ -145,7 +170,7 @@ def test_work_from_before_the_trace_holds_a_streams_first_activity_back() -> Non
     nodes = convert_run(t)
     assert nodes.time("carry-in") == (0, 100)
     assert nodes.follows("late") == {"cudaLaunchKernel": LAUNCH, "carry-in": STREAM_ORDER}
-    assert nodes.report.carried_in == 1
+    assert nodes.report.delays == {"start of recording": 1}
     assert nodes.replay_error() == 0
 
 
@@ -172,7 +197,7 @@ def test_without_any_record_a_late_activity_follows_what_ended_right_before() ->
 def test_inferred_edges_can_be_left_out() -> None:
     nodes = convert_run(late_after_another_stream(sync_records=False), inferred=False)
     assert "long" not in nodes.follows("late")
-    assert nodes.report.unexplained_delays == 1
+    assert nodes.report.delays == {"unexplained": 1}
 
 
 def test_where_waits_are_recorded_none_is_inferred() -> None:
@@ -207,7 +232,8 @@ def test_promoted_nobody_waits_for_what_was_overtaken() -> None:
     t.leaf("aten::add", 5)
     promoted = convert_run(t, promote="all")
     assert broken_rules(promoted) == []
-    assert promoted.follows("overtaken") == {"aten::first": LAUNCH, "overtaking": STREAM_ORDER}
+    held = {"delay: unexplained": STREAM_ORDER}
+    assert promoted.follows("overtaken") == {"aten::first": LAUNCH, "overtaking": STREAM_ORDER, **held}
     assert promoted.follows("aten::second") == {"aten::first": PROGRAM_ORDER}
     assert promoted.follows("aten::add") == {"overtaking": PROGRAM_ORDER}
 

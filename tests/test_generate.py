@@ -157,10 +157,10 @@ def test_nothing_runs_before_it_was_launched_and_waits_are_kept(name: str) -> No
 def test_what_crosses_streams_is_ordered(name: str) -> None:
     for run in runs_under_changes(name):
         for rank in run.ranks:
-            _assert_storages_are_ordered(rank)
+            assert_storages_are_ordered(rank)
 
 
-def _assert_storages_are_ordered(rank: RankRun) -> None:
+def assert_storages_are_ordered(rank: RankRun) -> None:
     """In program order no reader overtakes the writer before it, and no writer the readers or the writer before it."""
     busy_until: dict[int, int] = {}
     read_until: dict[int, int] = {}

@@ -213,6 +213,36 @@ def test_an_external_id_that_repeats_the_correlation_names_no_op() -> None:
     assert launchers(link_run(t)) == {"orphan": ("", "")}
 
 
+def test_an_activity_without_a_call_whose_external_id_no_op_has_belongs_to_none() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4, **{"External id": op.external_id + 100})
+    assert launchers(link_run(t)) == {"orphan": ("", "")}
+
+
+def test_an_activity_without_external_id_does_not_make_the_others_ids_of_ops() -> None:
+    t = TraceBuilder(torch="2.3")
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4).correlation = op.external_id
+    t.activity("no id", 20, start=10, duration=4, **{"External id": 0})
+    t.activity("no correlation", 24, start=10, duration=4, correlation=0)
+    assert set(launchers(link_run(t)).values()) == {("", "")}
+
+
+def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
+    t = TraceBuilder()
+    for number in (3, 4):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for name in ("aten::mm", "aten::add"):
+                with t.op(name):
+                    t.launch(f"{name} in {number}")
+    assert launchers(link_run(t)) == {
+        f"{name} in {number}": ("cudaLaunchKernel", name) for name in ("aten::mm", "aten::add") for number in (3, 4)
+    }
+
+
 # Times
 
 
@@ -414,6 +444,21 @@ def test_one_rank_is_taken_out_of_a_merged_trace(tmp_path: Path, rank: int) -> N
     linked = link(None, merged_ranks(tmp_path, labelled=True), rank=rank)
     assert launchers(linked) == {f"k of {rank}": ("cudaLaunchKernel", f"aten::mm of {rank}")}
     assert linked.info.rank == rank
+
+
+@pytest.mark.parametrize(("rank", "name"), [(0, "allreduce"), (1, "broadcast")])
+def test_one_rank_of_a_merged_trace_keeps_its_own_communication(tmp_path: Path, rank: int, name: str) -> None:
+    rows: list[dict[str, Any]] = []
+    for number, collective in enumerate(("allreduce", "broadcast")):
+        t = TraceBuilder(rank=number, world_size=2, pid=1000 * (number + 1), device=number)
+        for _ in range(number + 1):
+            t.collective(collective, group=t.group([0, 1]), kernel="ncclDevKernel_Generic")
+        label = {"ph": "M", "name": "process_labels", "args": {"labels": f"rank {number}"}}
+        rows += [*t.device_trace()["traceEvents"], *(label | {"pid": pid} for pid in (t.pid, t.device))]
+    path = tmp_path / "merged.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    linked = link(None, read_device_trace(str(path)), rank=rank)
+    assert [found.name for found in linked.communications] == [name] * (rank + 1)
 
 
 def test_a_window_of_one_rank_of_a_merged_trace(tmp_path: Path) -> None:

@@ -55,6 +55,24 @@ def test_record_function_ids_of_zero_are_none() -> None:
     assert match(t)[0].by == BY_ORDER
 
 
+@pytest.mark.parametrize("side", ["host", "device"])
+def test_ids_that_only_one_file_has_are_of_no_use(side: str) -> None:
+    t = TraceBuilder()
+    layers(t)
+    host, device = read_pair(t)
+    (host if side == "device" else device.ops).rf_id[:] = 0
+    found = match_ops(host, device)
+    assert (found.by, len(found.host_row), found.agreement) == (BY_ORDER, len(LAYER), 1)
+
+
+@pytest.mark.parametrize("torch", ["2.3", "2.13"])
+def test_a_single_op_is_matched_in_full(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    layers(t, ("aten::mm",))
+    found, pairs = match(t)
+    assert (pairs, found.agreement) == ([("aten::mm", "aten::mm")], 1)
+
+
 @pytest.mark.parametrize("torch", ["2.3", "2.13"])
 def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
     t = TraceBuilder(torch=torch)
@@ -67,6 +85,15 @@ def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
     assert len(pairs) == 3 * len(LAYER)
     assert all(host == device for host, device in pairs)
     assert found.agreement == pytest.approx(len(pairs) / (len(pairs) + 1))
+
+
+@pytest.mark.parametrize("longer", ["host", "device"])
+def test_agreement_is_with_the_side_that_holds_less(longer: str) -> None:
+    t = TraceBuilder()
+    for only in ("", longer, longer, ""):
+        for name in LAYER:
+            t.leaf(name, 5, only=only)
+    assert match(t)[0].agreement == 1
 
 
 def test_ops_of_one_id_with_another_name_are_no_pair() -> None:
@@ -163,6 +190,15 @@ def test_single_ops_that_one_file_lost_at_its_ends_make_no_window(torch: str) ->
     assert not any("outside" in reason for reason in report.dropped)
 
 
+@pytest.mark.parametrize(("held", "outside"), [(19, 0), (18, 1)])
+def test_up_to_a_twentieth_of_the_ops_may_have_got_lost_at_the_ends(held: int, outside: int) -> None:
+    t = TraceBuilder()
+    for _ in range(held):
+        t.leaf("aten::mm", 5)
+    t.leaf("aten::add", 5, only="device")
+    assert link(*read_pair(t)).report.dropped.get("ops outside the window", 0) == outside
+
+
 # A window of a longer host trace, and files that overlap
 
 
@@ -237,6 +273,63 @@ def test_a_window_of_the_host_trace_has_one_place_for_all_its_threads() -> None:
     assert matched_rightly(t)
 
 
+def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, only in enumerate(("device", "", "device"), 3):
+        with t.annotation(f"ProfilerStep#{number}", only=only):
+            with t.thread(2, start=t.now):
+                for _ in range(6):
+                    t.leaf("aten::sum", 5, only=only)
+            t.leaf("aten::mm", 50, only=only)
+    assert matched_rightly(t)
+    assert link(*read_pair(t)).report.agreement_pct == 100
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int) -> None:
+    """An op that the device trace lost in step 4 is not the one of its name in the step before or after, which the host trace lacks."""
+    t = TraceBuilder(torch="2.1")
+    for step, only in ((3, "device"), (4, ""), (5, "device"), (6, "device")):
+        with t.annotation(f"ProfilerStep#{step}", only=only):
+            layers(t, only=only)
+            with t.thread(2, start=t.now):
+                t.leaf("aten::mul", 2, only=only)
+                if step in (4, number):
+                    t.leaf("aten::sum", 2, only="host" if step == 4 else "device")
+            t.join_thread(2)
+    assert matched_rightly(t)
+
+
+def test_an_op_that_begins_when_the_overlap_ends_is_outside_it() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, only in ((3, ""), (4, "device")):
+        with t.annotation(f"ProfilerStep#{number}", only=only):
+            t.leaf("aten::mm", 10, only=only)
+    t.leaf("aten::sum", 10, only="device")
+    linked = link(*read_pair(t))
+    assert linked.report.agreement_pct == 100
+    assert linked.report.dropped["ops outside the window"] == 3
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_steps_tell_the_one_place_of_a_window(torch: str) -> None:
+    linked = link(*read_pair(overlapping(torch, DEVICE_IS_LONGER, marked=True)))
+    assert not any("places" in remark for remark in linked.report.remarks)
+
+
+def test_steps_marked_in_another_order_tell_nothing() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, name in ((3, "aten::mm"), (4, "aten::add"), (5, "aten::sum")):
+        with t.annotation(f"ProfilerStep#{number}"):
+            t.leaf(name, 10)
+    host, device = read_pair(t)
+    table = device.ops.name.table
+    first, last = table.index("ProfilerStep#3"), table.index("ProfilerStep#5")
+    table[first], table[last] = table[last], table[first]
+    found = match_ops(host, device)
+    assert [host.name[row] for row in found.host_row.tolist()] == ["aten::mm", "aten::add", "aten::sum"]
+
+
 # Files that are not of one run
 
 
@@ -263,7 +356,8 @@ def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> 
     two = other_run(lambda t: layers(t, ("aten::bmm", "aten::gelu", "aten::cat", "aten::sub")), torch=torch)
     with pytest.raises(DataError, match=rf"0 of 4 host ops .* 4 ops of .*{evidence}.*not of one run"):
         link_mixed(one, two)
-    assert link_mixed(one, two, allow_mismatch=True).report.matched == 0
+    forced = link_mixed(one, two, allow_mismatch=True).report
+    assert forced.matched == 0 and not any("places" in remark for remark in forced.remarks)
 
 
 @pytest.mark.parametrize("only", ["host", "device"])
@@ -271,6 +365,7 @@ def test_a_side_without_ops_says_so(only: str) -> None:
     t = other_run(lambda t: layers(t, only=only))
     with pytest.raises(DataError, match=r"(host|device)\.json: holds no op; leave --host-trace out"):
         link(*read_pair(t))
+    assert link(*read_pair(t), allow_mismatch=True).report.matched == 0
 
 
 def test_half_of_the_smaller_side_is_enough() -> None:
@@ -330,6 +425,13 @@ def test_a_place_is_counted_where_a_window_with_a_few_differences_would_fit() ->
     step = np.random.default_rng(7).integers(0, 40, 300)
     for count in (1, 2, 3):
         assert align(np.delete(step, [10, 280]), np.tile(step, count)).places == count
+
+
+@pytest.mark.parametrize("lost", [slice(1, 39), slice(299, 337)], ids=["before", "behind"])
+def test_a_window_may_lack_a_tenth_of_its_ops_and_some_on_one_side_of_its_middle(lost: slice) -> None:
+    whole = np.concatenate((np.arange(800), step := np.arange(1000, 1338), np.arange(2000, 3000)))
+    part = np.delete(step, lost)
+    assert whole[align(part, whole).right].tolist() == part.tolist()
 
 
 @pytest.mark.parametrize(("held", "there"), [(2, 5), (40, 90)])

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from matrix import CELLS, FEATURES, Cell, linked_of, table
+from matrix import CELLS, FEATURES, Cell, run_of, table
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -13,7 +13,7 @@ def test_cell(cell: Cell) -> None:
     source = cell.source
     if source.device is not None and not source.device.exists():
         pytest.skip("set EXECGRAPH_TRACES to a folder of real traces to run this")
-    FEATURES[cell.feature](linked_of(source, with_host=cell.feature != "device trace alone"))
+    FEATURES[cell.feature](run_of(source, with_host=cell.feature != "device trace alone"))
 
 
 def test_the_matrix_is_current() -> None:

@@ -2,20 +2,25 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from builder import TraceBuilder
 from builder.layouts import boxed
 from builder.records import ITEM_SIZE, Tensor
 from execgraph.converter.communication import BYTES_OF_DTYPE, bytes_per_element, is_known_dtype, meaning, peers
-from execgraph.linker.process_groups import with_members
+from execgraph.linker.device_trace import read_device_trace
+from execgraph.linker.host_trace import read_host_trace
+from execgraph.linker.process_groups import process_groups, with_members
 from execgraph.linker.recorded_arguments import from_device, from_host
+from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.graph import CollectiveType, NodeType
 from execgraph.schema.kineto import Args
 from execgraph.schema.linked import Communication, ProcessGroup
 
-OWN, WORLD = 1, 4
+OWN, WORLD, UNKNOWN = 1, 4, -7
 NUMBERS = iter(range(2, 10_000))
 COMMS_DTYPE = {"c10::Float8_e4m3fn": "Float8_e4m3fn", "c10::Half": "Half", "c10::BFloat16": "BFloat16", "int": "Int"}
 COMMS_DTYPE |= {"float": "Float", "double": "Double", "long int": "Long", "unsigned char": "Byte"}
@@ -275,6 +280,48 @@ def test_what_cannot_be_a_group_has_no_members(wrong: dict[str, Any]) -> None:
     assert from_device(msgspec.convert({"Collective name": "allreduce", **wrong}, Args)).ranks == []
 
 
+def test_a_group_may_have_any_ranks_in_any_order_but_no_other_numbers() -> None:
+    def recorded(ranks: Any) -> list[int]:
+        return from_device(msgspec.convert({"Collective name": "allreduce", "Process Group Ranks": ranks}, Args)).ranks
+
+    assert recorded([3, 0, 6]) == recorded("[3, 0, 6]") == [3, 0, 6]
+    assert recorded([0, -1]) == recorded([1, 1]) == recorded([0, 1 << 31]) == recorded([]) == []
+
+
+def test_a_group_of_regular_ranks_needs_its_first_rank_their_distance_and_its_size() -> None:
+    def recorded(first: int, stride: int, size: int) -> list[int]:
+        given = {"Global rank start": first, "Global rank stride": stride, "Group size": size}
+        known = {name: number for name, number in given.items() if number != UNKNOWN}
+        return from_device(msgspec.convert({"Collective name": "allreduce", **known}, Args)).ranks
+
+    assert recorded(1, 3, 4) == [1, 4, 7, 10]
+    assert recorded(5, UNKNOWN, 1) == recorded(5, 0, 1) == [5]
+    assert recorded(UNKNOWN, 1, 2) == recorded(-1, 1, 2) == recorded(0, UNKNOWN, 2) == recorded(0, 1, UNKNOWN) == []
+    assert recorded(0, 0, 2) == recorded(0, 1, 0) == []
+    assert len(recorded(0, 1, LARGEST_JOB)) == LARGEST_JOB
+    assert recorded(0, 1, LARGEST_JOB + 1) == recorded((1 << 31) - 1, 1, 2) == []
+    assert recorded((1 << 31) - 2, 1, 2) == [(1 << 31) - 2, (1 << 31) - 1]
+
+
+def test_numbers_that_do_not_make_a_group_are_no_size() -> None:
+    two = from_host(columns([9, 94594108284448, 1, "allreduce", [], [], 0, 1]), columns([]), {})
+    assert (two.group_size, two.ranks) == (-1, [])
+    words = from_host(columns([9, 94594108284448, 1, "allreduce", [], [], 0, "word", 2, 4]), columns([]), {})
+    assert words.ranks == [0, 2, 4, 6]
+
+
+def test_a_group_is_named_by_its_position_where_attributes_do_not_name_it() -> None:
+    given = [(147, False), ("5", "a mesh's rows"), 1, "allreduce", [], [], 0, 1, WORLD, True]
+    recorded = from_host(columns(given), columns([]), {})
+    assert (recorded.group, recorded.description, recorded.sequence) == ("5", "a mesh's rows", 147)
+    assert (recorded.place, recorded.group_size, recorded.ranks) == (1, WORLD, [0, 1, 2, 3])
+
+
+def test_one_list_of_splits_is_that_of_what_goes_in() -> None:
+    recorded = from_host(columns([9, 94594108284448, 1, "all_to_allv", [1, 2]]), columns([]), {})
+    assert (recorded.in_split, recorded.out_split) == ([1, 2], [])
+
+
 # groups
 
 
@@ -311,6 +358,53 @@ def test_the_peer_is_a_place_in_the_group_or_a_rank() -> None:
     assert with_members([send], [], 8)[0].target == 5
     told = msgspec.structs.replace(send, target=6)
     assert with_members([told], [], 8)[0].target == 6
+
+
+@pytest.mark.parametrize(("name", "side"), [("send", "target"), ("recv", "source"), ("reduce", "target")])
+def test_rank_0_is_a_peer_like_any_other(name: str, side: str) -> None:
+    told = Communication(name=name, ranks=[0, 1, 2], place=2, **{side: 0})
+    assert getattr(with_members([told], [], 8)[0], side) == 0
+    by_place = Communication(name=name, ranks=[0, 1, 2], place=0)
+    assert getattr(with_members([by_place], [], 8)[0], side) == 0
+
+
+@pytest.mark.parametrize("place", [-1, 4, 5])
+def test_a_place_that_the_group_does_not_have_is_no_peer(place: int) -> None:
+    (found,) = with_members([Communication(name="send", ranks=[4, 5, 6, 7], place=place)], [], 8)
+    assert (found.source, found.target) == (-1, -1)
+
+
+DESCRIBED = [{"pg_name": "3", "pg_desc": "pairs", "ranks": [2, 5], "group_size": 2}, {"pg_name": "4", "pg_size": 3}]
+
+
+@pytest.mark.parametrize("write", [json.dumps, repr], ids=["JSON", "2.1"])
+def test_groups_are_those_that_the_host_trace_describes(tmp_path: Path, write: Callable[[Any], str]) -> None:
+    t = TraceBuilder(torch="2.3")
+    t.leaf("aten::mm", 5, inputs=['[{"pg_name": "no group"}]'])
+    host = t.host_trace()
+    init = json.loads(json.dumps(host["nodes"][1]))
+    init |= {"name": "## process_group:init ##", "id": 999}
+    init["inputs"] = {"values": [write(DESCRIBED), 5], "shapes": [[], []], "types": ["String", "Int"]}
+    (tmp_path / "host.json").write_text(json.dumps({**host, "nodes": [*host["nodes"], init]}))
+    (tmp_path / "device.json").write_text(json.dumps(t.device_trace()))
+    groups = process_groups(
+        read_host_trace(str(tmp_path / "host.json")), read_device_trace(str(tmp_path / "device.json"))
+    )
+    assert [(group.name, group.description, group.ranks, group.size) for group in groups] == [
+        ("3", "pairs", [2, 5], 2),
+        ("4", "", [0, 1, 2], 3),
+    ]
+
+
+def test_a_group_described_without_ranks_and_size_has_unknown_members(tmp_path: Path) -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    t.group([0, 1])
+    t.leaf("aten::mm", 5)
+    trace = t.device_trace()
+    trace["distributedInfo"]["pg_config"] = [{"pg_name": "7", "ranks": []}]
+    (tmp_path / "device.json").write_text(json.dumps(trace))
+    (found,) = process_groups(None, read_device_trace(str(tmp_path / "device.json")))
+    assert (found.name, found.ranks, found.size) == ("7", [], -1)
 
 
 def test_the_tensors_of_an_annotation_are_told_by_their_shapes() -> None:

@@ -283,5 +283,6 @@ def test_the_critical_path_of_several_ranks_sums_up_to_the_makespan(graphs: list
         graph.type[graph.id == 1] = NodeType.COMM_COLL
     replayed = replay_ranks(graphs)
     assert sum(path_ns(replayed).values()) == replayed.makespan_ns
-    meeting = [replayed.end_ns[row] for row in np.flatnonzero(np.concatenate([graph.id == 1 for graph in graphs]))]
-    assert len(set(meeting)) == 1
+    rows = np.flatnonzero(np.concatenate([graph.id == 1 for graph in graphs]))
+    # on hosts each member ends for itself
+    assert len(set(replayed.end_ns[rows])) == 1 or not replayed.work.is_activity[rows].any()

@@ -211,6 +211,60 @@ def test_collectives_keep_their_place_in_the_run() -> None:
     assert convert_linked(linked).graph.integers("comm_seq", 0).max() == 3
 
 
+def test_a_hand_over_at_a_border_is_lost_to_both_parts() -> None:
+    t = TraceBuilder()
+    backward = {"seq_id": 5, "fw_thread": 1}
+    t.leaf("aten::mm", 10, seq_id=5)
+    with t.annotation("## backward ##"):
+        t.work(5)
+        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", **backward):
+            t.work(50)
+        t.join_thread(9)
+    t.leaf("aten::add", 10)
+    pair = read_pair(t)
+    assert ((link(*pair).hand_overs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
+    for clock, lost in (((0, 15), 1), ((15, 65), 2), ((65, 75), 1)):
+        assert part(pair, clock=clock).report.dropped["hand-overs across the borders of the window"] == lost
+
+
+def test_activities_without_a_call_belong_to_the_part_that_they_start_in() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::mm", 60)
+    for number in range(3):
+        t.activity(f"orphan {number}", 20, start=20 * number, duration=15)
+    borders = ((0, 20), (20, 40), (40, 60))
+    assert [names(part(read_pair(t), clock=clock)) for clock in borders] == [["orphan 0"], ["orphan 1"], ["orphan 2"]]
+
+
+def test_an_op_without_times_goes_with_the_one_before_it() -> None:
+    t = TraceBuilder()
+    t.leaf("untimed 0", 0, only="host")
+    for number in (1, 2, 3):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for _ in range(10):
+                t.leaf("aten::mm", 5)
+            t.leaf(f"untimed {number}", 0, only="host")
+            t.leaf("aten::add", 5)
+    pair = read_pair(t)
+    held = [names(part(pair, steps=(number, number + 1)), "ops") for number in (1, 2, 3)]
+    untimed = [[name for name in step if name.startswith("untimed")] for step in held]
+    assert untimed == [["untimed 0", "untimed 1"], ["untimed 2"], ["untimed 3"]]
+    # before all others: with the first of them, the mark of the step, in every part of that
+    assert [name for name in names(part(pair, clock=(20, 30)), "ops") if name.startswith("untimed")] == ["untimed 0"]
+
+
+def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None:
+    t = TraceBuilder()
+    for only in ("host", "", "host"):
+        for number in range(5):
+            t.leaf("aten::mm", 5, only=only)
+            if number == 2 and not only:
+                t.leaf("untimed", 0, only="host")
+    linked = link(*read_pair(t))
+    assert linked.report.dropped["host ops outside the window"] == 10
+    assert names(linked, "ops").count("untimed") == 1
+
+
 # What is asked for
 
 
@@ -260,6 +314,13 @@ def test_an_annotation_is_the_first_of_its_name_in_what_else_is_asked_for() -> N
     assert names(part(pair, annotation="forward", steps=(4, 6))) == ["kernel 4a"]
 
 
+def test_an_annotation_that_begins_where_the_rest_ends_is_not_in_it() -> None:
+    pair = three_steps()
+    with pytest.raises(DataError, match="no annotation named 'ProfilerStep#4' in that part"):
+        part(pair, annotation="ProfilerStep#4", steps=(3, 4))
+    assert names(part(pair, annotation="ProfilerStep#4", steps=(4, 5))) == ["kernel 4a", "kernel 4b"]
+
+
 def test_the_device_trace_alone_has_windows_too() -> None:
     _, device = three_steps()
     assert names(part((None, device), steps=(5, 6))) == ["kernel 5a", "kernel 5b"]
@@ -280,6 +341,15 @@ def test_the_steps_that_there_are_are_listed() -> None:
         t.leaf(f"ProfilerStep#{number}", 5)
     with pytest.raises(DataError, match=r"holds steps 3, 7, 9 to 11$"):
         part(read_pair(t), steps=(4, 5))
+
+
+@pytest.mark.parametrize(("count", "end"), [(8, "14, 16"), (9, "14, 16, …")])
+def test_no_more_than_eight_stretches_of_steps_are_listed(count: int, end: str) -> None:
+    t = TraceBuilder()
+    for number in range(count):
+        t.leaf(f"ProfilerStep#{2 + 2 * number}", 5)
+    with pytest.raises(DataError, match=rf"holds steps 2, 4, 6, 8, 10, 12, {end}$"):
+        part(read_pair(t), steps=(1, 2))
 
 
 def test_other_windows_without_anything_in_them_are_refused() -> None:

@@ -1,6 +1,6 @@
 """Turns the device trace of a played CUDA run into what other vendors' profilers would have written of the same run."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ MTIA_CALLS = {
     "cudaMemcpyAsync": "enqueueCommand memcpyHtoDAsync",
     "cudaMemsetAsync": "enqueueCommand memsetAsync",
     "cudaEventRecord": "recordEvent",
-    "cudaStreamWaitEvent": "streamWaitEvent",
+    "cudaStreamWaitEvent": "enqueueCommand waitOnEvent",
     "cudaStreamSynchronize": "synchronizeStream",
     "cudaDeviceSynchronize": "synchronizeDevice",
 }
@@ -90,8 +90,9 @@ VENDORS = {
 
 
 def as_written_by(vendor: str, trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace with the vendor's rows in place of CUDA's; synchronisation records are CUDA's alone."""
-    return {**trace, "traceEvents": list(_rows(VENDORS[vendor], vendor, trace["traceEvents"]))}
+    """The trace with the vendor's rows in place of CUDA's; of synchronisation only MTIA's queues have records, of their own kind."""
+    rows = list(_rows(VENDORS[vendor], vendor, trace["traceEvents"]))
+    return {**trace, "traceEvents": [*rows, *(_queue_rows(trace["traceEvents"]) if vendor == "MTIA" else ())]}
 
 
 def _rows(vendor: Vendor, name: str, rows: Iterable[Row]) -> Iterator[Row]:
@@ -106,8 +107,32 @@ def _rows(vendor: Vendor, name: str, rows: Iterable[Row]) -> Iterator[Row]:
             yield vendor.activity({**row, "cat": vendor.activity_categories.get(category, category)})
         elif category == "cpu_op" and name == "HPU" and row["name"].startswith("aten::"):
             yield {**row, "cat": "hpu_op"}
-        elif category != "cuda_sync":
+        elif category not in ("cuda_sync", "cuda_event"):
             yield row
+
+
+def _queue_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """That one queue came to a numbered recording, and that another one stood still until then."""
+    recorded = {row["args"]["event_id"]: row for row in rows if row["cat"] == "cuda_event"}
+    for event, row in recorded.items():
+        yield _queue_row("event_record", row, row["ts"], 1, {"stream": row["args"]["stream"], "seq_num": event})
+    for row in rows:
+        if row["cat"] == "cuda_sync" and row["name"] == "Stream Wait Event":
+            event = row["args"]["wait_on_cuda_event_id"]
+            awaited = recorded[event]
+            args = {"stream": row["args"]["stream"], "wait_on_stream": awaited["args"]["stream"], "seq_num": event}
+            yield _queue_row("event_wait", row, row["ts"], max(awaited["ts"] - row["ts"], 1), args)
+
+
+def _queue_row(name: str, row: Row, start: float, duration: float, args: Row) -> Row:
+    place = {"pid": row["pid"], "tid": 1000 + args["stream"], "ts": start, "dur": duration}
+    return {
+        "ph": "X",
+        "cat": "mtia_ccp_events",
+        "name": name,
+        **place,
+        "args": {"device": row["args"]["device"], **args},
+    }
 
 
 def _driver_call(call: Row) -> Row:

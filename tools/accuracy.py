@@ -24,7 +24,7 @@ NAME = "python -m execgraph.tools.accuracy"
 RANKS = (2, 4)
 STEPS = 4
 """So many that waits at the end of one step hold up the next ones."""
-WORST = 10
+WORST = 5
 """So many cases are named of a group that is not as right as it has to be."""
 log = logging.getLogger("execgraph")
 

@@ -30,7 +30,8 @@ GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
 
 @dataclass(slots=True)
 class CriticalPath:
-    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first."""
+    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first and for those that
+    waited for room on their device."""
 
     row: Int64
     dependency: Int64
@@ -42,7 +43,8 @@ def critical_path(replay: Replay) -> CriticalPath:
     if not len(schedule.end_ns):
         return CriticalPath(*np.empty((2, 0), np.int64))
     binding = _binding_dependencies(schedule)
-    before = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1).tolist()
+    before = np.where(binding < 0, -1, schedule.source[binding] if len(schedule.source) else -1)
+    before = np.where(schedule.place_of >= 0, schedule.place_of, before).tolist()
     rows = []
     row = int(schedule.end_ns.argmax())
     while row >= 0:
@@ -59,6 +61,7 @@ def _binding_dependencies(schedule: Schedule) -> Int64:
     rows, first = np.unique(schedule.target[held], return_index=True)
     binding = np.full(len(ready), -1)
     binding[rows] = held[first]
+    binding[schedule.place_of >= 0] = -1
     return binding
 
 

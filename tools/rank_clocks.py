@@ -1,7 +1,8 @@
 """A workload of several ranks and where they meet in, the same with all measured times on one clock out.
 
 Clocks of different machines do not agree, but what meets ends at the same time on all its ranks: the median over the meetings of two
-ranks tells their clocks apart. Ranks that never meet, not even through others, begin together.
+ranks tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never
+meet, not even through others, begin together.
 """
 
 from collections import defaultdict
@@ -10,10 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64
-from ..schema.graph import NodeType
+from ..schema.columns import ABSENT, Bool, Int64
+from ..schema.graph import CollectiveType, NodeType
 from .rendezvous import Meetings
 from .workload import Workload
+
+ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
+EVER = np.iinfo(np.int64).max
 
 
 class Difference(NamedTuple):
@@ -46,16 +50,30 @@ def differences(work: Workload, meetings: Meetings) -> list[Difference]:
     timed = work.is_timed[meetings.row]
     row, meeting = meetings.row[timed], meetings.meeting[timed]
     first = np.searchsorted(meeting, meeting)
-    rank, end = work.ranks_of(row), work.measured_end_ns[row]
+    rank, start, end = work.ranks_of(row), work.measured_start_ns[row], work.measured_end_ns[row]
     is_message = np.concatenate([graph.type for graph in work.graphs])[row] != NodeType.COMM_COLL
-    found: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
-    for columns in zip(
-        is_message.tolist(), rank[first].tolist(), rank.tolist(), (end[first] - end).tolist(), strict=True
+    mutual = await_each_other(work, row)
+    least, most = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
+    found: dict[tuple[bool, int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for *pair, later, low, high in zip(
+        *(column.tolist() for column in (is_message, rank[first], rank, end[first] - end, least, most)), strict=True
     ):
-        *pair, later = columns
         if pair[1] != pair[2]:
-            found[pair[0], pair[1], pair[2]].append(later)
-    return [Difference(*pair, int(np.median(later))) for pair, later in sorted(found.items())]
+            found[pair[0], pair[1], pair[2]].append((later, low, high))
+    return [Difference(*pair, _later(np.array(seen))) for pair, seen in sorted(found.items())]
+
+
+def _later(seen: Int64) -> int:
+    """The median of what each meeting says, moved to where it is possible for all of them, if that is anywhere."""
+    median, low, high = int(np.median(seen[:, 0])), int(seen[:, 1].max()), int(seen[:, 2].min())
+    return min(max(median, low), high) if low <= high else median
+
+
+def await_each_other(work: Workload, row: Int64) -> Bool:
+    """Which of the nodes are of collectives that no member can end before all have come: those without a root."""
+    kind = np.concatenate([graph.integers("comm_type", -1) for graph in work.graphs])[row]
+    types = np.concatenate([graph.type for graph in work.graphs])[row]
+    return np.asarray((types == NodeType.COMM_COLL) & (kind >= 0) & ~np.isin(kind, ROOTED))
 
 
 def _begin(ranks: int, found: list[Difference]) -> Int64:

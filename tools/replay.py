@@ -1,18 +1,21 @@
 """Execution graphs in, the time at which every node starts and ends out, following data dependencies alone.
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
-last member arrives and lasts the shortest measured duration among its members. Times are int64 ns from the run's start.
+last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself. Times are int64
+ns from the run's start.
 """
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
+from .device_room import Problem, ends_with_room
+from .host_meetings import ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
 from .rendezvous import Meetings, rendezvous
@@ -28,8 +31,11 @@ RANKS_NAMED = 8
 class Schedule:
     """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`, plus `cost_ns`.
 
+    A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
+
     The first rows are the nodes. Communication that meets only arrives there; one more row per meeting stands for the
-    transfer, one per node in several meetings for their end, and `finish_row` says for each node which row ends it.
+    transfer, one per node in several meetings for their end, two per member of meetings on hosts, and `finish_row` says
+    for each node which row ends it.
     """
 
     source: Int64
@@ -38,6 +44,7 @@ class Schedule:
     cost_ns: Int64
     end_ns: Int64
     finish_row: Int64
+    place_of: Int64
 
 
 @dataclass(slots=True)
@@ -85,6 +92,9 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 
 def _schedule(work: Workload, meetings: Meetings) -> Schedule:
+    on_hosts = meet_on_hosts(work, meetings)
+    host_row, host_meeting = meetings.row[on_hosts], meetings.meeting[on_hosts]
+    meetings = replace(meetings, row=meetings.row[~on_hosts], meeting=meetings.meeting[~on_hosts])
     nodes, met = len(work), len(work) + meetings.count
     finish_row = np.arange(nodes)
     finish_row[meetings.row] = nodes + meetings.meeting
@@ -94,19 +104,27 @@ def _schedule(work: Workload, meetings: Meetings) -> Schedule:
     finish_row[several] = np.arange(met, count)
     last = np.flatnonzero(finish_row[meetings.row] >= met)
     last = last[np.argsort(meetings.row[last], kind="stable")]
-    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last]))
-    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]]))
+    hosts = ends(work, host_row, host_meeting, count)
+    finish_row[host_row] = hosts.finish_row
+    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last], hosts.source))
+    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]], hosts.target))
     lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
     transfer = np.full(meetings.count, np.iinfo(np.int64).max)
     np.minimum.at(transfer, meetings.meeting, work.duration_ns[meetings.row])
-    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64)))
-    cost[meetings.row] = work.wait_ns[meetings.row]
-    order = topological_order(source, target, count)
-    if len(order) < count:
-        ready = np.zeros(count, bool)
+    transfer[np.bincount(meetings.meeting, minlength=meetings.count) == 0] = 0
+    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
+    met_rows = finish_row[:nodes] != np.arange(nodes)
+    cost[:nodes][met_rows] = work.wait_ns[met_rows]
+    order = topological_order(source, target, len(cost))
+    if len(order) < len(cost):
+        ready = np.zeros(len(cost), bool)
         ready[np.asarray(order, np.int64)] = True
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
-    return Schedule(source, target, lag, cost, earliest_ends(order, source, target, lag, cost), finish_row)
+    problem = Problem(source, target, lag, cost)
+    if work.place.max(initial=-1) >= 0:
+        end, place_of = ends_with_room(problem, work)
+        return Schedule(*problem, end, finish_row, place_of)
+    return Schedule(*problem, earliest_ends(order, problem), finish_row, np.full(len(cost), -1))
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]:
@@ -127,8 +145,9 @@ def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]
     return order
 
 
-def earliest_ends(order: Sequence[int], source: Int64, target: Int64, lag: Int64, cost: Int64) -> Int64:
+def earliest_ends(order: Sequence[int], problem: Problem) -> Int64:
     """For each row the latest end of its sources plus their lag, 0 without any, plus its cost; dependencies sorted by target."""
+    source, target, lag, cost = problem
     before, lags = Ragged.grouped(target, source, len(cost)), Ragged.grouped(target, lag, len(cost)).values.tolist()
     starts, values, costs = before.starts.tolist(), before.values.tolist(), cost.tolist()
     end = [0] * len(costs)

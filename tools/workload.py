@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Ragged
-from ..schema.graph import DependencyKind, ExecutionGraph
+from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Factors, Scale, class_factor, node_factors
 
@@ -49,6 +49,14 @@ class RankColumns(NamedTuple):
     target: Int64
     kind: Int64
     lag_ns: Int64
+    place: Int64
+
+
+class Places(NamedTuple):
+    """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
+
+    count: int
+    cut_off_ns: int
 
 
 @dataclass(slots=True)
@@ -59,6 +67,8 @@ class Workload:
     `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies that counts from the rank's
     start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
     where none were recorded, and on the host's clock.
+
+    Where a device has room for some activities only, `place` is the position in `places` of how many, -1 for what takes no place.
     """
 
     graphs: Sequence[ExecutionGraph]
@@ -75,6 +85,8 @@ class Workload:
     target: Int64
     kind: Int64
     lag_ns: Int64
+    place: Int64
+    places: "list[Places]"
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -111,10 +123,11 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     host_factor = class_factor(scale, NodeClass.HOST)
     lanes: list[Lane] = []
     ranks: list[RankColumns] = []
+    places: list[Places] = []
     missing = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
-        lane, places = _lanes(graph)
+        lane, lane_places = _lanes(graph)
         columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor)
         missing += len(graph.data_deps.values) - len(columns.source)
         ranks.append(
@@ -122,11 +135,13 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
                 lane=lane + len(lanes),
                 source=columns.source + first_row[rank],
                 target=columns.target + first_row[rank],
+                place=np.where(columns.place >= 0, columns.place + len(places), -1),
             )
         )
-        lanes += [Lane(rank, place, stream) for place, stream in places]
+        lanes += [Lane(rank, place, stream) for place, stream in lane_places]
+        places += rooms(graph).values()
     joined = RankColumns(*(np.concatenate(parts) for parts in zip(*ranks, strict=True)))
-    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), missing_dependencies=missing)
+    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), places=places, missing_dependencies=missing)
 
 
 def _rank_columns(
@@ -141,11 +156,33 @@ def _rank_columns(
     host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
     wait = np.where(rooted, 0, host_delay)
     wait = np.where(rooted & heads, start - delay + host_delay, wait)
-    # of durations in whole µs the rest was cut off: half a µs on average, which is in the gaps and scales with the duration
-    cut_off = np.where(graph.is_activity, int(graph.metadata.get("resolution_ns", 1)) // 2, 0)
+    # what was cut off is in the gaps, and scales with the duration
+    cut_off = np.where(graph.is_activity, _cut_off(graph), 0)
     duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
-    lag = _lags(graph, target, kind)
-    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag)
+    lag, place = _lags(graph, target, kind), _place(graph, node_class)
+    if place.max(initial=-1) >= 0:
+        # the replay itself keeps waiting what there is no room for
+        duration[graph.integers("delay", 0) == Delay.CONTENTION] = 0
+    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
+
+
+def rooms(graph: ExecutionGraph) -> dict[int, Places]:
+    """What room each device had, of devices that were full."""
+    known = {key.removeprefix(ROOM): int(value) for key, value in graph.metadata.items() if key.startswith(ROOM)}
+    return {int(device): Places(count, _cut_off(graph)) for device, count in known.items() if count > 0}
+
+
+def _cut_off(graph: ExecutionGraph) -> int:
+    """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
+    return int(graph.metadata.get("resolution_ns", 1)) // 2
+
+
+def _place(graph: ExecutionGraph, node_class: Classes) -> Int64:
+    """Of what takes a place on a device that was full the position of the device, -1 elsewhere."""
+    place, device = np.full(len(graph), -1), graph.integers("device")
+    for position, number in enumerate(rooms(graph)):
+        place[graph.is_activity & (device == number) & (node_class != NodeClass.COMMUNICATION)] = position
+    return place
 
 
 def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:

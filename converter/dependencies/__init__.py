@@ -1,9 +1,12 @@
 """The rules that make the edges. Their names, read in order, explain the graph.
 
-Each rule is a pure function from a run to edges between its nodes. What is left unexplained afterwards, `inferred` and `carry_in`
-look at.
+Each rule is a pure function from a run to edges between its nodes. At what starts late by them `inferred` looks afterwards, and what it
+leaves unexplained are delays.
 """
 
+from collections.abc import Callable
+
+from ..run import Edges, Run
 from .event_wait import event_wait
 from .graph_launch import graph_launch
 from .hand_over import hand_over
@@ -13,6 +16,17 @@ from .program_order import program_order
 from .stream_order import stream_order
 from .tensor_flow import tensor_flow
 
-RULES = (program_order, launch, stream_order, graph_launch, event_wait, host_sync, tensor_flow, hand_over)
+Rule = Callable[[Run], Edges]
 
-__all__ = ["RULES"]
+RULES: tuple[Rule, ...] = (
+    program_order,
+    launch,
+    stream_order,
+    graph_launch,
+    event_wait,
+    host_sync,
+    tensor_flow,
+    hand_over,
+)
+
+__all__ = ["RULES", "Rule"]

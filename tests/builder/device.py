@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from .host import group_config
 from .layouts import COMMS_DTYPE, Layout, boxed
-from .records import USER_SCOPE, Activity, Call, Comms, Op, Sync
+from .records import USER_SCOPE, Activity, Call, Comms, EventRecord, Op, Sync
 
 if TYPE_CHECKING:
     from .timeline import TraceBuilder
@@ -39,6 +39,8 @@ def _rows(run: "TraceBuilder") -> Iterator[Row]:
         yield (row := _activity_row(run, activity))
         yield _flow(row, "ac2g", activity.correlation, leaves=False)
     yield from (_sync_row(run, sync) for sync in run.syncs)
+    if run.event_rows:
+        yield from (_event_row(run, record) for record in run.event_records)
     yield from run.device_events
 
 
@@ -121,13 +123,22 @@ def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:
     args: Row = _external_id(run.layout, sync.op, sync.correlation) | {"cuda_sync_kind": sync.kind}
     if sync.event:
         args |= {
-            "wait_on_stream": sync.event.stream,
-            "wait_on_cuda_event_record_corr_id": sync.event.correlation if run.event_correlations else -1,
+            "wait_on_stream": -1 if run.event_rows else sync.event.stream,
+            "wait_on_cuda_event_record_corr_id": sync.event.correlation
+            if run.event_correlations and not run.event_rows
+            else -1,
             "wait_on_cuda_event_id": sync.event.id,
         }
     args |= {"stream": sync.stream, "correlation": sync.correlation, "device": run.device, "context": 1}
     place = run.device, run.layout.sync_tid if sync.stream < 0 else sync.stream
     return _row(run, "cuda_sync", sync.kind, place, sync.start, sync.end, args)
+
+
+def _event_row(run: "TraceBuilder", record: EventRecord) -> Row:
+    args = {"event_id": record.id, "stream": record.stream, "correlation": record.correlation}
+    place = run.device, record.stream
+    args |= {"device": run.device, "context": 1}
+    return _row(run, "cuda_event", "cudaEvent", place, record.time, record.time + 1, args)
 
 
 def _comms_args(run: "TraceBuilder", comms: Comms) -> Row:

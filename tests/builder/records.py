@@ -113,6 +113,16 @@ class Event:
 
 
 @dataclass(eq=False)
+class EventRecord:
+    """That an event was recorded: when, where and by which call."""
+
+    id: int
+    time: int
+    stream: int
+    correlation: int
+
+
+@dataclass(eq=False)
 class Sync:
     """A `cuda_sync` record."""
 

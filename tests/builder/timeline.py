@@ -24,7 +24,7 @@ from typing import Any
 from .device import device_trace
 from .host import host_trace
 from .layouts import LAYOUTS
-from .records import USER_SCOPE, Activity, Call, Collective, Comms, Event, Group, Op, Sync, Tensor
+from .records import USER_SCOPE, Activity, Call, Collective, Comms, Event, EventRecord, Group, Op, Sync, Tensor
 
 ALL_STREAMS = -1
 CALL_US = 4
@@ -47,8 +47,9 @@ class TraceBuilder:
     """Plays a run on one process and one device; `threads` are RecordFunction thread numbers, 1 is the main thread.
 
     `torch` is a version of `LAYOUTS`. `sync_records` adds `cuda_sync` rows, `event_correlations=False`
-    leaves the record's correlation in them unknown (-1). `rank` and `world_size` go into `distributedInfo` when a rank
-    is given.
+    leaves the record's correlation in them unknown (-1). With `event_rows` they name an event by its id alone, and
+    `cuda_event` rows tell where each id was recorded, as from CUDA 12.9 on. `rank` and `world_size` go into
+    `distributedInfo` when a rank is given.
     """
 
     def __init__(
@@ -61,14 +62,16 @@ class TraceBuilder:
         pid: int = 1000,
         sync_records: bool = True,
         event_correlations: bool = True,
+        event_rows: bool = False,
     ) -> None:
         self.layout = LAYOUTS[torch]
         self.rank, self.world_size, self.device, self.pid = rank, world_size, device, pid
-        self.sync_records, self.event_correlations = sync_records, event_correlations
+        self.sync_records, self.event_correlations, self.event_rows = sync_records, event_correlations, event_rows
         self.ops: list[Op] = []  # in the order they end, as the host trace lists them
         self.calls: list[Call] = []
         self.activities: list[Activity] = []
         self.syncs: list[Sync] = []
+        self.event_records: list[EventRecord] = []
         self.groups: list[Group] = []
         self.host_nodes: list[dict[str, Any]] = []
         self.device_events: list[dict[str, Any]] = []
@@ -254,6 +257,7 @@ class TraceBuilder:
         event = event or self.event()
         made = self.call("cudaEventRecord", SYNC_CALL_US)
         event.time, event.stream, event.correlation = max(made.end, self.ready[stream]), stream, made.correlation
+        self.event_records.append(EventRecord(event.id, event.time, stream, made.correlation))
         return event
 
     def wait_event(self, event: Event, *, stream: int) -> None:

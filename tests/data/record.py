@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,21 +60,66 @@ def attention(folder: Path) -> None:
 
 def ddp(folder: Path) -> None:
     """Two processes that train one block together, gradients reduced through gloo."""
+    together(ddp_rank, folder)
+
+
+def together(program: Callable[..., None], *arguments: object) -> None:
+    """Runs a program in two processes that communicate through gloo."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     with tempfile.TemporaryDirectory() as meeting_point:
-        torch.multiprocessing.spawn(ddp_rank, (folder, f"file://{meeting_point}/ranks"), nprocs=2)
+        torch.multiprocessing.spawn(in_group, (f"file://{meeting_point}/ranks", program, *arguments), nprocs=2)
 
 
-def ddp_rank(rank: int, folder: Path, meeting_point: str) -> None:
+def in_group(rank: int, meeting_point: str, program: Callable[..., None], *arguments: object) -> None:
     prepare()
     torch.distributed.init_process_group("gloo", meeting_point, rank=rank, world_size=2)
+    program(rank, *arguments)
+    torch.distributed.destroy_process_group()
+
+
+def ddp_rank(rank: int, folder: Path) -> None:
     model = DistributedDataParallel(Block())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with capture(folder) as recorder:
         for _ in range(STEPS):
             train_step(model, optimizer, batch())
             recorder.step()
-    torch.distributed.destroy_process_group()
+
+
+def gloo_slow(folder: Path) -> None:
+    """A job whose second process takes 0.1 s to load each batch."""
+    together(loading_rank, folder, 0.1)
+
+
+def gloo_fast(folder: Path) -> None:
+    """The same job, when loading takes 0.02 s."""
+    together(loading_rank, folder, 0.02)
+
+
+def loading_rank(rank: int, folder: Path, seconds: float) -> None:
+    """Training with gradients reduced, and other communication, waited for at once or later; rank 1 loads slowly."""
+    model = DistributedDataParallel(nn.Linear(WIDTH, WIDTH))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with capture(folder, active=3) as recorder:
+        for _ in range(STEPS):
+            with torch.profiler.record_function("load batch"):
+                time.sleep(seconds * rank)
+            train_step(model, optimizer, batch())
+            communicate(rank, torch.ones(WIDTH))
+            recorder.step()
+
+
+def communicate(rank: int, tensor: Tensor) -> None:
+    """A sum that is waited for after work beside it, copies of everybody's, and a message."""
+    summing = torch.distributed.all_reduce(tensor, async_op=True)
+    beside = torch.ones(WIDTH).exp().sum()
+    summing.wait()
+    tensor.div_(beside)
+    torch.distributed.all_gather([torch.empty(WIDTH) for _ in range(2)], tensor)
+    if rank:
+        torch.distributed.send(tensor, 0)
+    else:
+        torch.distributed.recv(tensor, 1)
 
 
 def threads(folder: Path) -> None:
@@ -130,7 +176,7 @@ def one_step(folder: Path) -> None:
             recorder.step()
 
 
-RECORDED = (attention, ddp, threads, compiled, one_step)
+RECORDED = (attention, ddp, gloo_slow, gloo_fast, threads, compiled, one_step)
 SAMPLES: dict[str, Callable[[Path], None]] = {sample.__name__: sample for sample in RECORDED}
 
 

@@ -100,7 +100,7 @@ def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
         stalls=Stalls(random.choice((0.0, 1.0, 2.0, 4.0))),
         clocks=tuple(Clock(random.randint(-5000, 5000), random.randint(-200_000, 200_000)) for _ in range(CLOCKS)),
         whole_us=random.random() < 0.5,
-        at_once=random.choice((1, 2, 3)) if random.random() < 0.25 else None,
+        at_once=random.choice((2, 3, 4)) if random.random() < 0.25 else None,
     )
     return replace(machine, lost=random.uniform(0.01, 0.05)) if lost_records else machine
 

@@ -136,7 +136,9 @@ class Nest(NamedTuple):
     inner: "tuple[Nest, ...]"
 
     def write(self, script: Script, stream: int, reads: Tensor, writes: Tensor) -> None:
-        with script.op(self.name, (reads, writes), (writes,), own_us=self.own_us):
+        # what an in-place op writes is its first argument
+        inputs = (writes, reads) if self.name.endswith("_") else (reads, writes)
+        with script.op(self.name, inputs, (writes,), own_us=self.own_us):
             for nest in self.inner:
                 nest.write(script, stream, reads, writes)
             for kernel, us in self.kernels:
