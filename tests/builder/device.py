@@ -115,8 +115,14 @@ def _activity_row(run: "TraceBuilder", activity: Activity) -> Row:
     args |= {"device": activity.device, "context": 1, "stream": activity.stream, "correlation": activity.correlation}
     if activity.op and activity.op.comms:
         args |= _comms_args(run, activity.op.comms)
-    place = activity.device, activity.stream
-    return _row(run, activity.category, activity.name, place, activity.start, activity.end, args | activity.args)
+    place, (start, end) = (activity.device, activity.stream), _on_device_clock(run, activity)
+    return _row(run, activity.category, activity.name, place, start, end, args | activity.args)
+
+
+def _on_device_clock(run: "TraceBuilder", activity: Activity) -> tuple[int, int]:
+    """Start and end; a length of some µs is the same on any clock."""
+    start = activity.start + round(1000 * run.clock_offset + activity.start * run.clock_drift / 1000)
+    return start, start + activity.end - activity.start
 
 
 def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:
