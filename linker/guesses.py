@@ -7,6 +7,7 @@ or returned, right after; else by the order of the calls. What ended after they 
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ from .streams import StreamKey, StreamQueues
 CANDIDATES = 64
 """Recordings tried per wait, so that the search stays constant."""
 LEAST = 1 << 40
-"""The preference of what nothing but its times speaks for."""
+"""The rank of what nothing but its times speaks for."""
+FAR = 1 << 62
 
 
 class Held(NamedTuple):
@@ -56,8 +58,27 @@ class Guess(NamedTuple):
     stream: StreamKey | None
 
 
+class _Answer(NamedTuple):
+    """What fits the waits of a place best; the less the first three are the better.
+
+    It contradicts `wrong` of them and explains `unspoken` less than none; `rank` is by the order of calls. `option` on `stream` holds
+    `held` up, and `fits` these waits.
+    """
+
+    wrong: int
+    unspoken: int
+    rank: int
+    option: int
+    stream: int
+    fits: Bool
+    held: Held
+
+
 class _Option(NamedTuple):
-    """The `back`-th last recording of a kind before a wait (kind -1: the wait call itself, on `streams` by preference)."""
+    """The `back`-th last recording of a kind before a wait (kind -1: the wait call itself).
+
+    The lower its `rank` the likelier it is by the order of the calls, and on one of `streams`, the likeliest first.
+    """
 
     kind: int
     back: int
@@ -108,7 +129,7 @@ class Guesses:
         self._told: set[tuple[StreamKey | None, int]] = set()
         self._waiting: dict[int, set[StreamKey | None]] = defaultdict(set)
         self._of_event: dict[int, list[int]] = defaultdict(list)
-        self._of_call: dict[int, list[int]] = {}
+        self._of_call: dict[int, list[int]] = defaultdict(list)
         self._reach = evidence.gap
         self.counted: Findings = defaultdict(list)
         self._found: dict[int, Guess] = {}
@@ -163,115 +184,104 @@ class Guesses:
 
     def _solve(self, waits: list[Unnamed], by_order: bool) -> bool:
         """Finds what all waits of a place are for, unless only their order would tell; what this contradicts is looked at by itself."""
-        options: list[_Option] = []
-        for wait in waits:
-            options = self._options(wait)
-            if any(option.rank < LEAST for option in options):
-                reference = wait
-                break
-        else:
-            reference = waits[0]
-            options = self._options(reference)
+        options = self._options(waits)
         rows = np.stack([self._rows(option, waits) for option in options])
-        own = self._tails_at([self._calls.start[wait.call_row] for wait in waits])
-        tails = np.append(self._tails, np.full((1, len(self._streams)), -1, np.int64), axis=0)[rows]
-        tails[[number for number, option in enumerate(options) if option.kind < 0]] = own
-        ends = self._end[tails]
-        best = None
-        for turn, held in enumerate(reference.held):
-            found = self._best(waits, options, ends, held, turn)
-            if found is not None and (best is None or found[0] < best[0]):
-                best = *found, held
-        if best is None or (not by_order and not best[0][1]):
+        known = np.append(self._tails, np.full((1, len(self._streams)), -1, np.int64), axis=0)
+        at_calls = self._tails_at([int(self._calls.start[wait.call_row]) for wait in waits])
+        tails = np.where(np.array([option.kind < 0 for option in options])[:, None, None], at_calls, known[rows])
+        held = waits[0].held
+        answers = [self._best(waits, options, self._end[tails], one, turn) for turn, one in enumerate(held)]
+        found = [answer for answer in answers if answer is not None]
+        best = min(found, key=itemgetter(slice(3)), default=None)
+        if best is None or not (by_order or best.unspoken):
             return False
-        _, option, stream, fits, held = best
         contradicted = []
         for number, wait in enumerate(waits):
-            if tails[option, number, stream] < 0:
-                continue
-            if fits[number]:
-                self._take(
-                    wait, options[option], int(rows[option, number]), stream, int(ends[option, number, stream]), held
-                )
-            else:
+            source = int(tails[best.option, number, best.stream])
+            if source >= 0 and best.fits[number]:
+                self._take(wait, options[best.option], int(rows[best.option, number]), source, best)
+            elif source >= 0:
                 contradicted.append(wait)
         for wait in contradicted if len(waits) > 1 else []:
             self._solve([wait], by_order=True)
         return True
 
-    def _best(
-        self, waits: list[Unnamed], options: list[_Option], ends: Int64, held: Held, turn: int
-    ) -> tuple[tuple[int, int, int], int, int, Bool] | None:
-        """The best option and stream, and which waits it fits; first how good it is, the smaller the better."""
-        times = self._times(waits, held)
-        evidence, on_host = self._evidence, held.stream is None
-        slack = evidence.doubt if on_host else evidence.rounding
-        reach = np.array([wait.reach for wait in waits]) + slack if on_host else self._reach + slack
-        late = times.until > times.due
-        over = ends > (times.until + slack)[None, :, None]
-        after = times.until[None, :, None] - ends
-        binds = late[None, :, None] & ~over & (ends > (times.freed - (slack if on_host else 0))[None, :, None])
-        binds &= after <= (reach[None, :, None] if on_host else reach)
-        present = ends > NEVER
-        spoken = binds.sum(axis=1)
-        spoken[2 * spoken < int(late.sum())] = 0
-        rank = np.full(spoken.shape, LEAST, np.int64)
-        for number, option in enumerate(options):
-            for place, stream in enumerate(option.streams):
-                if option.rank < LEAST and place == 0 and not turn:
-                    rank[number, stream] = option.rank
-                else:
-                    rank[number, stream] = LEAST + (min(option.rank, LEAST) * len(self._streams)) + place
-        rank += turn * LEAST
-        allowed = present.any(axis=1) & ((rank < LEAST) | (spoken > 0))
-        if on_host and waits[0].asks:
-            allowed &= rank < LEAST
-        elif not on_host:
+    def _best(self, waits: list[Unnamed], options: list[_Option], ends: Int64, held: Held, turn: int) -> _Answer | None:
+        """The best option and stream for one of the streams that may be held up."""
+        over, spoken = self._judged(waits, ends, held)
+        rank = self._ranks(options, turn)
+        allowed = (ends > NEVER).any(axis=1) & ((rank < LEAST) | ((spoken > 0) & (not waits[0].asks)))
+        if held.stream is not None:
             allowed[:, self._number[held.stream]] = False
-        wrong = over.sum(axis=1)
         if not allowed.any():
             return None
-        order = np.lexsort((rank[allowed], -spoken[allowed], wrong[allowed]))[0]
-        if waits[0].asks:
-            order = int(np.argmin(rank[allowed]))
-        option, stream = (int(axis[order]) for axis in np.nonzero(allowed))
-        key = int(wrong[option, stream]), -int(spoken[option, stream]), int(rank[option, stream])
-        return key, option, stream, ~over[option, :, stream]
+        wrong = np.asarray(over.sum(axis=1), np.int64)
+        keys = (rank,) if waits[0].asks else (rank, -spoken, wrong)
+        place = np.argwhere(allowed)[np.lexsort([key[allowed] for key in keys])[0]]
+        option, stream = int(place[0]), int(place[1])
+        contradicted, unspoken, order = (int(column[option, stream]) for column in (wrong, -spoken, rank))
+        return _Answer(contradicted, unspoken, order, option, stream, ~over[option, :, stream], held)
+
+    def _judged(self, waits: list[Unnamed], ends: Int64, held: Held) -> tuple[Bool, Int64]:
+        """Which ends are too late for each wait; how many waits each option and stream explains, 0 if fewer than half of those held up."""
+        times, on_host = self._times(waits, held), held.stream is None
+        slack = self._evidence.doubt if on_host else self._evidence.rounding
+        reach = np.array([wait.reach if on_host else self._reach for wait in waits]) + slack
+        late = times.until > times.due
+        over: Bool = ends > (times.until + slack)[None, :, None]
+        explains = late[None, :, None] & ~over & (ends > (times.freed - slack * on_host)[None, :, None])
+        explains &= ends >= (times.until - reach)[None, :, None]
+        spoken = np.asarray(explains.sum(axis=1), np.int64)
+        spoken[2 * spoken < int(late.sum())] = 0
+        return over, spoken
+
+    def _ranks(self, options: list[_Option], turn: int) -> Int64:
+        """How far each option on each stream is from the likeliest by the order of calls; from LEAST on only times speak for it."""
+        rank = np.full((len(options), len(self._streams)), LEAST * (1 + turn), np.int64)
+        for number, option in enumerate(options):
+            rank[number] += option.rank * len(self._streams)
+            for place, stream in enumerate(option.streams):
+                rank[number, stream] -= len(self._streams) - place
+            if option.rank < LEAST and not turn:
+                rank[number, option.streams[0]] = option.rank
+        return rank
 
     def _times(self, waits: list[Unnamed], held: Held) -> _Times:
         rows = []
         for wait in waits:
+            target = self._target(wait, held)
             if held.stream is None:
-                end = int(self._calls.end[wait.call_row])
-                rows.append((wait.since, NEVER if wait.asks else wait.since + wait.reach, end))
-                continue
-            target = next((one.target for one in wait.held if one.stream == held.stream), -1)
-            if target < 0:
-                rows.append((NEVER, -NEVER - 1, -NEVER - 1 - (1 << 40)))
-            else:
+                due = NEVER if wait.asks else wait.since + wait.reach
+                rows.append((wait.since, due, int(self._calls.end[wait.call_row])))
+            elif target >= 0:
                 rows.append((self._evidence.freed[target], self._evidence.due[target], self._start(target)))
+            else:
+                rows.append((NEVER, FAR, FAR))
         freed, due, until = np.array(rows, np.int64).T
         return _Times(freed, due, until)
 
-    def _take(self, wait: Unnamed, option: _Option, row: int, stream: int, end: int, held: Held) -> None:
+    @staticmethod
+    def _target(wait: Unnamed, held: Held) -> int:
+        """The activity that a wait of the place holds up on that stream, -1 for none."""
+        return next((one.target for one in wait.held if one.stream == held.stream), -1)
+
+    def _take(self, wait: Unnamed, option: _Option, row: int, source: int, answer: _Answer) -> None:
         """Notes what a wait was found to be for."""
-        by_order = bool(option.streams) and option.streams[0] == stream and option.rank < LEAST
-        by_order &= held.stream == wait.held[0].stream
-        key = self._streams[stream]
-        target = next((one.target for one in wait.held if one.stream == held.stream), -1)
+        stream, held = answer.stream, answer.held
+        target = self._target(wait, held)
         if target >= 0:
-            self._evidence.explained(target, end, self._reach)
+            self._evidence.explained(target, int(self._end[source]), self._reach)
         call = self._recordings.rows[row] if option.kind >= 0 else wait.call_row
         if option.kind >= 0:
             self._used[row] = wait.event
-            self._marks.add((stream, int(self._tails[row, stream])))
-            self._told.add((held.stream, int(self._tails[row, stream])))
-            if held.stream is None:
-                self._of_call[wait.call_row] = [row]
-            if wait.event >= 0:
-                self._of_event[wait.event].append(row)
+            self._marks.add((stream, source))
+            self._told.add((held.stream, source))
+            self._of_event[wait.event].append(row)
+            self._of_call[wait.call_row].append(row)
+        by_order = answer.rank < LEAST
         found = Found.CALL_ORDER if by_order else Found.TIMING
-        self._found[wait.call_row] = Guess(Recording(call, int(self._calls.start[call]), key, found), held.stream)
+        recording = Recording(call, int(self._calls.start[call]), self._streams[stream], found)
+        self._found[wait.call_row] = Guess(recording, held.stream)
         self.counted[option.how if by_order else BY_TIME].append(wait.call_row)
 
     # the candidates of a wait
@@ -284,29 +294,44 @@ class Guesses:
         place = np.searchsorted(kind.time, [self._calls.start[wait.call_row] for wait in waits]) - option.back
         return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
 
-    def _options(self, wait: Unnamed) -> list[_Option]:
+    def _options(self, waits: list[Unnamed]) -> list[_Option]:
+        """Those of the first wait of a place of which the order of the calls speaks for one."""
+        for wait in waits:
+            options = self._options_of(wait)
+            if any(option.rank < LEAST for option in options):
+                return options
+        return self._options_of(waits[0])
+
+    def _options_of(self, wait: Unnamed) -> list[_Option]:
         """The recordings before a wait, ranked by what the order of the calls says, and at last the wait call itself."""
         recordings, time = self._recordings, int(self._calls.start[wait.call_row])
         if wait.of_stream:
             return [self._itself(wait)]
         until = bisect_left(recordings.time, time)
         first = max(0, until - CANDIDATES)
+        free = self._free(wait, range(first, until))
+        known, before = self._known(wait, time), recordings.right_before(wait.call_row)
         seen: dict[int, int] = {}
         options = []
-        unused = [row for row in range(first, until) if row not in self._used]
-        programs = [row for row in unused if not recordings.in_collective[row]]
-        free = set(programs if programs and not recordings.is_in_collective(wait.call_row) else unused)
-        known, before = self._known(wait, time), recordings.right_before(wait.call_row)
         for row in reversed(range(first, until)):
             kind = recordings.kind[row]
             seen[kind] = seen.get(kind, 0) + 1
-            owner = self._used.get(row, wait.event)
-            if owner != wait.event and min(owner, wait.event) >= 0:
-                continue
-            streams = self._in_use(row, wait)
-            rank, how = self._rank(row, wait, streams, free, known, before)
-            options.append(_Option(kind, seen[kind], rank, streams, how))
+            if not self._is_of_other(row, wait.event):
+                streams = self._in_use(row, wait)
+                rank, how = self._rank(row, wait, streams, free, known, before)
+                options.append(_Option(kind, seen[kind], rank, streams, how))
         return [*options, self._itself(wait)]
+
+    def _free(self, wait: Unnamed, rows: range) -> set[int]:
+        """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are others."""
+        unused = [row for row in rows if row not in self._used]
+        programs = [row for row in unused if not self._recordings.in_collective[row]]
+        return set(programs if programs and not self._recordings.is_in_collective(wait.call_row) else unused)
+
+    def _is_of_other(self, row: int, event: int) -> bool:
+        """Whether a recording was found to be of another event than this one."""
+        owner = self._used.get(row, event)
+        return owner != event and min(owner, event) >= 0
 
     def _rank(
         self, row: int, wait: Unnamed, streams: tuple[int, ...], free: set[int], known: int, before: int
@@ -338,9 +363,10 @@ class Guesses:
 
         A query right after a wait of the host asks about the event that was waited for.
         """
-        rows = self._of_event.get(wait.event, [])
+        rows = self._of_event[wait.event] if wait.event >= 0 else []
         if wait.asks and wait.event < 0:
-            rows = self._of_call.get(self._recordings.previous(wait.call_row), [])
+            previous = self._recordings.previous(wait.call_row)
+            rows = self._of_call[previous] if self._recordings.holds_host(previous) else []
         return max((row for row in rows if self._recordings.time[row] < time), default=-1)
 
     def _in_use(self, row: int, wait: Unnamed) -> tuple[int, ...]:

@@ -7,14 +7,11 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.linked import Activities, Calls, Found
-from ..schema.machine import Machine, Usual, of_name
+from ..schema.machine import Machine, Usual, of_name, usual
 from .places import Places
 
 FULL_QUEUE = 500
 """Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
-
-HELD = 1.5
-"""How many times as long as with an empty queue a launch must last to be taken for held up."""
 
 
 class HostEdge(NamedTuple):
@@ -60,12 +57,12 @@ def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
     under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
         return
-    usual = _usual(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
+    empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
     by_end = np.argsort(activities.end, kind="stable")
-    room = np.minimum((end - usual / 2).astype(np.int64), first)
+    room = np.minimum(end - empty // 2, first)
     place = np.searchsorted(activities.end[by_end], room, side="right") - 1
     source = by_end[np.maximum(place, 0)]
-    held = (under_way >= FULL_QUEUE) & (end - start >= HELD * usual) & (place >= 0) & (activities.end[source] > start)
+    held = (under_way >= FULL_QUEUE) & (end - start > longest) & (place >= 0) & (activities.end[source] > start)
     for row, awaited, since in zip(rows[held].tolist(), source[held].tolist(), start[held].tolist(), strict=True):
         yield HostEdge(row, awaited, since, Found.TIMING)
 
@@ -80,14 +77,14 @@ def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
     return rows, first, last
 
 
-def _usual(name: Int64, length: Int64, unhindered: Bool) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """For each launch the median length of the unhindered ones of its name, of the shorter half of all where there are none."""
-    usual = np.zeros(len(name))
+def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
+    """For each launch how long the unhindered ones of its name usually and at most took; where there are none, all of that name."""
+    median, most = np.zeros((2, len(name)), np.int64)
     for code in np.unique(name).tolist():
         mine = name == code
-        free = length[mine & unhindered]
-        usual[mine] = np.median(free) if len(free) else np.quantile(length[mine], 0.25)
-    return usual
+        free = usual(length[mine & unhindered] if (mine & unhindered).any() else length[mine])
+        median[mine], most[mine] = free.median, free.most
+    return median, most
 
 
 def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:

@@ -7,8 +7,6 @@ from .device_rows import QueueEventRows
 from .streams import StreamKey, StreamQueues
 
 NEVER = -(1 << 63)
-SLACK = 2_000
-"""ns that lie at most between a recording and the end of what it lets go on: the recording itself takes one or two µs."""
 
 
 def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
@@ -19,11 +17,12 @@ def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) ->
     columns = (rows.device, rows.stream, rows.awaited, rows.sequence, rows.start, rows.end)
     events = list(zip(*(column.tolist() for column in columns), strict=True))
     recorded = {(device, stream, number): at for device, stream, awaited, number, at, _ in events if awaited < 0}
-    for device, stream, awaited, number, _, end in events:
+    for device, stream, awaited, number, begin, _ in events:
         if awaited < 0:
             continue
         at = recorded.get((device, awaited, number), NEVER)
         before, after = queues.rows.get(StreamKey(device, awaited), []), queues.rows.get(StreamKey(device, stream), [])
         last = bisect_left(before, at, key=start.__getitem__) - 1
-        first = bisect_left(after, end - SLACK, key=start.__getitem__)
+        # nothing runs on a stream while it stands still
+        first = bisect_left(after, begin, key=start.__getitem__)
         yield before[last] if last >= 0 else -1, after[first] if first < len(after) else -1

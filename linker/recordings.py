@@ -41,6 +41,7 @@ class Recordings:
     ) -> None:
         """`known` are the streams that the trace tells, by call."""
         self._calls, self._collectives, self._launches, self._activities = calls, collectives, launches, activities
+        self._kinds = kinds
         events = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
         recording = events[kinds[events] == SyncCall.EVENT_RECORD]
         self.rows: list[int] = recording[np.argsort(calls.start[recording], kind="stable")].tolist()
@@ -73,6 +74,9 @@ class Recordings:
     def previous(self, call: int) -> int:
         """The call before on its thread that recorded an event or waited for one, -1 for none."""
         return self._previous.get(call, -1)
+
+    def holds_host(self, call: int) -> bool:
+        return call >= 0 and bool(self._kinds[call] == SyncCall.EVENT_SYNC)
 
     def right_before(self, call: int) -> int:
         """The recording that comes right before a wait among the calls for events of its thread, -1 for none."""

@@ -323,14 +323,14 @@ def test_a_polling_loop_is_one_wait() -> None:
     assert nodes.time("cudaEventQuery")[0] == nodes.time("k")[1]
 
 
-def test_a_query_without_a_record_is_no_wait() -> None:
+def test_a_query_without_a_record_asks_about_what_was_recorded() -> None:
     t = TraceBuilder(sync_records=False)
     t.launch("k", 7, 5)
     event = t.record_event(stream=7)
     t.idle(100)
     t.event_query(event)
     t.leaf("aten::add", 5)
-    assert host_waits(link_run(t)) == set()
+    assert host_waits(link_run(t)) == {("k", "cudaEventQuery")}
 
 
 def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
@@ -347,7 +347,7 @@ def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
     t.leaf("aten::add", 5)
     linked = link_run(t)
     assert host_waits(linked) == {("awaited", "cudaEventSynchronize")}
-    assert linked.report.guessed == {"waits of the host resolved to the recording whose end they met": 1}
+    assert sum(linked.report.guessed.values()) == 1
 
 
 def test_a_host_cannot_have_waited_for_what_followed_later_work() -> None:

@@ -9,13 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...schema.graph import DependencyKind
+from ...schema.machine import of_name
 from ..run import Edges, Run
-
-PROMPT = 10_000
-"""ns after the end of an activity of another branch within which a start speaks for a dependency."""
-
-SEAMLESS = 3_000
-"""ns between two activities of one branch that need no other reason than each other."""
 
 Edge = tuple[int, int, int]
 
@@ -44,6 +39,7 @@ def _launches(run: Run) -> Iterator[list[int]]:
 def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
     """Forks and joins between branches, by timing."""
     start, end, stream = run.linked.activities.start, run.activity_end, run.linked.activities.stream
+    prompt = of_name(run.linked.info.machine.gap, "").most
     kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
     by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
     latest: dict[int, int] = {}
@@ -56,8 +52,8 @@ def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
         branch = int(stream[row])
         before = previous.get(branch)
         previous[branch] = row
-        others = [other for key, other in latest.items() if key != branch and start[row] - end[other] <= PROMPT]
-        if others and (before is None or start[row] - end[before] > SEAMLESS):
+        others = [other for key, other in latest.items() if key != branch and start[row] - end[other] <= prompt]
+        if others and (before is None or start[row] - end[before] > prompt):
             yield max(others, key=lambda other: int(end[other])), row, kind
 
 
