@@ -86,7 +86,11 @@ two_threads = st.lists(STEPS, min_size=3, max_size=30)
 
 def play(steps: list[Step], *, threads: int = 1, **options: object) -> TraceBuilder:
     """Each step is taken by the thread whose clock is behind, so that calls are made in the order they are listed."""
-    t = TraceBuilder(**options)  # type: ignore[arg-type]
+    return go_on(TraceBuilder(**options), steps, threads)  # type: ignore[arg-type]
+
+
+def go_on(t: TraceBuilder, steps: list[Step], threads: int = 1) -> TraceBuilder:
+    """The same in a run that has begun."""
     opened = {number: ExitStack() for number in range(MAIN, MAIN + threads)}
     for number in opened:
         with t.thread(number):
