@@ -7,10 +7,7 @@ import pytest
 from builder import TraceBuilder
 from execgraph.schema.graph import DependencyKind
 from execgraph.tools.replay import replay
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from programs import Step, one_thread, play
-from runs import Nodes, broken_rules, convert_linked, convert_run, link_run
+from runs import Nodes, convert_run, link_run
 
 OFFSETS = [-5, -3, 3, 5]
 LATENCY = 6.35
