@@ -120,9 +120,10 @@ def _activity_row(run: "TraceBuilder", activity: Activity) -> Row:
 
 
 def _on_device_clock(run: "TraceBuilder", activity: Activity) -> tuple[int, int]:
-    """Start and end; a length of some µs is the same on any clock."""
-    start = activity.start + round(1000 * run.clock_offset + activity.start * run.clock_drift / 1000)
-    return start, start + activity.end - activity.start
+    """Start and end."""
+    ahead = round(1000 * run.clock_offset)
+    start, end = (time + ahead + round(time * run.clock_drift / 1000) for time in (activity.start, activity.end))
+    return start, end
 
 
 def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:
