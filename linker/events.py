@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..schema.linked import Calls, Found
 from .device_trace import EventRecordRows
+from .recordings import Recordings
 from .streams import StreamKey, StreamQueues
 from .sync_calls import SyncCall
 
@@ -88,9 +89,10 @@ class NamedEvents:
         place = bisect_left(by_id, (time, -1))
         return by_id[place - 1][1] if place else -1
 
-    def recording(self, named: int, record: SyncRecord, in_use: StreamKey | None) -> Recording | None:
+    def recording(self, named: int, record: SyncRecord, recordings: Recordings) -> Recording | None:
         """A named call's recording: on the stream that is recorded for it, else on the one in use."""
         number = self._stream_of.get(int(self._calls.correlation[named]), -1)
         number = record.wait_stream if number < 0 else number
-        stream = self._queues.find(record.device, number) if number >= 0 else in_use
+        in_use = recordings.streams_at(named, None)[:1] if number < 0 else []
+        stream = next(iter(in_use), None) if number < 0 else self._queues.find(record.device, number)
         return Recording(named, int(self._calls.start[named]), stream, Found.RECORD) if stream is not None else None

@@ -142,6 +142,7 @@ class ThreadLaunches:
             self._runs[number] = self._runs_of(rows[mine], time[mine])
         by_time = np.argsort(time, kind="stable")
         self._all_runs = self._runs_of(rows[by_time], time[by_time])
+        self._count = len(set(self._all_runs[1]))
 
     def stream_of(self, row: int) -> StreamKey:
         """The stream of an activity."""
@@ -169,7 +170,10 @@ class ThreadLaunches:
         found = dict[StreamKey, None]()
         for times, streams in (self._runs.get(thread, ([], [])), self._all_runs):
             place = bisect_left(times, time)
-            found |= dict.fromkeys(reversed(streams[max(0, place - LOOK_BACK) : place]))
+            for stream in reversed(streams[max(0, place - LOOK_BACK) : place]):
+                found[stream] = None
+                if len(found) == self._count:
+                    return list(found)
         return list(found)
 
 

@@ -28,6 +28,7 @@ from .streams import Neighbours, StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 HOST = Held(None, -1)
+WAITS = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.EVENT_QUERY, SyncCall.STREAM_SYNC)
 
 
 class Loop(NamedTuple):
@@ -149,7 +150,9 @@ class _Synchroniser:
 
     def _unnamed(self, rows: list[int]) -> Iterator[Unnamed]:
         for row in rows:
-            record, kind = self._record(row), self.kinds[row]
+            record, kind = self._record(row), SyncCall(int(self.kinds[row]))
+            if kind not in WAITS:
+                continue
             if kind == SyncCall.STREAM_SYNC and record is None:
                 yield self._on_host(row, -1)._replace(of_stream=True)
             if self.events.named(row, record) >= 0 or self.events.is_before_trace(record):
@@ -210,7 +213,7 @@ class _Synchroniser:
         """What an event wait is for: as recorded, as the collective around the call tells, else as guessed."""
         named = self.events.named(row, record)
         if named >= 0 and record is not None:
-            recording = self.events.recording(named, record, next(iter(self.recordings.streams_at(named, None)), None))
+            recording = self.events.recording(named, record, self.recordings)
         else:
             around = self.collectives.around(int(self.calls.op_row[row]))
             if around in self.awaited and not self.events.is_before_trace(record):
