@@ -14,7 +14,7 @@ from .attributes import graph_of
 from .calling import calling_slices
 from .communication_columns import CommunicationColumns
 from .delays import Delays, by_cause, delays
-from .dependencies import RULES, Rule
+from .dependencies import RULES
 from .dependencies.inferred import inferred
 from .dependencies.launch import launch
 from .device_only import without_host
@@ -34,7 +34,7 @@ class Options:
 
     Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
     communicate takes its measured time. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known
-    of its dependencies allows. With fewer `rules` the graph lacks their edges, which shows what they are for.
+    of its dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
     """
 
     target: str = "generic"
@@ -45,7 +45,7 @@ class Options:
     whole_groups: bool = False
     shortest_slice: int = 1_000
     delays: bool = True
-    rules: tuple[Rule, ...] = RULES
+    left_out: tuple[str, ...] = ()
 
 
 def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
@@ -56,7 +56,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     linked = replace(linked, activities=on_host_clock(recorded, machine))
     shift = linked.activities.start - recorded.start
     run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _trusted(Edges.joined([rule(run) for rule in options.rules]), options.inferred)
+    edges = _trusted(Edges.joined([rule(run) for rule in RULES if rule.__name__ not in options.left_out]), options.inferred)
     edges = deduplicated(edges, run.node_count)
     if options.inferred and (not linked.info.sync_records or linked.info.unresolved_waits):
         longest, late = of_name(machine.launch, "").most, np.flatnonzero(device_time(run, edges, machine).delay > 0)
@@ -115,7 +115,7 @@ def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: Commu
         zero_length_ops=run.timeline.zero_length,
         gaps_us=float(graph.integers("gap_ns", 0).sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
-        span_us=float(run.end.max(initial=0) - run.start.min(initial=0)) / 1000,
+        span_us=float(run.end.max(initial=run.start_of_trace) - run.start_of_trace) / 1000,
         delays=causes,
         delays_us=time,
         unknown_communications=communication.unknown_types,

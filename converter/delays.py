@@ -11,14 +11,11 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64
 from ..schema.graph import Delay
-from ..schema.machine import LONGEST
+from ..schema.machine import LAUNCHES, LONGEST
 from .device_room import Room
 from .device_time import DeviceTime
 from .lanes import covered_until
 from .run import Run
-
-MOSTLY = 0.5
-"""Of a name's calls this share must own activities for the others to have lost theirs; other APIs launch only at times."""
 
 
 @dataclass(slots=True)
@@ -116,7 +113,7 @@ def _lost_launches(run: Run) -> Int64:
     owns[activities.call_row[activities.call_row >= 0]] = True
     count = np.bincount(calls.name.codes, minlength=len(calls.name.table))
     share = np.bincount(calls.name.codes, owns, len(calls.name.table)) / np.maximum(count, 1)
-    return np.sort(calls.start[(share >= MOSTLY)[calls.name.codes] & ~owns])
+    return np.sort(calls.start[(share >= LAUNCHES)[calls.name.codes] & ~owns])
 
 
 def _launched_between(run: Run, rows: Int64, lost: Int64) -> Bool:

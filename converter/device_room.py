@@ -9,12 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..schema.columns import Bool, Int64
-from ..schema.machine import ENOUGH
+from ..schema.machine import CROWDED, ENOUGH
 from .device_time import DeviceTime
 from .run import Run
-
-MOSTLY = 0.9
-"""Of the late activities so many must have waited for a place for the device to be known as full."""
 
 
 @dataclass(slots=True)
@@ -45,7 +42,7 @@ def _measure(run: Run, time: DeviceTime, device: int, own: Int64, room: Room) ->
     if places >= len(np.unique(stream)) or late.sum() < ENOUGH:
         return
     waited = _found_no_place(run, start, end, time.delay[own], places)
-    if waited[late].mean() >= MOSTLY:
+    if waited[late].mean() >= CROWDED:
         room.places[device] = places
         room.placed[own[_took_a_place(run, start, end)]] = True
 

@@ -114,7 +114,7 @@ def summary(report: ConvertReport) -> str:
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         lines.append(
-            f"delays      {count} by {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
+            f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
         )
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")

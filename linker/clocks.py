@@ -10,13 +10,12 @@ import numpy as np
 
 from ..schema.columns import Int64
 from ..schema.linked import Activities, Calls
+from ..schema.machine import AGREEING
 from .device_rows import SyncRows
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 WHOLE = 1_000
 """ns: profilers until early 2024 wrote whole µs."""
-AGREEING = 3
-"""Activities that must have started before their launch calls to speak against the clock; fewer are damage."""
 WINDOWS = 32
 """Stretches of the trace of which each gives the tightest bounds to the line through them."""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")

@@ -13,6 +13,12 @@ OUTLYING = 4
 added to it."""
 LONGEST = 100_000
 """ns: no machine takes longer to start what is ready (measured: 1 to 25 us, gaps 0 to 20); what does waits for something."""
+AGREEING = 3
+"""So many activities must have started before their launch calls to speak against the clock; fewer are damage."""
+LAUNCHES = 0.5
+"""Of a name's calls this share must own activities for the others to have lost theirs; other APIs launch only at times."""
+CROWDED = 0.9
+"""Of the late activities this share must have waited for a place for their device to be known as full."""
 ENOUGH = 5
 """So many times tell what is usual; of fewer nothing is known but what holds for all machines."""
 FENCE = 3.0

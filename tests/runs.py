@@ -97,7 +97,9 @@ class Nodes:
         """Where each node ran: a host thread, or a stream of a device; a delay each on a lane of its own."""
         host, columns = self.graph.integers("is_cpu_op", 0), ("tid", "device", "stream")
         tid, device, stream = (self.graph.integers(column, 0).tolist() for column in columns)
-        rows = zip(self.graph.id.tolist(), host.tolist(), self.graph.is_delay.tolist(), tid, device, stream, strict=True)
+        rows = zip(
+            self.graph.id.tolist(), host.tolist(), self.graph.is_delay.tolist(), tid, device, stream, strict=True
+        )
         return [(2, n, 0) if delay else (1, t, 0) if on_host else (0, d, s) for n, on_host, delay, t, d, s in rows]
 
     def delays(self) -> dict[str, tuple[Delay, float]]:

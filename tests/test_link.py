@@ -231,6 +231,15 @@ def test_an_activity_without_external_id_does_not_make_the_others_ids_of_ops() -
     assert set(launchers(link_run(t)).values()) == {("", "")}
 
 
+def test_a_correlation_of_zero_joins_nothing() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.call("cudaGetDevice", correlation=0)
+        t.launch("k")
+    t.activity("orphan", 20, start=5, duration=1).correlation = 0
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "aten::mm"), "orphan": ("", "")}
+
+
 def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
     t = TraceBuilder()
     for number in (3, 4):

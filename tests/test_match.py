@@ -285,6 +285,16 @@ def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
     assert link(*read_pair(t)).report.agreement_pct == 100
 
 
+def test_what_comes_before_the_first_common_step_ends_where_that_begins() -> None:
+    """The host trace begins in the midst of step 3, whose iterations are alike."""
+    t = TraceBuilder(torch="2.1")
+    for only in ("device", "device", ""):
+        layers(t, only=only)
+    with t.annotation("ProfilerStep#4"):
+        layers(t)
+    assert matched_rightly(t)
+
+
 @pytest.mark.parametrize("number", [3, 5])
 def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int) -> None:
     """An op that the device trace lost in step 4 is not the one of its name in the step before or after, which the host trace lacks."""

@@ -118,7 +118,7 @@ NONE = edges()
         (edges((2, 1)), NONE, "a data dependency points forward: node 2 on 3"),
         (edges((1, 1)), NONE, "a data dependency points forward: node 2 on 2"),
         (NONE, edges((2, 0)), "a control dependency points forward: node 1 on 3"),
-        (edges((0, 1), (1, 2), (0, 1)), NONE, "1 dependencies are there twice"),
+        (edges((0, 1), (1, 2), (0, 1), (0, 1)), NONE, "2 dependencies are there twice"),
     ],
 )
 def test_an_unsound_graph_is_refused(data: Edges, control: Edges, complaint: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from builder import TraceBuilder
 from execgraph.schema.graph import DependencyKind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from programs import Step, one_thread, play
 from runs import Nodes, broken_rules, convert_run
 
 Node = tuple[str, int, int, tuple[int, int, int]]
-LAUNCH = DependencyKind.LAUNCH
+LAUNCH, PROGRAM_ORDER = DependencyKind.LAUNCH, DependencyKind.PROGRAM_ORDER
 
 
 def nodes_of(nodes: Nodes) -> list[Node]:
@@ -22,6 +23,17 @@ def edges_of(nodes: Nodes) -> dict[tuple[Node, Node], int]:
     by_label = dict(zip(nodes.labels, nodes_of(nodes), strict=True))
     pairs = ((source, target, kind) for target in nodes.labels for source, kind in nodes.follows(target).items())
     return {(by_label[source], by_label[target]): int(kind) for source, target, kind in pairs}
+
+
+def test_whoever_followed_one_of_several_graphs_follows_the_tails_of_that_one() -> None:
+    t = TraceBuilder()
+    for name in ("first", "second", "third"):
+        with t.op(name):
+            t.graph_launch([(f"{name} on {stream}", stream, 5) for stream in (7, 20, 24)])
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t, promote="all")
+    for before, after in (("first", "second"), ("second", "third"), ("third", "aten::add")):
+        assert nodes.follows(after) == {f"{before} on {stream}": PROGRAM_ORDER for stream in (7, 20, 24)}
 
 
 @settings(max_examples=60, deadline=None)

@@ -107,6 +107,18 @@ def test_the_host_does_not_read_device_data_without_a_synchronisation() -> None:
     assert write_then_read(lambda t, tensor: t.tensor(storage=tensor, device="cpu")) == set()
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_collective_without_outputs_writes_what_it_is_given(in_place: bool) -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    given, made = t.tensor(), t.tensor()
+    with t.op("record_param_comms", inputs=[given], outputs=[] if in_place else [made]):
+        t.launch("ncclDevKernel_AllReduce", 20, 10)
+    t.idle(30)
+    with t.op("aten::sum", inputs=[given]):
+        t.launch("reader", 7, 10)
+    assert flows(convert_run(t)) == ({("ncclDevKernel_AllReduce", "reader")} if in_place else set())
+
+
 def test_only_the_last_writer_of_the_bytes_counts() -> None:
     t = TraceBuilder()
     buffer = t.tensor()

@@ -308,7 +308,13 @@ def test_the_summary_for_people_goes_to_stderr(graph_file: str, capsys: pytest.C
     assert run("--input_filename", graph_file) == 0
     output = capsys.readouterr()
     assert output.out == ""
-    for part in ("host 4, computation 2, memory 1", "program order 3, launch 2", "critical path", "+0.00 %", "100.00 %  of"):
+    for part in (
+        "host 4, computation 2, memory 1",
+        "program order 3, launch 2",
+        "critical path",
+        "+0.00 %",
+        "100.00 %  of",
+    ):
         assert part in output.err
 
 

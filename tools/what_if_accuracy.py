@@ -14,6 +14,7 @@ from ..converter import convert
 from ..linker import link, read_device_trace, read_host_trace
 from ..schema.columns import Bool, Int64
 from ..schema.graph import ExecutionGraph
+from ..schema.linked import LinkedTrace
 from .generate import Job, RankRun, Run, scale_of, simulate, write_traces
 from .generate.record import as_numpy
 from .generate.shown import shown
@@ -104,10 +105,15 @@ class Answer:
 
 def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
     """The graph of each rank, by way of trace files. Raises DataError as reading, linking and converting do."""
+    return [convert(linked) for linked in linked_of(run, variant)]
+
+
+def linked_of(run: Run, variant: Variant) -> list[LinkedTrace]:
+    """The linked trace of each rank, by way of trace files."""
     with tempfile.TemporaryDirectory() as folder:
         files = write_traces(run, folder, sync_records=variant.sync_records, resolved_events=variant.resolved_events)
         pairs = [(read_host_trace(str(pair.host)), read_device_trace(str(pair.device))) for pair in files]
-    return [convert(link(host, device)) for host, device in pairs]
+    return [link(host, device) for host, device in pairs]
 
 
 def true_outcomes(job: Job) -> dict[Change, Outcome]:

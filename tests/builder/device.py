@@ -115,8 +115,15 @@ def _activity_row(run: "TraceBuilder", activity: Activity) -> Row:
     args |= {"device": activity.device, "context": 1, "stream": activity.stream, "correlation": activity.correlation}
     if activity.op and activity.op.comms:
         args |= _comms_args(run, activity.op.comms)
-    place = activity.device, activity.stream
-    return _row(run, activity.category, activity.name, place, activity.start, activity.end, args | activity.args)
+    place, (start, end) = (activity.device, activity.stream), _on_device_clock(run, activity)
+    return _row(run, activity.category, activity.name, place, start, end, args | activity.args)
+
+
+def _on_device_clock(run: "TraceBuilder", activity: Activity) -> tuple[int, int]:
+    """Start and end."""
+    ahead = round(1000 * run.clock_offset)
+    start, end = (time + ahead + round(time * run.clock_drift / 1000) for time in (activity.start, activity.end))
+    return start, end
 
 
 def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:

@@ -62,11 +62,14 @@ class TraceBuilder:
         pid: int = 1000,
         sync_records: bool = True,
         event_correlations: bool = True,
+        clock_offset: float = 0,
+        clock_drift: float = 0,
         event_rows: bool = False,
     ) -> None:
         self.layout = LAYOUTS[torch]
         self.rank, self.world_size, self.device, self.pid = rank, world_size, device, pid
         self.sync_records, self.event_correlations, self.event_rows = sync_records, event_correlations, event_rows
+        self.clock_offset, self.clock_drift = clock_offset, clock_drift
         self.ops: list[Op] = []  # in the order they end, as the host trace lists them
         self.calls: list[Call] = []
         self.activities: list[Activity] = []

@@ -1,32 +1,23 @@
-"""A job whose seed draws what it does: work on streams, events between them, waits of the host, CUDA graphs, a backward pass, collectives.
+"""A job whose seed draws what it does: a process in, its program out, a step at a time.
 
-In: a process. Out: its program, a step at a time. All steps and ranks run the parts that were drawn once, only durations differ.
-No part waits for what a later one does, so no program waits for ever; storages are ordered across streams as PyTorch orders them.
+All steps and ranks run the parts that were drawn once, only durations differ. No program waits for ever.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from random import Random
-from typing import NamedTuple
 
-from .instructions import Activity, GraphNode, Tensor
-from .layers import ADD, CLAMP, GEMM, REDUCE, backward
-from .nccl import BYTES_PER_US, Communicator, Work, world
-from .process import COMPUTE, Process
-from .script import DEVICE_TO_HOST, Script
-from .single_device_jobs import PINNED_BYTES_PER_US, graph_node, steps, upload_activity
-from .stream_jobs import STAGED_BYTES_PER_US, pageable_activity
+from .nccl import Communicator, world
+from .process import Process
+from .random_draft import Draft, Part, Rank
+from .random_parts import KINDS, awaited, fork, join, work_on
+from .single_device_jobs import steps
 
-SIDE_STREAMS = (20, 24, 28)
-GRAPH_STREAMS = (40, 44)
 COLLECTIVE_STREAM = 32
 PARTS_PER_LAYER = 5
 SHARE_WITH_RANKS = 0.3
 """How many of the programs run on two ranks."""
-OPS = (("aten::mm", GEMM), ("aten::sum", REDUCE), ("aten::clamp_min", CLAMP), ("aten::add", ADD))
-AROUND = ("aten::linear", "aten::mean", "aten::relu", "aten::add_")
-"""Ops around those that launch."""
+SHARE_AWAITED = 0.3
+"""After how many of the parts the collectives under way are waited for."""
 
 
 def ranks_of(seed: int) -> int:
@@ -37,358 +28,27 @@ def ranks_of(seed: int) -> int:
 def random_program(process: Process) -> Iterator[None]:
     """A random program per seed: streams, events, waits of the host, graphs, a backward pass, collectives."""
     rank = Rank(process, Communicator(process, world(process.size.ranks), COLLECTIVE_STREAM))
-    parts = Draft(process.seed, process.size.ranks).parts(PARTS_PER_LAYER * process.size.layers)
+    parts = _parts(Draft(process.seed, process.size.ranks), PARTS_PER_LAYER * process.size.layers)
     for rank.step in steps(process):
         for part in parts:
             part(rank, process.main)
         yield
 
 
-@dataclass(slots=True)
-class Rank:
-    """One rank while the parts are written for it: the step, collectives under way and captured graphs, by number."""
+def _parts(draft: Draft, count: int) -> list[Part]:
+    """Work on every stream, as many drawn parts, and what a step begins and ends with.
 
-    process: Process
-    communicator: Communicator
-    step: int = 0
-    works: dict[int, Work] = field(default_factory=dict)
-    graphs: dict[int, tuple[GraphNode, ...]] = field(default_factory=dict)
-
-    def tensor(self, number: int) -> Tensor:
-        return self.process.tensor(f"result {number}", 64, 64)
-
-
-Part = Callable[[Rank, Script], None]
-"""Writes its instructions for one rank and step on a thread."""
-
-
-class Draft:
-    """A program while it is drawn.
-
-    Where the streams are `joined` at the ends of a step, one may read what another has written, once it has waited for it.
+    A program has much of some kinds and little of others.
     """
-
-    def __init__(self, seed: int, ranks: int) -> None:
-        self.random = random = Random(f"program {seed}")
-        self.ranks = ranks
-        self.streams = (COMPUTE, *random.sample(SIDE_STREAMS, random.randint(0, len(SIDE_STREAMS))))
-        self.joined = random.random() < 0.5
-        self._kernel_us = 5.0, random.choice((50.0, 150.0, 500.0))
-        self._host_us = 3.0, random.choice((8.0, 20.0, 50.0))
-        self._weights = [weight * random.choice((0, 1, 1, 3)) for weight in KINDS.values()]
-        self._numbers = 0
-        self.readable: dict[int, list[int]] = {stream: [] for stream in self.streams}
-        """By stream the results that it may read."""
-        self.under_way: list[int] = []
-        """Collectives that nothing waits for yet."""
-
-    def parts(self, count: int) -> list[Part]:
-        """As many drawn parts, work on every stream at least, and what a step begins and ends with."""
-        own = [work_on(self, stream) for stream in self.streams]
-        kinds = self.random.choices([*KINDS], [weight + 0.01 for weight in self._weights], k=count)
-        drawn = [part for kind in kinds for part in (kind(self), *self._wait_for_collectives(0.3))]
-        parts = [*own, *drawn, *self._wait_for_collectives(1.0)]
-        return [_fork(self.streams), *parts, _join(self.streams)] if self.joined else parts
-
-    def _wait_for_collectives(self, share: float) -> Iterator[Part]:
-        if self.under_way and self.random.random() <= share:
-            yield from map(_awaited, self.under_way)
-            self.under_way = []
-
-    def number(self) -> int:
-        """Numbers results, events and all else that has to be told apart."""
-        self._numbers += 1
-        return self._numbers
-
-    def stream(self) -> int:
-        return self.random.choice(self.streams)
-
-    def two_streams(self) -> tuple[int, int]:
-        """Different ones, unless there is only one."""
-        first, *_, second = self.random.sample(self.streams, min(2, len(self.streams))) * 2
-        return first, second
-
-    def kernel_us(self) -> float:
-        return self._between(*self._kernel_us)
-
-    def host_us(self) -> float:
-        return self._between(*self._host_us)
-
-    def _between(self, least: float, most: float) -> float:
-        """Any order of magnitude is as likely as any other."""
-        return math.exp(self.random.uniform(math.log(least), math.log(most)))
-
-    def has_waited(self, stream: int, results: Sequence[int]) -> None:
-        """From now on a stream may read these results, if the streams are joined before they are written anew."""
-        if self.joined:
-            self.readable[stream] = list(dict.fromkeys([*self.readable[stream], *results]))
-
-
-# ops
-
-
-class Nest(NamedTuple):
-    """An op with ops inside, and the kernels that it launches after them."""
-
-    name: str
-    own_us: float
-    kernels: tuple[tuple[Activity, float], ...]
-    inner: "tuple[Nest, ...]"
-
-    def write(self, script: Script, stream: int, reads: Tensor, writes: Tensor) -> None:
-        # what an in-place op writes is its first argument
-        inputs = (writes, reads) if self.name.endswith("_") else (reads, writes)
-        with script.op(self.name, inputs, (writes,), own_us=self.own_us):
-            for nest in self.inner:
-                nest.write(script, stream, reads, writes)
-            for kernel, us in self.kernels:
-                script.launch(kernel, stream, us)
-
-
-def _nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
-    random = draft.random
-    name, kernel = random.choice(OPS)
-    if depth == 1:
-        kernels = tuple((kernel, draft.kernel_us()) for _ in range(random.randint(1, 3) if launches else 0))
-        return Nest(name if launches else "aten::view", draft.host_us(), kernels, ())
-    inner = tuple(_nest(draft, depth - 1, launches) for _ in range(random.choice((1, 1, 2))))
-    also = ((kernel, draft.kernel_us()),) if launches and random.random() < 0.2 else ()
-    return Nest(random.choice(AROUND), draft.host_us(), also, inner)
-
-
-def work_on(draft: Draft, stream: int) -> Part:
-    """An op whose kernels read a result of the stream, or one that it has waited for, and write one of their own."""
-    nest, idle, number = _nest(draft, draft.random.randint(1, 3)), draft.host_us() / 3, draft.number()
-    source = draft.random.choice(draft.readable[stream] or [number])
-    draft.readable[stream].append(number)
-
-    def write(rank: Rank, script: Script) -> None:
-        script.work(idle)
-        nest.write(script, stream, rank.tensor(source), rank.tensor(number))
-
-    return write
-
-
-def _kernels(draft: Draft) -> Part:
-    return _all_of([work_on(draft, draft.stream()) for _ in range(draft.random.randint(1, 2))])
-
-
-def _host(draft: Draft) -> Part:
-    """Ops that launch nothing, and Python around them."""
-    nest, idle, number = _nest(draft, draft.random.randint(1, 3), launches=False), draft.host_us(), draft.number()
-
-    def write(rank: Rank, script: Script) -> None:
-        script.work(idle)
-        nest.write(script, COMPUTE, rank.tensor(number), rank.tensor(number))
-
-    return write
-
-
-def _all_of(parts: Sequence[Part]) -> Part:
-    def write(rank: Rank, script: Script) -> None:
-        for part in parts:
-            part(rank, script)
-
-    return write
-
-
-def _perhaps_work(draft: Draft) -> Part:
-    """What the host does between recording an event and waiting for it."""
-    return _all_of([draft.random.choice((_kernels, _host))(draft) for _ in range(draft.random.randint(0, 2))])
-
-
-# streams
-
-
-def _hand_off(draft: Draft) -> Part:
-    """One stream waits for another, now and then through a third one that has nothing to do itself, and goes on with work."""
-    source, target = draft.two_streams()
-    through = draft.random.choice((target, target, draft.stream()))
-    event, onwards, recorded = f"event {draft.number()}", f"event {draft.number()}", tuple(draft.readable[source])
-    between = _perhaps_work(draft)
-    draft.has_waited(target, recorded)
-    after = work_on(draft, target)
-
-    def write(rank: Rank, script: Script) -> None:
-        script.record(event, source)
-        between(rank, script)
-        script.wait(through, event)
-        if through != target:
-            script.record(onwards, through)
-            script.wait(target, onwards)
-        after(rank, script)
-
-    return write
-
-
-def _behind(draft: Draft) -> Part:
-    """A stream, or the host, waits for what another stream was given one step ago."""
-    source, target = draft.two_streams()
-    event, on_host, work = f"event {draft.number()}", draft.random.random() < 0.5, work_on(draft, source)
-
-    def write(rank: Rank, script: Script) -> None:
-        before, now = (f"{event} of {step % 2}" for step in (rank.step - 1, rank.step))
-        if rank.step and on_host:
-            script.synchronize_event(before)
-        elif rank.step:
-            script.wait(target, before)
-        work(rank, script)
-        script.record(now, source)
-
-    return write
-
-
-def _fork(streams: tuple[int, ...]) -> Part:
-    def write(_: Rank, script: Script) -> None:
-        script.record("forked", COMPUTE)
-        for stream in streams[1:]:
-            script.wait(stream, "forked")
-
-    return write
-
-
-def _join(streams: tuple[int, ...]) -> Part:
-    def write(_: Rank, script: Script) -> None:
-        for stream in streams[1:]:
-            script.record(f"joined {stream}", stream)
-            script.wait(COMPUTE, f"joined {stream}")
-
-    return write
-
-
-def _graph(draft: Draft) -> Part:
-    """A CUDA graph of two to eight kernels: it begins on the stream that it is launched on, and may go on on streams of its own."""
-    random, number, stream, host = draft.random, draft.number(), draft.stream(), draft.host_us()
-    own = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
-    nodes = []
-    for place in range(random.randint(2, 8)):
-        kernel, after = random.choice(OPS)[1], tuple(random.sample(range(place), min(place, 2)))
-        nodes.append((kernel, random.choice(own) if place else stream, draft.kernel_us(), after))
-
-    def write(rank: Rank, script: Script) -> None:
-        if number not in rank.graphs:
-            rank.graphs[number] = tuple(graph_node(rank.process, *node) for node in nodes)
-        script.work(host)
-        script.graph(rank.graphs[number], stream)
-
-    return write
-
-
-# waits of the host
-
-
-def _event(draft: Draft) -> Part:
-    """The host waits for an event, or asks for it again and again."""
-    stream, event, between = draft.stream(), f"event {draft.number()}", _perhaps_work(draft)
-    pause_us = draft.random.choice((None, 4.0, 20.0))
-
-    def write(rank: Rank, script: Script) -> None:
-        script.record(event, stream)
-        between(rank, script)
-        if pause_us is None:
-            script.synchronize_event(event)
-        else:
-            script.query_event(event, pause_us)
-
-    return write
-
-
-def _synchronize(draft: Draft) -> Part:
-    """The host waits for a stream, now and then for the device."""
-    stream, whole = draft.stream(), draft.random.random() < 0.3
-
-    def write(_: Rank, script: Script) -> None:
-        if whole:
-            script.synchronize_device()
-        else:
-            script.synchronize_stream(stream)
-
-    return write
-
-
-def _item(draft: Draft) -> Part:
-    """tensor.item(): a copy that holds the host, with or without the synchronisation that follows it in PyTorch."""
-    stream, number, synchronizes = draft.stream(), draft.number(), draft.random.random() < 0.7
-
-    def write(rank: Rank, script: Script) -> None:
-        with script.op("aten::_local_scalar_dense", (rank.tensor(number),)):
-            script.copy(DEVICE_TO_HOST, stream, 1.6, blocking=True)
-            if synchronizes:
-                script.synchronize_stream(stream)
-
-    return write
-
-
-def _upload(draft: Draft) -> Part:
-    """A copy to the device: of pinned memory while the host goes on, or of pageable memory, which holds it."""
-    stream, number, us, pinned = draft.stream(), draft.number(), draft.kernel_us(), draft.random.random() < 0.6
-    activity = (upload_activity if pinned else pageable_activity)(
-        round(us * (PINNED_BYTES_PER_US if pinned else STAGED_BYTES_PER_US))
-    )
-
-    def write(rank: Rank, script: Script) -> None:
-        buffer = rank.tensor(number)
-        source = rank.process.tensor(f"source {number}", *buffer.shape, device="cpu")
-        with script.op("aten::copy_", (buffer, source, pinned), (buffer,), own_us=8.0):
-            script.copy(activity, stream, us, blocking=not pinned)
-
-    return write
-
-
-# other threads, other ranks
-
-
-def _backward(draft: Draft) -> Part:
-    """Forward ops, then a backward pass on the autograd thread, in which anything may happen that happens in a forward one."""
-    inside = (_kernels, _kernels, _host, _hand_off, _item, _event)
-    forward = [_kernels(draft) for _ in range(draft.random.randint(1, 4))]
-    behind = [draft.random.choice(inside)(draft) for _ in forward]
-
-    def write(rank: Rank, script: Script) -> None:
-        process, loss = rank.process, rank.process.tensor("loss")
-        for forth, back in zip(forward, reversed(behind), strict=True):
-            with script.op("aten::matmul", sequence=process.sequence):
-                process.differentiable("MmBackward0", (loss,), _on_thread(rank, back))
-                forth(rank, script)
-        backward(process, loss)
-
-    return write
-
-
-def _on_thread(rank: Rank, part: Part) -> Callable[[Script], None]:
-    return lambda script: part(rank, script)
-
-
-def _collective(draft: Draft) -> Part:
-    """An all-reduce, which later parts run beside; work where there is only one rank."""
-    work, number, elements = work_on(draft, COMPUTE), draft.number(), round(draft.kernel_us() * BYTES_PER_US / 4)
-    if draft.ranks == 1:
-        return work
-    draft.under_way.append(number)
-
-    def write(rank: Rank, script: Script) -> None:
-        work(rank, script)
-        summed = rank.process.tensor(f"gradients {number}", elements)
-        rank.works[number] = rank.communicator.all_reduce(script, summed)
-
-    return write
-
-
-def _awaited(number: int) -> Part:
-    return lambda rank, script: rank.works.pop(number).wait(script)
-
-
-KINDS: dict[Callable[[Draft], Part], float] = {
-    _kernels: 6.0,
-    _host: 2.0,
-    _hand_off: 4.0,
-    _behind: 1.0,
-    _graph: 0.5,
-    _event: 1.0,
-    _synchronize: 0.5,
-    _item: 0.5,
-    _upload: 1.0,
-    _backward: 0.7,
-    _collective: 2.0,
-}
-"""What a part may be, and how often; a program has much of some of these and little of others."""
+    weights = [weight * draft.random.choice((0, 1, 1, 3)) + 0.01 for weight in KINDS.values()]
+    own = [work_on(draft, stream) for stream in draft.streams]
+    kinds = draft.random.choices([*KINDS], weights, k=count)
+    drawn = [part for kind in kinds for part in (kind(draft), *_waits(draft, SHARE_AWAITED))]
+    parts = [*own, *drawn, *_waits(draft, 1.0)]
+    return [fork(draft.streams), *parts, join(draft.streams)] if draft.joined else parts
+
+
+def _waits(draft: Draft, share: float) -> Iterator[Part]:
+    if draft.under_way and draft.random.random() <= share:
+        yield from map(awaited, draft.under_way)
+        draft.under_way = []
