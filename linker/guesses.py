@@ -120,7 +120,7 @@ class Guesses:
         self._calls, self._activities, self._queues = calls, activities, queues
         self._recordings, self._evidence = recordings, evidence
         self._streams = list(queues.rows)
-        self._number = {key: number for number, key in enumerate(self._streams)}
+        self._number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self._streams)}
         self._tails = self._tails_at([calls.start[row] for row in recordings.rows])
         self._end = np.append(activities.end, NEVER)
         taken = set(awaited)
@@ -211,7 +211,7 @@ class Guesses:
         over, spoken = self._judged(waits, ends, held)
         rank = self._ranks(options, turn)
         allowed = (ends > NEVER).any(axis=1) & ((rank < LEAST) | ((spoken > 0) & (not waits[0].asks)))
-        if held.stream is not None:
+        if held.stream in self._number:
             allowed[:, self._number[held.stream]] = False
         if not allowed.any():
             return None
