@@ -71,6 +71,7 @@ def device_time(run: Run, edges: Edges, machine: Machine, placed: Bool | None = 
     since_freed = np.where(released.freed > NEVER, np.maximum(activities.start - released.freed, 0), 0)
     slack, usual = np.where(by_launch, since_launch, since_freed), _Usuals(*_where(by_launch, launch, chain))
     delay = np.where((slack > usual.most) | placed, np.maximum(slack - usual.median, 0), 0)
+    delay -= _in_turn(run, placed, delay, usual.most - usual.median)
     return DeviceTime(
         latency=np.where(by_launch, slack - delay, np.minimum(launch.median, since_launch)),
         gap=np.where(by_launch, np.minimum(chain.median, since_freed), slack - delay),
@@ -78,6 +79,17 @@ def device_time(run: Run, edges: Edges, machine: Machine, placed: Bool | None = 
         after=_last_source(run, edges, np.where(by_launch, released.launched, released.freed), by_launch),
         by_launch=by_launch,
     )
+
+
+def _in_turn(run: Run, placed: Bool, delay: Int64, spread: Int64) -> Int64:
+    """How much later than usual, within the usual spread, what waited for room was ready, as those that started before it were first."""
+    activities, later = run.linked.activities, np.zeros(len(delay), np.int64)
+    for device in np.unique(activities.device[placed]).tolist():
+        own = np.flatnonzero(activities.device == device)
+        own = own[np.argsort(activities.start[own], kind="stable")]
+        ready = activities.start[own] - np.where(placed[own], delay[own], 0)
+        later[own] = np.maximum.accumulate(ready) - ready
+    return np.where(placed & (later <= spread), later, 0)
 
 
 def _where(chosen: Bool, first: _Usuals, second: _Usuals) -> tuple[Int64, Int64]:

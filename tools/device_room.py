@@ -4,6 +4,7 @@ What is ready first takes a place first, and the place that is free first; witho
 """
 
 import heapq
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,8 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
     while heap:
         begin, row = heapq.heappop(heap)
         device = place[row]
+        if device >= 0 and work.places[device].cut_off_ns:
+            begin, row = _first_of_ties(heap, begin, row, place, 4 * work.places[device].cut_off_ns)
         if device >= 0:
             until, before = free[device][0]
             if until > begin:
@@ -51,3 +54,15 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
             if not unmet[follower]:
                 heapq.heappush(heap, (ready[follower], follower))
     return np.array(end, np.int64), np.array(held_by, np.int64)
+
+
+def _first_of_ties(heap: list[tuple[int, int]], begin: int, row: int, place: list[int], apart: int) -> tuple[int, int]:
+    """Of what is ready on a device at one time, as far as its clock tells, what started first in the measured run: the lowest row."""
+    ties = [(begin, row)]
+    while heap and heap[0][0] <= begin + apart:
+        ties.append(heapq.heappop(heap))
+    first = min((tie for tie in ties if place[tie[1]] == place[row]), key=itemgetter(1))
+    for tie in ties:
+        if tie is not first:
+            heapq.heappush(heap, tie)
+    return first

@@ -68,7 +68,8 @@ class Workload:
     start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
     where none were recorded, and on the host's clock.
 
-    Where a device has room for some activities only, `place` is the position in `places` of how many, -1 for what takes no place.
+    Where durations are changed and a device has room for some activities only, `place` is the position in `places` of how many, -1 for
+    what takes no place.
     """
 
     graphs: Sequence[ExecutionGraph]
@@ -121,6 +122,7 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     classes = [node_classes(graph) for graph in graphs]
     factors = node_factors(graphs, classes, scale)
     host_factor = class_factor(scale, NodeClass.HOST)
+    is_changed = any(bool((factor != 1).any()) for factor in factors)
     lanes: list[Lane] = []
     ranks: list[RankColumns] = []
     places: list[Places] = []
@@ -128,7 +130,7 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
         lane, lane_places = _lanes(graph)
-        columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor)
+        columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor, is_changed)
         missing += len(graph.data_deps.values) - len(columns.source)
         ranks.append(
             columns._replace(
@@ -145,7 +147,7 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
 
 
 def _rank_columns(
-    graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float
+    graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float, is_changed: bool
 ) -> RankColumns:
     source, target, kind = _dependencies(graph)
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
@@ -160,6 +162,9 @@ def _rank_columns(
     cut_off = np.where(graph.is_activity, _cut_off(graph), 0)
     duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
     lag, place = _lags(graph, target, kind), _place(graph, node_class)
+    if not is_changed:
+        # in the run as it was, what waited for room waited as long as measured
+        place[:] = -1
     if place.max(initial=-1) >= 0:
         # the replay itself keeps waiting what there is no room for
         duration[graph.integers("delay", 0) == Delay.CONTENTION] = 0
