@@ -19,7 +19,8 @@ class Evidence:
     """`freed` is when all that is known to hold an activity back had ended, `due` by when it usually starts then.
 
     `rounding` is how far two times of one clock may be misstated, `doubt` those of host and device against each other: no call was
-    seen to return before what it waited for had ended, but it may have by as little as calls usually take to.
+    seen to return before what it waited for had ended, but it may have by as little as calls usually take to. `ahead` is how far the
+    device's clock may at most be ahead of the host's: as no activity started before its launch call, by what the soonest took to.
     """
 
     def __init__(self, activities: Activities, calls: Calls, machine: Machine) -> None:
@@ -35,6 +36,8 @@ class Evidence:
         arrived = np.where(called, calls.end[call] + launch[call], NEVER) if len(calls) else begun
         self.freed: list[int] = np.maximum(ended, begun).tolist()
         self.due: list[int] = np.maximum(np.where(follows, ended + gap, NEVER), arrived).tolist()
+        since_launch = activities.start[called] - calls.start[call[called]]
+        self.ahead = self.doubt + (max(int(since_launch.min()), 0) if len(since_launch) else 0)
         self.gap = of_name(machine.gap, "").most
 
     def wake(self, call: int) -> int:

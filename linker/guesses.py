@@ -228,7 +228,8 @@ class Guesses:
         slack = self._evidence.doubt if on_host else self._evidence.rounding
         reach = np.array([wait.reach if on_host else self._reach for wait in waits]) + slack
         late = times.until > times.due
-        over: Bool = ends > (times.until + slack)[None, :, None]
+        latest = times.until + (self._evidence.ahead if on_host else slack)
+        over: Bool = ends > latest[None, :, None]
         explains = late[None, :, None] & ~over & (ends > (times.freed - slack * on_host)[None, :, None])
         explains &= ends >= (times.until - reach)[None, :, None]
         spoken = np.asarray(explains.sum(axis=1), np.int64)

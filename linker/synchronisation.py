@@ -260,14 +260,10 @@ class _Synchroniser:
         resolved = self._resolved(row, record, guess)
         if resolved is None:
             self.dropped["event queries whose event was not found"].append(row)
-        elif self._last_end(resolved.sources) > self.calls.end[row] + self._doubt(row):
+        elif self._last_end(resolved.sources) > self.calls.end[row] + self.evidence.ahead:
             self.found["event queries that found the event pending"].append(row)
         else:
             self._host_edges(row, resolved, self.loops[row].since if row in self.loops else ABSENT)
-
-    def _doubt(self, row: int) -> int:
-        """A query that is not asked again is thought to have found the event, unless the clocks are sure that it did not."""
-        return self.evidence.doubt if row in self.loops else self.evidence.rounding
 
     def _is_answered(self, row: int) -> bool:
         """Whether a query is the last of its loop, and none of a thread that only looks on."""
@@ -349,7 +345,7 @@ class _Synchroniser:
 
     def _host_edges(self, row: int, resolved: Resolved, since: int = ABSENT) -> None:
         """A call that waits is kept even where nothing is pending: it is where the host would wait in a slower run."""
-        limit = self.calls.end[row] + self.evidence.doubt
+        limit = self.calls.end[row] + self.evidence.ahead
         kept = [source for source in resolved.sources if self.activities.end[source] <= limit]
         self.dropped["host waits that contradict the clock"] += [row] * (len(resolved.sources) - len(kept))
         self.host_edges += [HostEdge(row, source, since, resolved.found) for source in kept or (-1,)]
