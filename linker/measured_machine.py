@@ -55,9 +55,9 @@ def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str
 
 
 def _gaps(activities: Activities, calls: Calls, launch: int, resolution: int) -> dict[str, Usual]:
-    """Between the end of an activity and the start of the next on its stream, which had long been launched then."""
+    """Between the end of an activity and the start of the next on its stream, which had long been launched and found the device free."""
     before = previous_on_stream(activities)
-    rows = np.flatnonzero((activities.call_row >= 0) & (before >= 0))
+    rows = np.flatnonzero((activities.call_row >= 0) & (before >= 0) & ~took_over(activities, 2 * resolution))
     queued = calls.end[activities.call_row[rows]] + launch < activities.end[before[rows]]
     rows = rows[queued & (activities.start[rows] >= activities.end[before[rows]])]
     return by_name(activities.start[rows] - activities.end[before[rows]], activities.category, rows, resolution)
