@@ -37,7 +37,9 @@ def test_kernels_that_were_launch_bound_queue_once_they_are_long(latency: float,
     graph = convert_run(bursts(1.1, latency, gap)).graph
     slower = replay(graph, [parse_scale("class:computation=100")])
     per_kernel = abs(2 - gap) if gap < 5 else 0
-    assert slower.makespan_ns / 1000 == pytest.approx(bursts(110, latency, gap).makespan_us, rel=0.01 + per_kernel / 110)
+    assert slower.makespan_ns / 1000 == pytest.approx(
+        bursts(110, latency, gap).makespan_us, rel=0.01 + per_kernel / 110
+    )
 
 
 @pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)

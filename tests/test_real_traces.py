@@ -7,8 +7,12 @@ import pytest
 from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.linked import LinkedTrace
-from runs import broken_rules, convert_linked
+from execgraph.linker.match import are_step_marks
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.linked import LinkedTrace, on_host_clock
+from execgraph.tools.replay import replay
+from execgraph.tools.workload import gather
+from runs import Nodes, broken_rules, convert_linked
 
 CAPTURES = {"attention": [0], "ddp": [0, 1], "threads": [0], "compiled": [0]}
 OURS = [pytest.param(run, rank, id=f"{run}-{rank}") for run, ranks in CAPTURES.items() for rank in ranks]
@@ -28,6 +32,23 @@ def check(linked: LinkedTrace) -> None:
     )
     assert broken_rules(nodes) == []
     assert nodes.replay_error() <= 0.005
+    check_replay(linked, nodes)
+
+
+def check_replay(linked: LinkedTrace, nodes: Nodes) -> None:
+    """The replay takes as long as what was recorded did, by the trace itself, and nothing follows what ended after it had begun."""
+    activities = on_host_clock(linked.activities, linked.info.machine)
+    timed = (linked.ops.start != ABSENT) & ~are_step_marks(linked.ops.name)
+    starts = (linked.ops.start[timed], linked.calls.start, activities.start)
+    ends = (linked.ops.end[timed], linked.calls.end, activities.end)
+    span = max(int(end.max()) for end in ends if len(end)) - min(int(start.min()) for start in starts if len(start))
+    assert replay(nodes.graph).makespan_ns == pytest.approx(span, rel=0.005)
+    work = gather([nodes.graph])
+    on_device = work.is_activity[work.source] & work.is_activity[work.target]
+    trimmed = work.measured_end_ns - nodes.graph.integers("overlap_ns", 0)
+    late = (trimmed[work.source] - work.measured_start_ns[work.target])[on_device]
+    machine = linked.info.machine
+    assert late.max(initial=0) <= max(2 * machine.resolution_ns, 2) + abs(machine.clock_drift_ns)
 
 
 # The project's own captures

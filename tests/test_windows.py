@@ -131,6 +131,33 @@ def test_work_that_queues_behind_an_earlier_step_waits_for_a_carry_in() -> None:
     assert nodes.replay_error() == 0
 
 
+def test_a_carry_in_lasts_as_long_as_the_stream_was_busy_with_earlier_work() -> None:
+    linked = part(three_steps(), steps=(4, 5))
+    began = int(linked.ops.start[linked.ops.start != ABSENT].min())
+    earlier = link(*three_steps()).activities
+    ended = int(earlier.end[names(link(*three_steps())).index("kernel 3b")])
+    nodes = convert_linked(linked, began)
+    assert nodes.time("carry-in") == (0, (ended - began) / 1000)
+    assert nodes.report.delays == {"start of recording": 1}
+
+
+def test_a_stream_that_was_idle_before_the_window_gets_no_carry_in() -> None:
+    nodes = convert_linked(part(three_steps(), steps=(5, 6)))
+    assert "carry-in" not in nodes.labels
+    assert nodes.report.delays == {}
+
+
+def test_a_late_start_inside_a_window_is_no_carry_in() -> None:
+    t = TraceBuilder()
+    for number in (1, 2):
+        with t.annotation(f"ProfilerStep#{number}"):
+            with t.op("aten::mm"):
+                t.launch(f"kernel {number}", 7, 10, latency=4.5 + 300 * (number - 1))
+            t.stream_synchronize(7)
+    nodes = convert_linked(part(read_pair(t), steps=(2, 3)))
+    assert nodes.report.delays == {"unexplained": 1}
+
+
 def test_waits_for_earlier_work_are_counted_and_last_as_measured() -> None:
     t = TraceBuilder()
     with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
