@@ -56,7 +56,9 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     linked = replace(linked, activities=on_host_clock(recorded, machine))
     shift = linked.activities.start - recorded.start
     run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _trusted(Edges.joined([rule(run) for rule in RULES if rule.__name__ not in options.left_out]), options.inferred)
+    edges = _trusted(
+        Edges.joined([rule(run) for rule in RULES if rule.__name__ not in options.left_out]), options.inferred
+    )
     edges = deduplicated(edges, run.node_count)
     if options.inferred and (not linked.info.sync_records or linked.info.unresolved_waits):
         longest, late = of_name(machine.launch, "").most, np.flatnonzero(device_time(run, edges, machine).delay > 0)

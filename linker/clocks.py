@@ -56,8 +56,9 @@ def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
         activities.start[launched], calls.start[activities.call_row[launched]] - activities.start[launched] - slack
     )
     most = _Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
-    if (least.value > 0).sum() < AGREEING:
-        least = _Bounds(*np.empty((2, 0), np.int64))
+    impossible = least.value > 0
+    if impossible.sum() < AGREEING:
+        least = _Bounds(least.time[~impossible], least.value[~impossible])
     since, until = (int(activities.start.min()), int(activities.end.max())) if len(activities) else (0, 0)
     if not (least.value > 0).any() and not (most.value < 0).any():
         return Clock(0, 0, since, until, slack, resolution)

@@ -54,6 +54,12 @@ def backward(t: TraceBuilder, step: Step, _: Event, name: str) -> None:
         t.work(2)
 
 
+def launch_late(t: TraceBuilder, step: Step, _: Event, name: str) -> None:
+    """Nothing tells why the kernel starts so late."""
+    with t.op("aten::linear"):
+        t.launch(name, step.stream, step.us, start=max(t.now + 4, t.ready[step.stream] / 1000) + 50 * step.back)
+
+
 ACTIONS: dict[str, Action] = {
     "work": lambda t, step, event, name: t.work(step.us),
     "op": lambda t, step, event, name: t.leaf("aten::view", step.us),
@@ -78,15 +84,22 @@ STEPS = st.builds(
     st.sampled_from([1, 2, 3, 5, 17, 40]),
 )
 BACKWARD = st.builds(Step, st.just("backward"), st.sampled_from(STREAMS), st.integers(0, 3), st.integers(1, 20))
+LATE = st.builds(Step, st.just("late"), st.sampled_from(STREAMS), st.integers(1, 3), st.integers(1, 40))
+RARE: dict[str, Action] = {"backward": backward, "late": launch_late}
 VERSIONS = st.sampled_from(sorted(LAYOUTS))
 
 one_thread = st.lists(STEPS | BACKWARD, min_size=3, max_size=30)
+with_delays = st.lists(STEPS | BACKWARD | LATE, min_size=3, max_size=30)
 two_threads = st.lists(STEPS, min_size=3, max_size=30)
 
 
 def play(steps: list[Step], *, threads: int = 1, **options: object) -> TraceBuilder:
     """Each step is taken by the thread whose clock is behind, so that calls are made in the order they are listed."""
-    t = TraceBuilder(**options)  # type: ignore[arg-type]
+    return go_on(TraceBuilder(**options), steps, threads)  # type: ignore[arg-type]
+
+
+def go_on(t: TraceBuilder, steps: list[Step], threads: int = 1) -> TraceBuilder:
+    """The same in a run that has begun."""
     opened = {number: ExitStack() for number in range(MAIN, MAIN + threads)}
     for number in opened:
         with t.thread(number):
@@ -102,7 +115,7 @@ def play(steps: list[Step], *, threads: int = 1, **options: object) -> TraceBuil
             elif step.action == "leave ops":
                 opened[thread].close()
             else:
-                action = backward if step.action == "backward" else ACTIONS[step.action]
+                action = (ACTIONS | RARE)[step.action]
                 action(t, step, events[-min(step.back or 1, len(events))], f"{step.action} {number}")
     for number, ops in opened.items():
         with t.thread(number):

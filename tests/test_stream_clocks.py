@@ -4,6 +4,7 @@ import numpy as np
 from execgraph.converter.dependencies.stream_clocks import StreamClocks
 from execgraph.converter.run import Run
 from execgraph.converter.timeline import slice_host
+from execgraph.schema.linked import LinkedTrace
 from hypothesis import given
 from hypothesis import strategies as st
 from references import Act, linked_of
@@ -21,6 +22,10 @@ def runs(draw: st.DrawFn) -> tuple[list[Act], Pairs, Pairs]:
     return acts, draw(pairs), draw(pairs)
 
 
+def run_of(linked: LinkedTrace) -> Run:
+    return Run(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+
+
 def before(row: int, pairs: Pairs) -> set[int]:
     return {row}.union(*(before(source, pairs) for source, target in pairs if target == row))
 
@@ -30,7 +35,7 @@ def test_what_is_kept_and_what_was_known_imply_all_and_nothing_twice(run: tuple[
     acts, candidates, known = run
     chains = [(a, b) for b in range(len(acts)) for a in range(b) if acts[a].stream == acts[b].stream]
     linked = linked_of(acts)
-    source, target = StreamClocks(Run(linked, slice_host(linked, 0))).not_implied(candidates, known)
+    source, target = StreamClocks(run_of(linked)).not_implied(candidates, known)
     kept = list(zip(source.tolist(), target.tolist(), strict=True))
     assert set(kept) <= set(candidates)
     everything, less = [*chains, *known, *candidates], [*chains, *known, *kept]
@@ -48,8 +53,8 @@ def test_activities_may_be_listed_in_any_order(run: tuple[list[Act], Pairs, Pair
     order = np.arange(len(acts))[::-1].tolist()
     linked = linked_of([acts[row] for row in order])
     turned = [[(order[a], order[b]) for a, b in pairs] for pairs in (candidates, known)]
-    source, target = StreamClocks(Run(linked, slice_host(linked, 0))).not_implied(*turned)
+    source, target = StreamClocks(run_of(linked)).not_implied(*turned)
     straight = linked_of(acts)
-    wanted = StreamClocks(Run(straight, slice_host(straight, 0))).not_implied(candidates, known)
+    wanted = StreamClocks(run_of(straight)).not_implied(candidates, known)
     kept = {(order[a], order[b]) for a, b in zip(source.tolist(), target.tolist(), strict=True)}
     assert kept == set(zip(*(column.tolist() for column in wanted), strict=True))

@@ -46,10 +46,11 @@ def test_an_op_is_cut_where_its_launch_call_returns() -> None:
     assert nodes.follows("k") == {"aten::mm#0": DependencyKind.LAUNCH}
 
 
-def test_an_activity_that_starts_before_its_call_returns_cuts_there() -> None:
+def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_earlier() -> None:
+    """2 us, as on most machines where a trace does not tell."""
     t = TraceBuilder()
     with t.op("aten::mm"):
-        t.launch("k", call_duration=20, latency=3)
+        t.launch("k", call_duration=20, latency=5)
     assert convert_run(t).times(MAIN) == [("aten::mm", 0, 3), ("aten::mm", 3, 20)]
 
 
@@ -61,12 +62,12 @@ def test_a_late_activity_does_not_delay_its_launch() -> None:
     assert convert_run(t).times(MAIN) == [("aten::mm", 0, 4), ("aten::mm", 4, 8)]
 
 
-def test_a_graph_launches_when_the_first_of_its_activities_starts() -> None:
+def test_a_graph_launches_when_the_first_of_its_activities_does() -> None:
     t = TraceBuilder()
     with t.op("replay"):
         call = t.call("cudaGraphLaunch", 10)
-        t.activity("late", 7, 8, 2, call)
-        t.activity("early", 20, 5, 2, call)
+        t.activity("late", 7, 9, 2, call)
+        t.activity("early", 20, 7, 2, call)
     assert convert_run(t).times(MAIN) == [("replay", 0, 5), ("replay", 5, 10)]
 
 
@@ -137,7 +138,7 @@ def test_a_blocking_copy_launches_and_waits() -> None:
         t.memcpy("DtoH", duration=20)
     nodes = convert_run(t)
     copy = "Memcpy DtoH (Device -> Pageable)"
-    assert nodes.times(MAIN) == [("aten::item", 0, 6), ("cudaMemcpyAsync", 26, 30)]
+    assert nodes.times(MAIN) == [("aten::item", 0, 4), ("cudaMemcpyAsync", 26, 30)]
     assert nodes.follows(copy) == {"aten::item": DependencyKind.LAUNCH}
     assert nodes.follows("cudaMemcpyAsync")[copy] == DependencyKind.HOST_SYNC
 

@@ -31,7 +31,7 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
     starts, values, lags = after.starts.tolist(), after.values.tolist(), lag[by_source].tolist()
     unmet, costs = np.bincount(target, minlength=count).tolist(), cost.tolist()
     place = [*work.place.tolist(), *[-1] * (count - len(work))]
-    free = [[(0, -1)] * place.count for place in work.places]
+    free = [[(0, -1)] * place.at_once for place in work.places]
     ready, end, held_by = [0] * count, [0] * count, [-1] * count
     heap = [(0, row) for row in range(count) if not unmet[row]]
     heapq.heapify(heap)

@@ -55,7 +55,7 @@ class RankColumns(NamedTuple):
 class Places(NamedTuple):
     """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
 
-    count: int
+    at_once: int
     cut_off_ns: int
 
 

@@ -31,9 +31,9 @@ class Layout(NamedTuple):
     sync_tid: int = 1
 
     @property
-    def origin_us(self) -> int:
-        """Where a run's time 0 lies on the device trace's clock."""
-        return 1_700_000_000_000_000 if self.integer_us else 4_000_000_000
+    def origin_us(self) -> float:
+        """Where a run's time 0 lies on the device trace's clock; between two µs where times are more exact than that."""
+        return 1_700_000_000_000_000 if self.integer_us else 4_000_000_000.5
 
 
 EPOCH: dict[str, Any] = {"integer_us": True, "record_function_id": False, "unlinked_external_id": True, "sync_tid": -1}

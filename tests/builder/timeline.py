@@ -395,7 +395,7 @@ class TraceBuilder:
     @property
     def origin_ns(self) -> int:
         """Where the run's time 0 lies on the device trace's own clock."""
-        return self.layout.origin_us * 1000
+        return round(self.layout.origin_us * 1000)
 
     def host_trace(self) -> dict[str, Any]:
         return host_trace(self)
