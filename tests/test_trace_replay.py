@@ -146,10 +146,10 @@ def on_streams(count: int, **metadata: int) -> ExecutionGraph:
     return g.build()
 
 
-@pytest.mark.parametrize(("room", "makespan"), [(1, 45), (2, 25), (3, 25), (4, 15), (9, 15)])
+@pytest.mark.parametrize(("room", "makespan"), [(1, 85), (2, 45), (3, 45), (4, 25), (9, 25)])
 def test_a_device_with_room_runs_no_more_at_once(room: int, makespan: int) -> None:
-    assert replay(on_streams(4, room_of_device_0=room)).makespan_ns == makespan
-    assert replay(on_streams(4, room_of_device_1=room)).makespan_ns == 15
+    assert scaled(on_streams(4, room_of_device_0=room), "kernel=2").makespan_ns == makespan
+    assert scaled(on_streams(4, room_of_device_1=room), "kernel=2").makespan_ns == 25
 
 
 def test_what_is_ready_first_gets_the_room_first_and_the_path_leads_through_it() -> None:
@@ -163,17 +163,26 @@ def test_communication_takes_no_room() -> None:
     op = g.host("op", 0, 5)
     g.activity("kernel", 5, 10, stream=7, after=[(op, LAUNCH)])
     g.collective(5, 10, ranks=[0], stream=8, after=[(op, LAUNCH)])
-    assert replay(g.build()).makespan_ns == 15
+    assert scaled(g.build(), "kernel=2").makespan_ns == 25
 
 
-def test_where_the_replay_keeps_room_delays_by_contention_take_no_time() -> None:
+def one_after_the_other() -> ExecutionGraph:
+    """Two kernels of 10 ns, ready at once, on a device that has room for one."""
     g = GraphBuilder(room_of_device_0=1)
     op = g.host("op", 0, 5)
     g.activity("first", 5, 10, stream=7, after=[(op, LAUNCH)])
     delay = g.delay(5, 10, Delay.CONTENTION, after=[(op, LAUNCH)])
     g.activity("second", 15, 10, stream=8, after=[(op, LAUNCH), (delay, LAUNCH)])
-    assert replay(g.build()).makespan_ns == 25
-    assert scaled(g.build(), "first=0.1").makespan_ns == 16
+    return g.build()
+
+
+def test_what_waited_for_room_waits_as_measured_in_the_run_as_it_was() -> None:
+    assert replay(one_after_the_other()).makespan_ns == 25
+
+
+@pytest.mark.parametrize(("factor", "makespan"), [("0.2", 17), ("3", 45)])
+def test_what_waited_for_room_waits_for_that_in_a_changed_run(factor: str, makespan: int) -> None:
+    assert scaled(one_after_the_other(), f"first={factor}").makespan_ns == makespan
 
 
 def test_scaled_durations_are_rounded_to_ns() -> None:

@@ -56,7 +56,7 @@ def _row(run: "TraceBuilder", category: str, name: str, place: tuple[int, int], 
     return row | {"ts": first, "dur": round(last - first, 3), "args": args}
 
 
-def _microseconds(layout: Layout, time: int) -> int | float:
+def _microseconds(layout: Layout, time: int) -> float:
     return layout.origin_us + (time // 1000 if layout.integer_us else time / 1000)
 
 
@@ -120,10 +120,10 @@ def _activity_row(run: "TraceBuilder", activity: Activity) -> Row:
 
 
 def _on_device_clock(run: "TraceBuilder", activity: Activity) -> tuple[int, int]:
-    """Start and end."""
+    """Start and end. In whole µs start and length are cut off each for itself."""
     ahead = round(1000 * run.clock_offset)
     start, end = (time + ahead + round(time * run.clock_drift / 1000) for time in (activity.start, activity.end))
-    return start, end
+    return (start, start // 1000 * 1000 + (end - start) // 1000 * 1000) if run.layout.integer_us else (start, end)
 
 
 def _sync_row(run: "TraceBuilder", sync: Sync) -> Row:
