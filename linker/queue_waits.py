@@ -23,6 +23,6 @@ def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) ->
         at = recorded.get((device, awaited, number), NEVER)
         before, after = queues.rows.get(StreamKey(device, awaited), []), queues.rows.get(StreamKey(device, stream), [])
         last = bisect_left(before, at, key=start.__getitem__) - 1
-        # nothing runs on a stream while it stands still
-        first = bisect_left(after, begin, key=start.__getitem__)
+        # what stood still goes on while the recording that it waited for is still being made
+        first = bisect_left(after, max(begin, at), key=start.__getitem__)
         yield before[last] if last >= 0 else -1, after[first] if first < len(after) else -1

@@ -272,23 +272,28 @@ class _Synchroniser:
     def _loops(self) -> dict[int, Loop]:
         """Queries for one event that follow each other in one op are a loop: by its last query where it began.
 
-        Those of a memory allocator are spread over the ops that allocate.
+        Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked for again.
         """
         neighbours, loops = Neighbours(self.calls), dict[int, Loop]()
         self.asked_again: set[int] = set()
         queries = np.flatnonzero((self.kinds == SyncCall.EVENT_QUERY) & ~self.looks_on)
         for row in queries[np.argsort(self.calls.start[queries], kind="stable")].tolist():
             before = neighbours.before(row)
-            is_query = before >= 0 and self.kinds[before] == SyncCall.EVENT_QUERY
-            if (
-                is_query
-                and self.calls.op_row[before] == self.calls.op_row[row]
-                and self._record(before) == self._record(row)
-            ):
+            if before >= 0 and self._is_asked_again(before, row):
                 self.asked_again.add(before)
                 since = loops[before].since if before in loops else int(self.calls.start[before])
                 loops[row] = Loop(since, int(self.calls.start[before]))
         return loops
+
+    def _is_asked_again(self, row: int, following: int) -> bool:
+        """Whether a call is a query that found its event pending, for which the following one asks again."""
+        if self.kinds[row] != SyncCall.EVENT_QUERY or self.calls.op_row[row] != self.calls.op_row[following]:
+            return False
+        record = self._record(row)
+        if record != self._record(following):
+            return False
+        named = self._resolved(row, record, None) if self.events.named(row, record) >= 0 else None
+        return named is None or self._last_end(named.sources) + self.evidence.doubt >= self.calls.start[row]
 
     def _stream_sync(self, row: int, record: SyncRecord | None, guess: Guess | None) -> None:
         key = self.queues.find(record.device, record.stream) if record else guess.recording.stream if guess else None
