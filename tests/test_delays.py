@@ -19,7 +19,7 @@ from runs import Nodes, broken_rules, convert_run
 
 
 def started_late(*, busy: bool = False, lost: bool = False, late: str = "late") -> TraceBuilder:
-    """The last kernel starts 200 µs after the others of its stream; `busy` tells with what the device was, `lost` that a record is missing."""
+    """The last kernel starts 200 µs after the others of its stream; where `busy` the device is, where `lost` a record is missing."""
     t = TraceBuilder()
     with t.op("aten::mm"):
         for number in range(6):

@@ -76,12 +76,12 @@ def test_what_no_delay_is_of_the_critical_path_is_explained() -> None:
     assert summarise(scaled(delayed(), "class:delay=0")).explained_pct == 100
 
 
-def test_delays_are_on_no_lane_of_the_timeline(tmp_path: Path) -> None:
+def test_delays_have_a_track_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "timeline.json"
     write_timeline(scaled(delayed()), str(path))
     events = timeline_events(path)
     tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    assert {"thread 1", "device 0 stream 7"} < tracks
+    assert tracks == {"thread 1", "device 0 stream 7", "delays"}
     assert [event["dur"] for event in events if event["name"] == "delay"] == [0.068, 0.068]
 
 

@@ -59,13 +59,16 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
 
 
 def lane_names(work: Workload) -> list[str]:
-    """The lanes as people know them: `thread 4711`, `device 0 stream 7`, or `unrecorded host` of a thread without recorded nodes."""
+    """The lanes as people know them: `thread 4711`, `device 0 stream 7`, `delays`, or `unrecorded host` of a thread without recorded
+    nodes."""
     recorded = np.zeros(len(work.lanes), bool)
     recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
     return [_lane_name(lane, known) for lane, known in zip(work.lanes, recorded.tolist(), strict=True)]
 
 
 def _lane_name(lane: Lane, recorded: bool) -> str:
+    if lane.is_of_delays:
+        return "delays"
     place = number_text(lane.place)
     if lane.is_stream:
         return f"device {place} stream {number_text(lane.stream)}"

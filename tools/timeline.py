@@ -76,6 +76,8 @@ def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> b
 
 
 def _track(lane: Lane) -> str:
+    if lane.is_of_delays:
+        return "delays"
     place = number_text(lane.place)
     return f"device {place} stream {number_text(lane.stream)}" if lane.is_stream else f"thread {place}"
 

@@ -29,6 +29,11 @@ class Lane(NamedTuple):
     def is_stream(self) -> bool:
         return self.stream != HOST_THREAD
 
+    @property
+    def is_of_delays(self) -> bool:
+        """Of all delays of a rank, which ran nowhere."""
+        return self.stream == HOST_THREAD and self.place == ABSENT
+
 
 def number_text(number: int) -> str:
     """A device, stream or thread number, `?` where none was recorded."""
