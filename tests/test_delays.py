@@ -94,6 +94,15 @@ def test_delays_take_their_time_unless_asked_otherwise() -> None:
     assert summarise(replay(graph, [*fast, parse_scale("class:delay=0")])).explained_pct == 100
 
 
+def test_a_graph_without_its_host_keeps_the_time_of_delays_before_their_activities() -> None:
+    nodes = convert_run(started_late(), host=False)
+    assert not nodes.graph.is_delay.any()
+    assert nodes.follows("late") == {"kernel 5": DependencyKind.STREAM_ORDER}
+    waited = nodes.graph.integers("host_delay_ns", 0) + nodes.graph.integers("gap_ns", 0)
+    assert waited[nodes.row("late")] == 200_000
+    assert replay(nodes.graph).error_pct == 0
+
+
 @pytest.mark.parametrize("options", [{}, {"promote": "all"}, {"host": False}], ids=["sync", "all", "no host"])
 @settings(max_examples=40)
 @given(with_delays)
