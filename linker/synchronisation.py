@@ -28,8 +28,6 @@ from .streams import Neighbours, StreamKey, StreamQueues, ThreadLaunches
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 HOST = Held(None, -1)
-COMPUTES = "aten::"
-"""So the names of ops begin that compute, in which no program asks for an event."""
 WAITS = (SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC, SyncCall.EVENT_QUERY, SyncCall.STREAM_SYNC)
 
 
@@ -155,8 +153,6 @@ class _Synchroniser:
             record, kind = self._record(row), SyncCall(int(self.kinds[row]))
             if kind not in WAITS:
                 continue
-            if kind == SyncCall.EVENT_QUERY and self._is_of_allocator(row, record):
-                continue
             if kind == SyncCall.STREAM_SYNC and record is None:
                 yield self._on_host(row, -1)._replace(of_stream=True)
             if self.events.named(row, record) >= 0 or self.events.is_before_trace(record):
@@ -258,9 +254,6 @@ class _Synchroniser:
         if self.looks_on[row]:
             self.noted["event queries of threads that only look on"].append(row)
             return
-        if self._is_of_allocator(row, record):
-            self.noted["event queries of a memory allocator"].append(row)
-            return
         if not self._is_answered(row):
             self.found["event queries that found the event pending"].append(row)
             return
@@ -271,12 +264,6 @@ class _Synchroniser:
             self.found["event queries that found the event pending"].append(row)
         else:
             self._host_edges(row, resolved, self.loops[row].since if row in self.loops else ABSENT)
-
-    def _is_of_allocator(self, row: int, record: SyncRecord | None) -> bool:
-        """A single unrecorded query inside an op that computes: its allocator looks what is free, and takes other memory if nothing is."""
-        op = int(self.calls.op_row[row])
-        inside = op >= 0 and self.collectives.ops.name[op].startswith(COMPUTES)
-        return record is None and inside and row not in self.loops and row not in self.asked_again
 
     def _is_answered(self, row: int) -> bool:
         """Whether a query is the last of its loop, and none of a thread that only looks on."""
