@@ -7,7 +7,7 @@ copies do, launches early in the call if the device was not ready: the rest of i
 import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Strings
-from ..schema.linked import LinkedTrace
+from ..schema.linked import LinkedTrace, previous_on_stream
 from ..schema.machine import Usual, by_name, of_name
 
 NEVER = np.iinfo(np.int64).min // 2
@@ -57,11 +57,8 @@ def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
 def _freed(linked: LinkedTrace) -> Int64:
     """When what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
     activities, waits = linked.activities, linked.device_waits
-    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
-    same = np.diff(activities.device[order]) == 0
-    same &= np.diff(activities.stream[order]) == 0
-    freed = np.full(len(activities), NEVER, np.int64)
-    freed[order[1:][same]] = activities.end[order[:-1][same]]
+    before = previous_on_stream(activities)
+    freed = np.where(before >= 0, activities.end[before], NEVER) if len(before) else before
     real = waits.source_row >= 0
     np.maximum.at(freed, waits.target_row[real], activities.end[waits.source_row[real]])
     return freed

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64
-from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops
+from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops, previous_on_stream
 from ..schema.numbering import rows_of
 from .match import are_ops, are_step_marks
-from .measured_machine import previous_on_stream
 from .selection import Kept, select_linked, select_rows
 from .windows import SMALLEST_REST, Span
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from ..schema.columns import Int64, Strings
 from ..schema.intervals import ROUNDING
-from ..schema.linked import Activities, Calls
+from ..schema.linked import Activities, Calls, previous_on_stream
 from ..schema.machine import Machine, Usual, of_name
-from .measured_machine import previous_on_stream
 
 NEVER = int(np.iinfo(np.int64).min)
 

@@ -5,8 +5,7 @@ Measured before any rule judges: what a rule takes for usual comes from here.
 
 import numpy as np
 
-from ..schema.columns import Int64
-from ..schema.linked import Activities, Calls, on_host_clock, took_over
+from ..schema.linked import Activities, Calls, on_host_clock, previous_on_stream, took_over
 from ..schema.machine import Machine, Usual, by_name
 from .clocks import Awaited, awaited_ends, clock_of
 from .device_rows import SyncRows
@@ -31,17 +30,6 @@ def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> Machine
     awaited = awaited._replace(end=awaited.end + machine.clock_shift(awaited.end))
     machine.wake = _wakes(calls, awaited, clock.resolution)
     return machine
-
-
-def previous_on_stream(activities: Activities) -> Int64:
-    """For each activity the one before it on its stream, -1 for the first."""
-    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
-    same = (activities.device[order[1:]] == activities.device[order[:-1]]) & (
-        activities.stream[order[1:]] == activities.stream[order[:-1]]
-    )
-    previous = np.full(len(order), -1, np.int64)
-    previous[order[1:][same]] = order[:-1][same]
-    return previous
 
 
 def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str, Usual]:

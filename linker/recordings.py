@@ -50,7 +50,7 @@ class Recordings:
         queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
         self._previous = _previous_on_thread(calls, events, queries)
         self.in_collective = [self.is_in_collective(row) for row in self.rows]
-        self.streams = [[known[row]] if row in known else self.streams_at(row, None) for row in self.rows]
+        self.streams = [[known[row]] if row in known else self._likely_streams(row) for row in self.rows]
         numbers = Numbering[tuple[int, ...]]()
         self.kind = [
             numbers[(int(calls.thread[row]), places.path(row), self._launched_before(row, places))] for row in self.rows
@@ -63,6 +63,15 @@ class Recordings:
         by_kind = np.argsort(of_kind, kind="stable")
         parts = np.split(by_kind, np.searchsorted(of_kind[by_kind], np.arange(1, len(numbers))))
         self.kinds = [Kind(part, time[part]) for part in parts]
+
+    def _likely_streams(self, call: int) -> list[StreamKey]:
+        """The streams that a call may have recorded on. One right after another recording, with no launch between, marks another stream."""
+        streams, before = self.streams_at(call, None), self.previous(call)
+        if before < 0 or self._kinds[before] != SyncCall.EVENT_RECORD or self.is_in_collective(call):
+            return streams
+        thread = int(self._calls.thread[call])
+        last, earlier = (self._launches.last_launch(thread, int(self._calls.start[row])) for row in (call, before))
+        return [*streams[1:], *streams[:1]] if last == earlier else streams
 
     def _launched_before(self, call: int, places: Places) -> int:
         """The name of what the thread launched last in this step, as a number, -1 for nothing."""

@@ -232,6 +232,17 @@ class LinkedTrace:
     report: LinkReport = field(default_factory=LinkReport)
 
 
+def previous_on_stream(activities: Activities) -> Int64:
+    """For each activity the one before it on its stream, -1 for the first."""
+    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
+    same = (activities.device[order[1:]] == activities.device[order[:-1]]) & (
+        activities.stream[order[1:]] == activities.stream[order[:-1]]
+    )
+    previous = np.full(len(order), -1, np.int64)
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
 def took_over(activities: Activities, slack: int) -> Bool:
     """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
     taken = np.zeros(len(activities), np.bool_)

@@ -122,7 +122,7 @@ def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clo
 
 
 @pytest.mark.parametrize("name", ["event_sync", "event_sync_multi_stream"])
-def test_a_real_run_without_its_records_has_the_same_waits_of_the_host(
+def test_a_real_run_without_its_records_has_the_same_waits(
     real_traces: Path, tmp_path: Path, name: str
 ) -> None:
     path = real_traces / "critical_path" / f"{name}.json.gz"
@@ -132,6 +132,12 @@ def test_a_real_run_without_its_records_has_the_same_waits_of_the_host(
     bare.write_text(json.dumps(trace))
     recorded, guessed = (link(None, read_device_trace(str(one))) for one in (path, bare))
     assert _host_rows(guessed) == _host_rows(recorded)
+    assert _device_rows(guessed) == _device_rows(recorded)
+
+
+def _device_rows(linked: LinkedTrace) -> set[tuple[int, int]]:
+    waits = linked.device_waits
+    return set(zip(waits.source_row.tolist(), waits.target_row.tolist(), strict=True))
 
 
 def _host_rows(linked: LinkedTrace) -> set[tuple[int, int]]:

@@ -7,34 +7,45 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
+from ...schema.machine import ENOUGH, usual
 from ..run import Edges, Run
 
 LOOKED_BACK = 8
+"""Activities of other streams that are looked at, so that the search stays constant."""
 
 
 def inferred(run: Run, late: Int64, tolerance_ns: int) -> Edges:
-    """For each activity row in `late` the activity of another stream that ended last in the `tolerance_ns` before its start.
+    """For each activity row in `late` the activity of another stream that had ended last before its start, if not long before.
 
+    Long is more than `tolerance_ns`, and more than is usual between the two: a stream may take longer to go on than to start.
     The source must have been launched before the target was, as a stream can only wait for what was submitted.
     """
-    activities = run.linked.activities
-    launched = _launched(run)
+    source = _last_ended(run, late)
+    found = source >= 0
+    since = run.linked.activities.start[late[found]] - run.activity_end[source[found]]
+    between = usual(since, run.linked.info.machine.resolution_ns)
+    longest = max(tolerance_ns, between.most if between.count >= ENOUGH else 0)
+    soon = np.flatnonzero(found)[since <= longest]
+    kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
+    return Edges.of(run.activity_node(source[soon]), run.activity_node(late[soon]), kind)
+
+
+def _last_ended(run: Run, late: Int64) -> Int64:
+    """For each of the rows the activity of another stream, launched before, that had ended last when it started, -1 for none."""
+    activities, launched = run.linked.activities, _launched(run)
     by_end = np.argsort(run.activity_end, kind="stable")
-    ends = run.activity_end[by_end]
-    place = np.searchsorted(ends, activities.start[late], side="right") - 1
+    place = np.searchsorted(run.activity_end[by_end], activities.start[late], side="right") - 1
     source = np.full(len(late), -1, np.int64)
     for _ in range(LOOKED_BACK):
         candidate = by_end[np.maximum(place, 0)] if len(by_end) else place
         fits = (source < 0) & (place >= 0)
-        fits &= activities.start[late] - run.activity_end[candidate] <= tolerance_ns
         fits &= (activities.stream[candidate] != activities.stream[late]) | (
             activities.device[candidate] != activities.device[late]
         )
         fits &= launched[candidate] < launched[late]
         source[fits] = candidate[fits]
         place = place - 1
-    kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
-    return Edges.of(run.activity_node(source), run.activity_node(late), kind)
+    return source
 
 
 def _launched(run: Run) -> Int64:
