@@ -122,9 +122,7 @@ def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clo
 
 
 @pytest.mark.parametrize("name", ["event_sync", "event_sync_multi_stream"])
-def test_a_real_run_without_its_records_has_the_same_waits(
-    real_traces: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_real_run_without_its_records_has_the_same_waits(real_traces: Path, tmp_path: Path, name: str) -> None:
     path = real_traces / "critical_path" / f"{name}.json.gz"
     trace = json.loads(gzip.decompress(path.read_bytes()))
     trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("cat") != "cuda_sync"]
