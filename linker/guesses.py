@@ -15,6 +15,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64
 from ..schema.linked import Activities, Calls, Found
 from ..schema.machine import usual
+from .data_origins import DataOrigins
 from .events import Findings, Recording
 from .evidence import NEVER, Evidence
 from .places import Places
@@ -114,9 +115,12 @@ class Guesses:
         queues: StreamQueues,
         recordings: Recordings,
         evidence: Evidence,
+        origins: DataOrigins,
         awaited: list[int],
     ) -> None:
         """`awaited` are calls whose recordings are known to be awaited."""
+        self._origins = origins
+        self._waits_of: dict[StreamKey | None, list[int]] = defaultdict(list)
         self._calls, self._activities, self._queues = calls, activities, queues
         self._recordings, self._evidence = recordings, evidence
         self._streams = list(queues.rows)
@@ -139,6 +143,7 @@ class Guesses:
         self._reach = max(self._reach, self._usual_reach(waits))
         for wait in waits:
             self._waiting[wait.event].add(wait.held[0].stream)
+            self._waits_of[wait.held[0].stream].append(int(self._calls.start[wait.call_row]))
         self._waiting[-1] = set()
         stream = [self._number.get(wait.held[0].stream, -1) if wait.held[0].stream else -1 for wait in waits]
         same = places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits])
@@ -380,8 +385,21 @@ class Guesses:
             return tuple(self._number[stream] for stream in streams if stream not in self._waiting[wait.event])
         if row == self._recordings.right_before(wait.call_row) or wait.event >= 0:
             streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
-        numbers = [self._number[stream] for stream in streams]
+        likely = [stream for stream in self._whose_data(wait.call_row, waiting) if stream in streams]
+        numbers = [self._number[stream] for stream in dict.fromkeys([*likely, *streams])]
         return tuple(one for one in numbers if (waiting, int(self._tails[row, one])) not in self._told)
+
+    def _whose_data(self, call: int, waiting: StreamKey) -> list[StreamKey]:
+        """The streams whose data the waiting one uses between this wait and its next one, and had not been told to wait for before."""
+        time, waits = int(self._calls.start[call]), self._waits_of[waiting]
+        position = self._queues.position(waiting, time)
+        place = bisect_left(waits, time)
+        # several waits with nothing in between hold the same work up
+        before = (at for at in reversed(waits[:place]) if self._queues.position(waiting, at) < position)
+        after = (at for at in waits[place:] if self._queues.position(waiting, at) > position)
+        until = self._queues.position(waiting, next(after, FAR))
+        rows = self._queues.rows[waiting][position : min(until, position + CANDIDATES)]
+        return self._origins.streams(rows, next(before, NEVER), time)
 
     def _itself(self, wait: Unnamed) -> _Option:
         """What the streams had been given when the wait was called; right for a stream that is given a collective."""

@@ -16,6 +16,7 @@ from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
 from ..schema.machine import Machine
 from .communication import CollectiveOps
+from .data_origins import DataOrigins
 from .device_trace import DeviceTrace
 from .events import Findings, NamedEvents, SyncRecord
 from .evidence import NEVER, Evidence
@@ -95,7 +96,10 @@ class _Synchroniser:
         self.recordings = Recordings(
             calls, self.kinds, activities, collectives, self.launches, self.places, self.events.streams()
         )
-        self.guesses = Guesses(calls, activities, self.queues, self.recordings, self.evidence, self.events.awaited)
+        origins = DataOrigins(collectives.ops, activities, calls)
+        self.guesses = Guesses(
+            calls, activities, self.queues, self.recordings, self.evidence, origins, self.events.awaited
+        )
         self.queue_events = device.queue_events
         self.device_start = device.activities.start
         self.looks_on = only_looking_on(calls, activities, device.ops.thread)

@@ -118,6 +118,24 @@ def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clo
         assert not wrong.keys() - {"between threads, no wait"}
 
 
+# what data tells
+
+
+@pytest.mark.parametrize(("read", "awaited"), [(0, "writes first"), (1, "writes second")])
+def test_a_stream_waits_for_the_one_whose_data_it_uses_next(read: int, awaited: str) -> None:
+    """Not for the one that its thread worked on last, though the event is recorded right after that."""
+    t = TraceBuilder(**UNRECORDED)
+    buffers = [t.tensor((8, 8)), t.tensor((8, 8))]
+    for stream, buffer, name in zip((20, 24), buffers, ("writes first", "writes second"), strict=True):
+        with t.op("aten::mm", outputs=[buffer]):
+            t.launch(name, stream, 5)
+    t.idle(50)
+    with t.op("aten::sum", inputs=[buffers[read]]):
+        t.wait_event(t.record_event(stream=(20, 24)[read]), stream=7)
+        t.launch("reads", 7, 5)
+    assert device_waits(link_run(t)) == {(awaited, "reads")}
+
+
 # real runs
 
 
