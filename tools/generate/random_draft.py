@@ -37,8 +37,7 @@ Part = Callable[[Rank, Script], None]
 class Draft:
     """A program while it is drawn.
 
-    A stream may read what another has written once it has waited for it, and does so next: a wait has a purpose. Where the streams are
-    `joined` at the ends of a step nothing is written anew before all have read it.
+    Where the streams are `joined` at the ends of a step, one may read what another has written, once it has waited for it.
     """
 
     def __init__(self, seed: int, ranks: int) -> None:
@@ -50,11 +49,7 @@ class Draft:
         self._host_us = 3.0, random.choice((8.0, 20.0, 50.0))
         self._numbers = 0
         self.readable: dict[int, list[int]] = {stream: [] for stream in self.streams}
-        """By stream the results that it may read, and"""
-        self._awaited: dict[int, list[int]] = {stream: [] for stream in self.streams}
-        """those that it has waited for and not read yet."""
-        self.written: dict[int, list[int]] = {stream: [] for stream in self.streams}
-        """By stream the results of its own."""
+        """By stream the results that it may read."""
         self.under_way: list[int] = []
         """Collectives that nothing waits for yet."""
 
@@ -82,16 +77,6 @@ class Draft:
         return math.exp(self.random.uniform(math.log(least), math.log(most)))
 
     def has_waited(self, stream: int, results: Sequence[int]) -> None:
-        """From now on a stream may read these results of another one, and reads the last of them next."""
-        self.readable[stream] = list(dict.fromkeys([*self.readable[stream], *results]))
-        self._awaited[stream] += results[-1:]
-
-    def reads(self, stream: int, otherwise: int) -> int:
-        """The result that the next op of a stream reads."""
-        if self._awaited[stream]:
-            return self._awaited[stream].pop(0)
-        return self.random.choice(self.readable[stream] or [otherwise])
-
-    def writes(self, stream: int, result: int) -> None:
-        self.readable[stream].append(result)
-        self.written[stream].append(result)
+        """From now on a stream may read these results, if the streams are joined before they are written anew."""
+        if self.joined:
+            self.readable[stream] = list(dict.fromkeys([*self.readable[stream], *results]))

@@ -57,8 +57,8 @@ def _nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
 def work_on(draft: Draft, stream: int) -> Part:
     """An op whose kernels read a result of the stream, or one that it has waited for, and write one of their own."""
     nest, idle, number = _nest(draft, draft.random.randint(1, 3)), draft.host_us() / 3, draft.number()
-    source = draft.reads(stream, number)
-    draft.writes(stream, number)
+    source = draft.random.choice(draft.readable[stream] or [number])
+    draft.readable[stream].append(number)
 
     def write(rank: Rank, script: Script) -> None:
         script.work(idle)
@@ -102,7 +102,7 @@ def _hand_off(draft: Draft) -> Part:
     """One stream waits for another, now and then through a third one that has nothing to do itself, and goes on with work."""
     source, target = draft.two_streams()
     through = draft.random.choice((target, target, draft.stream()))
-    event, onwards, recorded = f"event {draft.number()}", f"event {draft.number()}", tuple(draft.written[source])
+    event, onwards, recorded = f"event {draft.number()}", f"event {draft.number()}", tuple(draft.readable[source])
     between = _perhaps_work(draft)
     draft.has_waited(target, recorded)
     after = work_on(draft, target)
