@@ -18,8 +18,8 @@ from .dependencies import RULES
 from .dependencies.inferred import inferred
 from .dependencies.launch import launch
 from .device_only import without_host
-from .device_room import device_room
-from .device_time import device_time
+from .device_room import Room, device_room
+from .device_time import DeviceTime, device_time
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
@@ -52,20 +52,12 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     """The execution graph of one rank; its `report` says what became of everything. O(n log n) in ops, calls and activities."""
     options = options or Options()
     linked = linked if options.inferred else without_guesses(linked)
-    machine, recorded = linked.info.machine, linked.activities
-    linked = replace(linked, activities=on_host_clock(recorded, machine))
+    recorded = linked.activities
+    linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
     run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _trusted(
-        Edges.joined([rule(run) for rule in RULES if rule.__name__ not in options.left_out]), options.inferred
-    )
-    edges = deduplicated(edges, run.node_count)
-    if options.inferred and (not linked.info.sync_records or linked.info.unresolved_waits):
-        longest, late = of_name(machine.launch, "").most, np.flatnonzero(device_time(run, edges, machine).delay > 0)
-        edges = deduplicated(Edges.joined([edges, inferred(run, late, longest)]), run.node_count)
-    time = device_time(run, edges, machine)
-    room = device_room(run, time)
-    time = device_time(run, edges, machine, room.placed) if room.places else time
+    edges = _dependencies(run, options)
+    time, room = _device_time(run, edges)
     explained = delays(run, time, room)
     annex = Annex(explained if options.delays else explained.none(), _group_nodes(run, options.target), run.node_count)
     if options.promote == "all":
@@ -79,11 +71,32 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
     graph, communication = graph_of(run, annex, time, order, edges, control, options)
-    graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
-    if not options.host:
+    if options.host:
+        graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
+    else:
         graph = without_host(graph)
     graph.report = _report(run, graph, explained, communication)
     return graph
+
+
+def _dependencies(run: Run, options: Options) -> Edges:
+    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them."""
+    rules = [rule(run) for rule in RULES if rule.__name__ not in options.left_out]
+    edges = deduplicated(_trusted(Edges.joined(rules), options.inferred), run.node_count)
+    info = run.linked.info
+    if not options.inferred or (info.sync_records and not info.unresolved_waits):
+        return edges
+    late = np.flatnonzero(device_time(run, edges, info.machine).delay > 0)
+    longest = of_name(info.machine.launch, "").most
+    return deduplicated(Edges.joined([edges, inferred(run, late, longest)]), run.node_count)
+
+
+def _device_time(run: Run, edges: Edges) -> tuple[DeviceTime, Room]:
+    """What of the time before each activity is usual, and what room the devices had; what waited for room tells nothing of the usual."""
+    machine = run.linked.info.machine
+    time = device_time(run, edges, machine)
+    room = device_room(run, time)
+    return (device_time(run, edges, machine, room.placed) if room.places else time), room
 
 
 def _trusted(edges: Edges, with_inferred: bool) -> Edges:
