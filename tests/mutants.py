@@ -46,7 +46,7 @@ SIMULATORS = ("astra_sim", "simulator_contract", "cross_rank", "communication")
 TESTS: dict[str, tuple[str, ...]] = {
     "linker/alignment": ("match", "windows"),
     "linker/categories": ("versions", "synchronisation", *LINKING),
-    "linker/clocks": ("clocks", "waits_by_place", *LINKING),
+    "linker/clocks": ("clock_bounds", "clocks", "waits_by_place", *LINKING),
     "linker/communication": ("communication", "recorded_arguments", "host_communication", "versions", *LINKING),
     "linker/cut": ("windows", "match"),
     "linker/data_origins": ("waits_by_place", *LINKING),
@@ -55,7 +55,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/duplicates": ("times", "versions", "damage", *LINKING),
     "linker/event_rows": ("times", "versions", "damage", *LINKING),
     "linker/events": ("event_rows", "synchronisation", "waits_by_place", *LINKING),
-    "linker/evidence": ("waits_by_place", "synchronisation", "host_holds", *LINKING),
+    "linker/evidence": ("evidence", "waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/guesses": ("waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/hand_over": ("hand_over", "windows", "generate", *LINKING),
     "linker/host_communication": ("host_communication", *LINKING),
