@@ -1,0 +1,89 @@
+"""Tables of a linked trace by hand, one named tuple per row, for tests of a single part; times are in ns."""
+
+from typing import NamedTuple
+
+import numpy as np
+from execgraph.linker.device_rows import SyncRows
+from execgraph.schema.columns import Int64, Strings
+from execgraph.schema.linked import Activities, Calls
+
+FIRST = 100
+"""The correlation of the first call."""
+
+
+class Called(NamedTuple):
+    start: int
+    end: int
+    name: str = "cudaLaunchKernel"
+
+
+class Ran(NamedTuple):
+    """An activity; `call` is the row of its launch call."""
+
+    start: int
+    end: int
+    call: int = -1
+    stream: int = 7
+    name: str = "kernel"
+    device: int = 0
+    category: str = "kernel"
+
+
+class Synced(NamedTuple):
+    """A synchronisation record of a call, and the call that recorded the event that it awaited, by row."""
+
+    kind: str
+    call: int
+    stream: int = -1
+    awaited: int = -1
+    recorded: int = -1 - FIRST
+
+
+def column(*values: int) -> Int64:
+    return np.array(values, np.int64)
+
+
+def calls(*rows: Called) -> Calls:
+    number = np.arange(len(rows), dtype=np.int64)
+    return Calls(
+        name=Strings.of(row.name for row in rows),
+        thread=0 * number,
+        start=column(*(row.start for row in rows)),
+        end=column(*(row.end for row in rows)),
+        correlation=FIRST + number,
+        op_row=0 * number - 1,
+    )
+
+
+def activities(*rows: Ran) -> Activities:
+    number = np.arange(len(rows), dtype=np.int64)
+    return Activities(
+        id=number,
+        name=Strings.of(row.name for row in rows),
+        category=Strings.of(row.category for row in rows),
+        device=column(*(row.device for row in rows)),
+        stream=column(*(row.stream for row in rows)),
+        start=column(*(row.start for row in rows)),
+        end=column(*(row.end for row in rows)),
+        correlation=FIRST + number,
+        graph_node=0 * number,
+        call_row=column(*(row.call for row in rows)),
+        op_row=0 * number - 1,
+        communication_row=0 * number - 1,
+    )
+
+
+def syncs(*rows: Synced) -> SyncRows:
+    number = np.arange(len(rows), dtype=np.int64)
+    return SyncRows(
+        kind=Strings.of(row.kind for row in rows),
+        process=0 * number,
+        start=0 * number,
+        end=0 * number,
+        device=0 * number,
+        correlation=FIRST + column(*(row.call for row in rows)),
+        stream=column(*(row.stream for row in rows)),
+        wait_stream=column(*(row.awaited for row in rows)),
+        record_correlation=FIRST + column(*(row.recorded for row in rows)),
+        event=0 * number - 1,
+    )

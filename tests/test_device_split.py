@@ -1,0 +1,126 @@
+"""An activity's time since its release, split by hand-made rows: latency, gap, delay, and why it was late."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from execgraph.converter.delays import Delays, delays
+from execgraph.converter.dependencies import RULES
+from execgraph.converter.device_room import Room, device_room
+from execgraph.converter.device_time import NEVER, DeviceTime, device_time, release
+from execgraph.converter.run import Edges, Run
+from execgraph.converter.timeline import slice_host
+from execgraph.schema.graph import Delay
+from execgraph.schema.machine import Machine, Usual
+from references import linked_of
+from tables import Called, Ran, activities, calls
+
+MACHINE = Machine(launch={"": Usual(2_000, 3_000, 9)}, gap={"": Usual(500, 700, 9)})
+
+
+def run_of(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> tuple[Run, Edges]:
+    linked = replace(linked_of([]), activities=activities(*ran), calls=calls(*called))
+    linked.info.machine, linked.info.carried = MACHINE, carried
+    run = Run(linked, slice_host(linked, 0), np.zeros(len(ran), np.int64))
+    return run, Edges.joined([rule(run) for rule in RULES])
+
+
+def split(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> tuple[Run, DeviceTime]:
+    run, edges = run_of(ran, called, carried)
+    return run, device_time(run, edges, MACHINE)
+
+
+def explained(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> Delays:
+    run, time = split(ran, called, carried)
+    return delays(run, time, device_room(run, time))
+
+
+CALLS = [Called(0, 1_000), Called(2_000, 3_000)]
+FROM = 600_000
+
+
+def pair(at: int, row: int, end: int, second: int) -> tuple[list[Ran], list[Called]]:
+    """Two launches at a time; the first activity starts 2 us after its call and ends at `end`, the `second` starts later."""
+    called = [Called(at, at + 1_000), Called(at + 2_000, at + 3_000)]
+    return [Ran(at + 3_000, at + end, row), Ran(at + second, at + second + 2_000, row + 1)], called
+
+
+def last_of_seven(end: int, second: int) -> tuple[list[Ran], list[Called]]:
+    """Six pairs with a gap of 500 ns, then another one at FROM."""
+    pairs = [pair(100_000 * n, 2 * n, 9_000, 9_500) for n in range(6)] + [pair(FROM, 12, end, second)]
+    return [row for ran, _ in pairs for row in ran], [row for _, called in pairs for row in called]
+
+
+def test_an_activity_is_released_by_its_launch_and_by_what_it_follows() -> None:
+    run, edges = run_of([Ran(3_000, 9_000, 0), Ran(9_500, 12_000, 1)], CALLS)
+    released = release(run, edges)
+    assert released.launched.tolist() == [1_000, 3_000]
+    assert released.freed.tolist() == [NEVER, 9_000]
+
+
+def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> None:
+    run, edges = run_of([Ran(9_500, 10_000, 0), Ran(10_500, 12_000, 1)], CALLS, {0: 9_000, 1: 8_000})
+    released = release(run, edges)
+    assert released.launched.tolist() == [1_000, 3_000]
+    assert released.freed.tolist() == [9_000, 10_000]
+    run, edges = run_of([Ran(9_500, 10_000, 0)], CALLS, {})
+    assert release(run, edges).freed.tolist() == [NEVER]
+
+
+@pytest.mark.parametrize(("start", "gap", "delay"), [(9_500, 500, 0), (9_300, 300, 0), (9_800, 500, 300)])
+def test_time_beyond_the_usual_gap_is_delay(start: int, gap: int, delay: int) -> None:
+    _, time = split(*last_of_seven(9_000, start))
+    assert not time.by_launch[-1]
+    assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (2_000, gap, delay)
+
+
+@pytest.mark.parametrize(("start", "latency", "delay"), [(5_000, 2_000, 0), (4_500, 1_500, 0), (6_500, 2_000, 1_500)])
+def test_time_beyond_the_usual_launch_latency_is_delay(start: int, latency: int, delay: int) -> None:
+    _, time = split(*last_of_seven(4_000, start))
+    assert time.by_launch[-1]
+    assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, 500, delay)
+
+
+def test_what_work_from_before_a_part_held_is_a_delay_of_the_start_of_recording() -> None:
+    found = explained([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
+    assert found.cause.tolist() == [Delay.START_OF_RECORDING]
+    assert (found.start.tolist(), found.length.tolist(), found.after.tolist()) == ([0], [9_000], [-1])
+
+
+@pytest.mark.parametrize(("end", "due", "by_launch"), [(9_000, 9_500, False), (4_000, 5_000, True)])
+def test_a_late_activity_is_delayed_from_when_its_release_usually_had_passed(
+    end: int, due: int, by_launch: bool
+) -> None:
+    """A delay follows what released it, and begins as that ends."""
+    ran, called = last_of_seven(end, 59_000)
+    run, time = split(ran, called)
+    found = delays(run, time, device_room(run, time))
+    released = 3_000 if by_launch else end
+    assert found.cause.tolist() == [Delay.UNEXPLAINED]
+    assert (found.activity.tolist(), found.by_launch.tolist()) == ([13], [by_launch])
+    assert (found.start.tolist(), found.length.tolist()) == ([FROM + released], [59_000 - due])
+    assert run.end[found.after].tolist() == [FROM + released]
+
+
+def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
+    ran = [Ran(3_000, 9_000, 0), Ran(9_650, 12_000, 1)]
+    run, edges = run_of(ran, CALLS)
+    placed = np.array([False, True])
+    time = device_time(run, edges, MACHINE, placed)
+    assert (time.gap[1], time.delay[1]) == (500, 150)
+    assert delays(run, time, Room({0: 1}, placed)).cause.tolist() == [Delay.CONTENTION]
+
+
+def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that() -> None:
+    """Within what is usual: the second, ready 100 ns before the first by its gap, was behind it in turn."""
+    called = [*CALLS, Called(4_000, 5_000), Called(5_000, 6_000)]
+    ran = [
+        Ran(3_000, 9_000, 0),
+        Ran(3_100, 8_900, 1, stream=8),
+        Ran(12_000, 13_000, 2),
+        Ran(12_500, 14_000, 3, stream=8),
+    ]
+    run, edges = run_of(ran, called)
+    time = device_time(run, edges, MACHINE, np.array([False, False, True, True]))
+    assert time.delay.tolist() == [0, 0, 2_500, 3_000]
+    assert time.gap.tolist()[2:] == [500, 600]
