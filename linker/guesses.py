@@ -145,7 +145,7 @@ class Guesses:
             self._waiting[wait.event].add(wait.held[0].stream)
             self._waits_of[wait.held[0].stream].append(int(self._calls.start[wait.call_row]))
         self._waiting[-1] = set()
-        stream = [self._number.get(wait.held[0].stream, -1) if wait.held[0].stream else -1 for wait in waits]
+        stream = [self._number.get(wait.held[0].stream, -1) for wait in waits]
         same = places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits])
         # what times speak for comes first: it takes recordings from what only the order of calls speaks for
         for by_order in (False, True):

@@ -56,7 +56,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/event_rows": ("times", "versions", "damage", *LINKING),
     "linker/events": ("event_rows", "synchronisation", "waits_by_place", *LINKING),
     "linker/evidence": ("evidence", "waits_by_place", "synchronisation", "host_holds", *LINKING),
-    "linker/guesses": ("waits_by_place", "synchronisation", "host_holds", *LINKING),
+    "linker/guesses": ("guesses_by_order", "waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/hand_over": ("hand_over", "windows", "generate", *LINKING),
     "linker/host_communication": ("host_communication", *LINKING),
     "linker/host_holds": ("host_holds", "synchronisation", *LINKING),

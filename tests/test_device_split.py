@@ -124,3 +124,28 @@ def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that() ->
     time = device_time(run, edges, MACHINE, np.array([False, False, True, True]))
     assert time.delay.tolist() == [0, 0, 2_500, 3_000]
     assert time.gap.tolist()[2:] == [500, 600]
+
+
+# A full device
+
+
+def in_turn(count: int, streams: int, late: int, gap: int = 0) -> Room:
+    """Activities of 1 us, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it started."""
+    ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
+    run, edges = run_of(ran, [])
+    delay = np.array([500 if n >= count - late else 0 for n in range(count)], np.int64)
+    return device_room(run, replace(device_time(run, edges, MACHINE), delay=delay))
+
+
+def test_a_device_on_which_late_activities_start_as_others_end_is_full() -> None:
+    room = in_turn(9, 2, 5)
+    assert room.places == {0: 1}
+    assert room.placed[1:].all()
+
+
+@pytest.mark.parametrize(
+    ("streams", "late", "gap"), [(1, 5, 0), (2, 4, 0), (2, 0, 0), (2, 5, 5)], ids=["one stream", "few", "none", "gaps"]
+)
+def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
+    room = in_turn(9, streams, late, gap)
+    assert (room.places, room.placed.any()) == ({}, False)
