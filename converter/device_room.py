@@ -57,5 +57,5 @@ def _found_no_place(run: Run, start: Int64, end: Int64, delay: Int64, places: in
 def _took_a_place(run: Run, start: Int64, end: Int64) -> Bool:
     """Which activities started right when another one ended."""
     ends = np.sort(end)
-    last = np.maximum(np.searchsorted(ends, start + run.slack, side="right") - 1, 0)
-    return np.asarray(start - ends[last] <= 2 * run.slack)
+    last = np.searchsorted(ends, start + run.slack, side="right") - 1
+    return np.asarray((last >= 0) & (start - ends[last] <= 2 * run.slack))
