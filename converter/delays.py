@@ -45,7 +45,8 @@ def delays(run: Run, time: DeviceTime, room: Room) -> Delays:
     late = np.flatnonzero(time.delay > 0).astype(np.int64)
     cause = _causes(run, time, room, late)
     carried = _carried(run, time, late, cause)
-    own = carried[late] < 0
+    # in a part an activity may have been held by earlier work, and after its launch by something else as well
+    own = (carried[late] < 0) | (time.by_launch[late] & (run.carried is not None))
     row, cause = late[own], cause[own]
     held = np.flatnonzero(carried >= 0).astype(np.int64)
     none = np.full(len(held), -1, np.int64)
@@ -118,18 +119,9 @@ def _lost_launches(run: Run) -> Int64:
 
 def _launched_between(run: Run, rows: Int64, lost: Int64) -> Bool:
     """Activities between whose launch and that of the one before on their stream one of the `lost` launches lies."""
-    before, launched = run.stream_previous[rows], _launched(run)
+    before, launched = run.stream_previous[rows], run.launched
     since = np.where(before >= 0, launched[np.maximum(before, 0)], run.start_of_trace)
     return np.searchsorted(lost, launched[rows]) > np.searchsorted(lost, since)
-
-
-def _launched(run: Run) -> Int64:
-    """When the launch call of each activity began, its start where that was not recorded."""
-    activities, calls = run.linked.activities, run.linked.calls
-    called = activities.call_row >= 0
-    time = activities.start.copy()
-    time[called] = calls.start[activities.call_row[called]]
-    return time
 
 
 def by_cause(found: Delays) -> tuple[dict[str, int], dict[str, float]]:

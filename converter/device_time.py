@@ -12,7 +12,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64, Strings
 from ..schema.graph import DependencyKind
 from ..schema.linked import took_over
-from ..schema.machine import Machine, Usual, by_name, of_name
+from ..schema.machine import Machine, Usuals, by_name, of_each
 from .run import Edges, Run
 
 NEVER = np.iinfo(np.int64).min // 2
@@ -39,13 +39,6 @@ class Release(NamedTuple):
     freed: Int64
 
 
-class _Usuals(NamedTuple):
-    """For each activity what is usual of one kind of time."""
-
-    median: Int64
-    most: Int64
-
-
 def release(run: Run, edges: Edges) -> Release:
     """By all edges that lead to activities."""
     first, count = run.activities_from, len(run.linked.activities)
@@ -69,7 +62,7 @@ def device_time(run: Run, edges: Edges, machine: Machine, placed: Bool | None = 
     by_launch = released.launched + launch.median >= released.freed + chain.median
     since_launch = np.maximum(activities.start - released.launched, 0)
     since_freed = np.where(released.freed > NEVER, np.maximum(activities.start - released.freed, 0), 0)
-    slack, usual = np.where(by_launch, since_launch, since_freed), _Usuals(*_where(by_launch, launch, chain))
+    slack, usual = np.where(by_launch, since_launch, since_freed), Usuals(*_where(by_launch, launch, chain))
     delay = np.where((slack > usual.most) | placed, np.maximum(slack - usual.median, 0), 0)
     delay -= _in_turn(run, placed, delay, usual.most - usual.median)
     return DeviceTime(
@@ -92,18 +85,18 @@ def _in_turn(run: Run, placed: Bool, delay: Int64, spread: Int64) -> Int64:
     return np.where(placed & (later <= spread), later, 0)
 
 
-def _where(chosen: Bool, first: _Usuals, second: _Usuals) -> tuple[Int64, Int64]:
+def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:
     return np.where(chosen, first.median, second.median), np.where(chosen, first.most, second.most)
 
 
-def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tuple[_Usuals, _Usuals]:
+def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tuple[Usuals, Usuals]:
     """Launch latency by API and gap by category, of activities of which it is certain which of the two held them."""
     activities, calls = run.linked.activities, run.linked.calls
     called = np.flatnonzero(activities.call_row >= 0)
     name = np.full(len(activities), -1, np.int32)
     name[called] = calls.name.codes[activities.call_row[called]]
     names = Strings(name, calls.name.table)
-    first = _spread(machine.launch, names)
+    first = of_each(machine.launch, names)
     after_call = np.zeros(len(activities), np.bool_)
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
     alone = ~placed & ~took_over(activities, run.slack)
@@ -113,14 +106,7 @@ def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tupl
     resolution = machine.resolution_ns
     launch = by_name(activities.start[free] - released.launched[free], names, free, resolution)
     gaps = by_name(activities.start[queued] - released.freed[queued], activities.category, queued, resolution)
-    return _spread(launch or machine.launch, names), _spread(gaps or machine.gap, activities.category)
-
-
-def _spread(table: dict[str, Usual], names: Strings) -> _Usuals:
-    """For each row what is usual for its name."""
-    each = [of_name(table, name) for name in (*names.table, "")]
-    columns = np.array([(one.median, one.most) for one in each], np.int64)[names.codes]
-    return _Usuals(columns[:, 0], columns[:, 1])
+    return of_each(launch or machine.launch, names), of_each(gaps or machine.gap, activities.category)
 
 
 def _last_source(run: Run, edges: Edges, ended: Int64, by_launch: Bool) -> Int64:

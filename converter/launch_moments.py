@@ -6,9 +6,9 @@ copies do, launches early in the call if the device was not ready: the rest of i
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Strings
+from ..schema.columns import ABSENT, Int64
 from ..schema.linked import LinkedTrace, previous_on_stream
-from ..schema.machine import Usual, by_name, of_name
+from ..schema.machine import Usual, by_name, of_each
 
 NEVER = np.iinfo(np.int64).min // 2
 
@@ -19,7 +19,7 @@ def launch_moments(linked: LinkedTrace) -> Int64:
     first = np.full(len(calls), np.iinfo(np.int64).max, np.int64)
     called = activities.call_row >= 0
     np.minimum.at(first, activities.call_row[called], activities.start[called])
-    latency = _medians(linked.info.machine.launch, calls.name)
+    latency = of_each(linked.info.machine.launch, calls.name).median
     moment = np.where(first < calls.end, np.maximum(first - latency, calls.start), calls.end)
     launches = np.zeros(len(calls), np.bool_)
     launches[activities.call_row[called]] = True
@@ -39,7 +39,7 @@ def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
     kinds = by_name(submission[free], activities.name, row[free], linked.info.machine.resolution_ns)
     usual = np.array([kinds.get(name, kinds.get("", Usual())).median for name in activities.name.table], np.int64)
     usual = usual[activities.name.codes[row]]
-    gap = _medians(linked.info.machine.gap, activities.category)[row]
+    gap = of_each(linked.info.machine.gap, activities.category).median[row]
     held = np.abs(activities.start[row] - freed - gap) < np.abs(submission - usual)
     moment[call[held]] = np.minimum(moment[call], calls.start[call] + usual)[held]
     return moment
@@ -62,8 +62,3 @@ def _freed(linked: LinkedTrace) -> Int64:
     real = waits.source_row >= 0
     np.maximum.at(freed, waits.target_row[real], activities.end[waits.source_row[real]])
     return freed
-
-
-def _medians(table: dict[str, Usual], names: Strings) -> Int64:
-    """For each row what is usual for its name."""
-    return np.array([of_name(table, name).median for name in (*names.table, "")], np.int64)[names.codes]

@@ -38,7 +38,7 @@ def _edges(graph: ExecutionGraph, dependencies: Ragged, kind: Int64) -> Edges:
 
 
 def spliced(edges: Edges, removed: Bool) -> Edges:
-    """Edges that leave the removed rows out: who followed one follows what that one followed. The edges must be acyclic."""
+    """Edges that leave the removed rows out: who followed one follows what that one did. The edges are acyclic, sorted by target."""
     into = Ragged.grouped(edges.target, np.arange(len(edges.target)), len(removed))
     done, open_ends = [], _where(edges, ~removed[edges.target])
     while len(open_ends.source):

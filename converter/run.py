@@ -94,6 +94,15 @@ class Run:
         return np.where(ends > self.start_of_trace, ends, -1)
 
     @cached_property
+    def launched(self) -> Int64:
+        """When the launch call of each activity began, its start where that was not recorded."""
+        activities, calls = self.linked.activities, self.linked.calls
+        called = activities.call_row >= 0
+        time = activities.start.copy()
+        time[called] = calls.start[activities.call_row[called]]
+        return time
+
+    @cached_property
     def stream_sorted(self) -> Int64:
         """Activity rows by device, stream and start."""
         activities = self.linked.activities

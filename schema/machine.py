@@ -3,6 +3,8 @@
 Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit and evidence.
 """
 
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
@@ -95,6 +97,20 @@ def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[
     codes = names.codes[rows]
     each = {names.table[code]: usual(times[codes == code], resolution) for code in np.unique(codes).tolist()}
     return {"": usual(times, resolution)} | each
+
+
+class Usuals(NamedTuple):
+    """What is usual of each of some rows, in ns."""
+
+    median: Int64
+    most: Int64
+
+
+def of_each(table: dict[str, Usual], names: Strings) -> Usuals:
+    """For each row what is usual for its name."""
+    each = [of_name(table, name) for name in (*names.table, "")]
+    columns = np.array([(one.median, one.most) for one in each], np.int64)[names.codes]
+    return Usuals(columns[:, 0], columns[:, 1])
 
 
 def of_name(table: dict[str, Usual], name: str) -> Usual:

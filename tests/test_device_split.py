@@ -149,3 +149,11 @@ def test_a_device_on_which_late_activities_start_as_others_end_is_full() -> None
 def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
     room = in_turn(9, streams, late, gap)
     assert (room.places, room.placed.any()) == ({}, False)
+
+
+def test_what_delays_an_activity_after_earlier_work_had_ended_is_kept_beside_the_carry_in() -> None:
+    """It was launched when the stream was free again, after a launch that left no record, and still did not start."""
+    found = explained([Ran(60_000, 70_000, 1)], [Called(0, 1_000), Called(20_000, 21_000)], {0: 15_000})
+    assert found.cause.tolist() == [Delay.LOST_RECORDS, Delay.START_OF_RECORDING]
+    assert found.by_launch.tolist() == [True, False]
+    assert found.start[0] + found.length[0] + MACHINE.launch[""].median == 60_000

@@ -32,7 +32,7 @@ def inferred(run: Run, late: Int64, tolerance_ns: int) -> Edges:
 
 def _last_ended(run: Run, late: Int64) -> Int64:
     """For each of the rows the activity of another stream, launched before, that had ended last when it started, -1 for none."""
-    activities, launched = run.linked.activities, _launched(run)
+    activities, launched = run.linked.activities, run.launched
     by_end = np.argsort(run.activity_end, kind="stable")
     place = np.searchsorted(run.activity_end[by_end], activities.start[late], side="right") - 1
     source = np.full(len(late), -1, np.int64)
@@ -46,12 +46,3 @@ def _last_ended(run: Run, late: Int64) -> Int64:
         source[fits] = candidate[fits]
         place = place - 1
     return source
-
-
-def _launched(run: Run) -> Int64:
-    """When each activity was launched; at its start where that was not recorded."""
-    activities, calls = run.linked.activities, run.linked.calls
-    time = activities.start.copy()
-    called = activities.call_row >= 0
-    time[called] = calls.start[activities.call_row[called]]
-    return time

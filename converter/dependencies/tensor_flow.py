@@ -87,12 +87,9 @@ def tensor_flow(run: Run) -> Edges:
 
 def _launch_rank(run: Run) -> Int64:
     """The place of each activity in the order of launches."""
-    activities, calls = run.linked.activities, run.linked.calls
-    called = activities.call_row >= 0
-    time = activities.start.copy()
-    time[called] = calls.start[activities.call_row[called]]
+    activities = run.linked.activities
     rank = np.empty(len(activities), np.int64)
-    rank[np.lexsort((activities.start, time))] = np.arange(len(activities))
+    rank[np.lexsort((activities.start, run.launched))] = np.arange(len(activities))
     return rank
 
 
