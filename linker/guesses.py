@@ -117,13 +117,16 @@ class Guesses:
         evidence: Evidence,
         origins: DataOrigins,
         awaited: list[int],
+        named: set[StreamKey],
     ) -> None:
-        """`awaited` are calls whose recordings are known to be awaited."""
+        """`awaited` are calls whose recordings are known to be awaited, `named` the streams that a program can record on."""
         self._origins = origins
         self._waits_of: dict[StreamKey | None, list[int]] = defaultdict(list)
         self._calls, self._activities, self._queues = calls, activities, queues
         self._recordings, self._evidence = recordings, evidence
         self._streams = list(queues.rows)
+        self._is_alone = len(self._streams) == 1
+        self._named: Bool = np.array([key in named for key in self._streams], np.bool_)
         self._number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self._streams)}
         self._tails = self._tails_at([calls.start[row] for row in recordings.rows])
         self._end = np.append(activities.end, NEVER)
@@ -216,7 +219,8 @@ class Guesses:
         over, spoken = self._judged(waits, ends, held)
         rank = self._ranks(options, turn)
         allowed = (ends > NEVER).any(axis=1) & ((rank < LEAST) | ((spoken > 0) & (not waits[0].asks)))
-        if held.stream in self._number:
+        allowed[:, ~self._named] = False
+        if held.stream in self._number and not self._is_alone:
             allowed[:, self._number[held.stream]] = False
         if not allowed.any():
             return None
@@ -296,6 +300,8 @@ class Guesses:
         """The recording that an option is for each wait, -1 for none."""
         if option.kind < 0:
             return np.full(len(waits), -1, np.int64)
+        if option.how == RIGHT_BEFORE:
+            return np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
         kind = self._recordings.kinds[option.kind]
         place = np.searchsorted(kind.time, [self._calls.start[wait.call_row] for wait in waits]) - option.back
         return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
@@ -356,7 +362,7 @@ class Guesses:
         if row == before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
             return 2 * count + row, RIGHT_BEFORE
         later = known < 0 or row > known
-        own = wait.held[0].stream is not None and self._streams[streams[0]] == wait.held[0].stream
+        own = wait.held[0].stream == self._streams[streams[0]] and not self._is_alone
         is_marked = (streams[0], int(self._tails[row, streams[0]])) in self._marks
         if row in free and later and not own and not (is_marked and wait.held[0].stream):
             # a program's waits are nested, those for collectives in their order
@@ -378,11 +384,13 @@ class Guesses:
     def _in_use(self, row: int, wait: Unnamed) -> tuple[int, ...]:
         """The streams that a recording may be on, the likeliest first.
 
-        No stream waits for itself, nor is it told twice to wait for the same work.
+        No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
         """
         streams, waiting = self._recordings.streams[row], wait.held[0].stream
         if waiting is None:
             return tuple(self._number[stream] for stream in streams if stream not in self._waiting[wait.event])
+        if self._is_alone:
+            return (self._number[waiting],)
         if row == self._recordings.right_before(wait.call_row) or wait.event >= 0:
             streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
         likely = [stream for stream in self._whose_data(wait.call_row, waiting) if stream in streams]

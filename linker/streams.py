@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import Bool, Int64
 from ..schema.linked import Activities, Calls
 
 
@@ -91,6 +91,15 @@ class StreamQueues:
         return key
 
 
+def _first_of_call(activities: Activities) -> Bool:
+    """Whether an activity is the first of its launch call, or has none; only a graph has others, which may be on streams of its own."""
+    order = np.lexsort((activities.start, activities.call_row))
+    call = activities.call_row[order]
+    first = np.empty(len(order), np.bool_)
+    first[order] = (call < 0) | np.append(True, call[1:] != call[:-1])[: len(order)]
+    return first
+
+
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     """For each call that launched to several streams (a graph) the last activity on each: the graph ends when all have."""
     order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
@@ -135,6 +144,7 @@ class ThreadLaunches:
         self._runs: dict[int, tuple[list[int], list[StreamKey]]] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
+        self._is_first = _first_of_call(activities)
         for number in np.unique(thread).tolist():
             mine = order[thread[order] == number]
             self._times[number] = time[mine].tolist()
@@ -148,6 +158,10 @@ class ThreadLaunches:
         """The stream of an activity."""
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
+    def streams(self) -> set[StreamKey]:
+        """All that calls launched to. A graph's other streams are its own: no program can name them."""
+        return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
+
     def next_launch(self, thread: int, time: int) -> int:
         """The row of the first activity that the thread launched after `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, []), time)
@@ -160,7 +174,7 @@ class ThreadLaunches:
 
     def _runs_of(self, rows: Int64, time: Int64) -> tuple[list[int], list[StreamKey]]:
         """When the thread went over to another stream with what was no communication, and to which."""
-        own = ~self._communicates[rows]
+        own = self._is_first[rows] & ~self._communicates[rows]
         rows, time = rows[own], time[own]
         fresh = np.append(True, (np.diff(self._stream[rows]) != 0) | (np.diff(self._device[rows]) != 0))[: len(rows)]
         return time[fresh].tolist(), [self.stream_of(row) for row in rows[fresh].tolist()]

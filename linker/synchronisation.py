@@ -98,7 +98,14 @@ class _Synchroniser:
         )
         origins = DataOrigins(collectives.ops, activities, calls)
         self.guesses = Guesses(
-            calls, activities, self.queues, self.recordings, self.evidence, origins, self.events.awaited
+            calls,
+            activities,
+            self.queues,
+            self.recordings,
+            self.evidence,
+            origins,
+            self.events.awaited,
+            self.launches.streams(),
         )
         self.queue_events = device.queue_events
         self.device_start = device.activities.start

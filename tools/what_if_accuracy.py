@@ -41,9 +41,10 @@ class Variant(NamedTuple):
 
 
 RECORDED, DERIVED = Allowed(99, 1, 3), Allowed(95, 3, 15)
+"""Where traces say what waits are for, and where that has to be derived."""
 VARIANTS = (
     Variant("sync records", True, True, RECORDED),
-    Variant("sync records, events unresolved", True, False, RECORDED),
+    Variant("sync records, events unresolved", True, False, DERIVED),
     Variant("no sync records", False, False, DERIVED),
 )
 
