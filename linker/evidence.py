@@ -12,6 +12,7 @@ from ..schema.linked import Activities, Calls, previous_on_stream
 from ..schema.machine import Machine, Usual, of_name
 
 NEVER = int(np.iinfo(np.int64).min)
+FAR = 1 << 62
 
 
 class Evidence:
