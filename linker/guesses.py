@@ -52,7 +52,7 @@ class Guesses:
         self._process, self._waits = process, waits
         self._tails = Tails(process.queues)
         self._candidates = Candidates(process, self._tails, waits)
-        self._ends = MetEnds(process, self._tails, waits)
+        self._ends = MetEnds(process.activities, process.calls, process.evidence, self._tails, waits)
         self.counted: Findings = defaultdict(list)
         self._found: dict[int, Guess] = {}
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import Bool, Int64
+from ..schema.linked import Activities, Calls
 from ..schema.machine import usual
-from .evidence import FAR, NEVER
-from .process import Process
+from .evidence import FAR, NEVER, Evidence
 from .streams import Tails
 from .unnamed_waits import Held, Unnamed
 
@@ -27,29 +27,25 @@ class Times(NamedTuple):
 class MetEnds:
     """Judges ends by when what a wait holds up went on. `reach` is how long after an end a stream usually does."""
 
-    def __init__(self, process: Process, tails: Tails, waits: Sequence[Unnamed]) -> None:
-        self._process, self._evidence = process, process.evidence
-        self._end = np.append(process.activities.end, NEVER)
-        self.reach = max(self._evidence.gap, self._usual_reach(tails, waits))
+    def __init__(
+        self, activities: Activities, calls: Calls, evidence: Evidence, tails: Tails, waits: Sequence[Unnamed]
+    ) -> None:
+        self._start, self._end, self._calls = activities.start, np.append(activities.end, NEVER), calls
+        self._evidence = evidence
+        self.reach = max(evidence.gap, self._usual_reach(tails, waits))
 
     def _usual_reach(self, tails: Tails, waits: Sequence[Unnamed]) -> int:
         """How long after the end of another stream's work those start that nothing else held up."""
-        late = [
-            (wait.call_row, wait.held[0].target, tails.number[wait.held[0].stream])
-            for wait in waits
-            if wait.held[0].target >= 0 and self._start(wait.held[0].target) > self._evidence.due[wait.held[0].target]
-        ]
-        call, target, stream = np.array(late, np.int64).reshape(-1, 3).T
-        ends = self._end[tails.before(self._process.calls.start[call].tolist())]
+        held = [(wait.call_row, tails.number.get(wait.held[0].stream, -1), wait.held[0].target) for wait in waits]
+        late = [row for row in held if row[2] >= 0 and self._start[row[2]] > self._evidence.due[row[2]]]
+        call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
+        ends = self._end[tails.before(self._calls.start[call].tolist())]
         ends[np.arange(len(call)), stream] = NEVER
-        start = self._process.activities.start[target]
+        start = self._start[target]
         ends[ends > start[:, None]] = NEVER
         latest = ends.max(axis=1, initial=NEVER)
         known = latest > np.array(self._evidence.freed, np.int64)[target]
         return usual(start[known] - latest[known]).most
-
-    def _start(self, activity: int) -> int:
-        return int(self._process.activities.start[activity])
 
     def of(self, tails: Int64) -> Int64:
         """The ends of activities, NEVER for -1."""
@@ -66,7 +62,7 @@ class MetEnds:
         late = times.until > times.due
         latest = times.until + (self._evidence.ahead if on_host else slack)
         over: Bool = ends > latest[None, :, None]
-        explains = late[None, :, None] & ~over & (ends > (times.freed - slack * on_host)[None, :, None])
+        explains = late[None, :, None] & ~over & (ends > times.freed[None, :, None])
         explains &= ends >= (times.until - reach)[None, :, None]
         spoken = np.asarray(explains.sum(axis=1), np.int64)
         spoken[2 * spoken < int(late.sum())] = 0
@@ -78,9 +74,9 @@ class MetEnds:
             target = wait.target(held)
             if held.stream is None:
                 due = NEVER if wait.asks else wait.since + wait.reach
-                rows.append((wait.since, due, self._process.end(wait.call_row)))
+                rows.append((NEVER, due, int(self._calls.end[wait.call_row])))
             elif target >= 0:
-                rows.append((self._evidence.freed[target], self._evidence.due[target], self._start(target)))
+                rows.append((self._evidence.freed[target], self._evidence.due[target], int(self._start[target])))
             else:
                 rows.append((NEVER, FAR, FAR))
         freed, due, until = np.array(rows, np.int64).T

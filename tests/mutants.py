@@ -71,7 +71,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/match": ("match", "windows", *LINKING),
     "linker/measured_machine": ("machine", "clocks", "device_time", "device_room", *LINKING),
     "linker/merged": ("merged", "merge", "merge_any_rows"),
-    "linker/met_ends": ("guesses_by_order", "waits_by_place", "synchronisation", "host_holds", *LINKING),
+    "linker/met_ends": ("met_ends", "guesses_by_order", "waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/messages_in_flight": ("transfer_waits", "host_communication"),
     "linker/places": ("waits_by_place", "synchronisation", *LINKING),
     "linker/process": ("synchronisation", "event_rows", "waits_by_place", "host_holds", *LINKING),
