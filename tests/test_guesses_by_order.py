@@ -114,6 +114,21 @@ def test_each_wait_is_for_the_data_that_is_used_before_the_next_one() -> None:
     assert device_waits(link_run(t)) == {(f"writes on {stream}", f"reads from {stream}") for stream in buffers}
 
 
+def test_waits_with_nothing_in_between_hold_the_same_work_up() -> None:
+    t = begun(**UNRECORDED)
+    buffers = {stream: t.tensor((8, 8)) for stream in (20, 24)}
+    for stream, buffer in buffers.items():
+        with t.op("aten::mm", outputs=[buffer]):
+            t.launch(f"on {stream}", stream, 5)
+    t.launch("unrelated", 28, 5)
+    t.idle(LONG)
+    with t.op("aten::add", inputs=list(buffers.values())):
+        for stream in buffers:
+            t.wait_event(t.record_event(stream=stream), stream=7)
+        t.launch("reads both", 7, 5)
+    assert device_waits(link_run(t)) == {("on 20", "reads both"), ("on 24", "reads both")}
+
+
 def test_a_wait_for_what_another_record_names_is_told_by_times_alone() -> None:
     """Nothing but the wait right after it says that a recording is awaited once more."""
     t = begun()
@@ -190,3 +205,10 @@ def test_a_synchronisation_that_returned_at_once_says_nothing_by_its_time() -> N
     t.wait_until(t.ready[20] / 1000 + 0.1)
     t.event_synchronize(event)
     assert host_waits(link_run(t)) == {("asked for", "cudaEventSynchronize")}
+
+
+def test_a_query_that_was_answered_before_the_likeliest_work_had_ended_is_for_nothing_known() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("long", 7, LONG)
+    t.event_query(t.record_event(stream=7))
+    assert host_waits(link_run(t)) == set()
