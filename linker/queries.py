@@ -9,7 +9,7 @@ import numpy as np
 
 from ..schema.columns import Bool
 from .process import Process
-from .streams import Neighbours
+from .streams import calls_before
 from .sync_calls import SyncCall
 
 
@@ -37,10 +37,10 @@ def queries_of(process: Process, looks_on: Bool) -> Queries:
 
     Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked for again.
     """
-    neighbours, loops, asked_again = Neighbours(process.calls), dict[int, Loop](), set[int]()
+    call_before, loops, asked_again = calls_before(process.calls), dict[int, Loop](), set[int]()
     queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~looks_on)
     for row in queries[np.argsort(process.calls.start[queries], kind="stable")].tolist():
-        before = neighbours.before(row)
+        before = int(call_before[row])
         if before >= 0 and _is_asked_again(process, before, row):
             asked_again.add(before)
             pending = process.start(before)

@@ -128,21 +128,13 @@ class Tails:
         return tails
 
 
-class Neighbours:
-    """The calls before and after each one on its thread, -1 for none."""
-
-    def __init__(self, calls: Calls) -> None:
-        order = np.lexsort((calls.start, calls.thread))
-        same = calls.thread[order[1:]] == calls.thread[order[:-1]]
-        self._before, self._after = np.full(len(order), -1, np.int64), np.full(len(order), -1, np.int64)
-        self._before[order[1:][same]] = order[:-1][same]
-        self._after[order[:-1][same]] = order[1:][same]
-
-    def before(self, row: int) -> int:
-        return int(self._before[row])
-
-    def after(self, row: int) -> int:
-        return int(self._after[row])
+def calls_before(calls: Calls) -> Int64:
+    """The call before each one on its thread, -1 for none."""
+    order = np.lexsort((calls.start, calls.thread))
+    same = calls.thread[order[1:]] == calls.thread[order[:-1]]
+    before = np.full(len(order), -1, np.int64)
+    before[order[1:][same]] = order[:-1][same]
+    return before
 
 
 class ThreadLaunches:

@@ -87,11 +87,6 @@ def test_what_was_launched_in_another_step_is_no_launch_before() -> None:
     assert recordings(LAUNCH, RECORD, RECORD, RECORD, second=2).kind == [0, 1, 1]
 
 
-def test_the_same_recording_of_every_step_is_at_one_place() -> None:
-    found = recordings(RECORD, RECORD, RECORD, RECORD, second=2)
-    assert found.place.tolist() == [0, 1, 0, 1]
-
-
 def test_recordings_are_likely_on_the_stream_in_use() -> None:
     found = recordings(LAUNCH, LAUNCH, RECORD, LAUNCH, RECORD, on={1: 20})
     assert found.streams == [[SECOND, FIRST], [FIRST, SECOND]]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.streams import LOOK_BACK, Neighbours, StreamKey, StreamQueues, Tails, ThreadLaunches
+from execgraph.linker.streams import LOOK_BACK, StreamKey, StreamQueues, Tails, ThreadLaunches, calls_before
 from execgraph.schema.linked import Activities, Calls
 from tables import Called, Ran, activities, calls, column
 
@@ -118,10 +118,8 @@ def called(*threads: int) -> Calls:
     return replace(calls(*CALLED[: len(threads)]), thread=column(*threads))
 
 
-def test_neighbours_are_the_calls_next_to_each_other_on_a_thread() -> None:
-    found = Neighbours(called(1, 2, 1, 2, 1))
-    assert [found.before(row) for row in range(5)] == [-1, -1, 0, 1, 2]
-    assert [found.after(row) for row in range(5)] == [2, 3, 4, -1, -1]
+def test_before_a_call_comes_the_last_one_of_its_thread() -> None:
+    assert calls_before(called(1, 2, 1, 2, 1)).tolist() == [-1, -1, 0, 1, 2]
 
 
 def launches(*ran: Ran, communicates: tuple[int, ...] = ()) -> ThreadLaunches:
