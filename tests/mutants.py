@@ -44,7 +44,7 @@ LINKING = ("link", "pairs", "matrix")
 CONVERTING = ("convert", "timeline", "matrix")
 SIMULATORS = ("astra_sim", "simulator_contract", "cross_rank", "communication")
 TESTS: dict[str, tuple[str, ...]] = {
-    "linker/alignment": ("match", "windows"),
+    "linker/alignment": ("alignment", "match", "windows"),
     "linker/categories": ("versions", "synchronisation", *LINKING),
     "linker/candidates": ("guesses_by_order", "waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/clocks": ("clock_bounds", "clocks", "waits_by_place", *LINKING),
