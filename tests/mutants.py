@@ -59,7 +59,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/evidence": ("evidence", "waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/found_waits": ("synchronisation", "host_holds", "waits_by_place", *LINKING),
     "linker/guesses": ("guesses_by_order", "waits_by_place", "synchronisation", "host_holds", *LINKING),
-    "linker/hand_over": ("hand_over", "windows", "generate", *LINKING),
+    "linker/hand_over": ("hand_over_by_hand", "hand_over", "windows", "generate", *LINKING),
     "linker/host_communication": ("host_communication", *LINKING),
     "linker/host_holds": ("host_holds_by_hand", "host_holds", "synchronisation", *LINKING),
     "linker/host_transfers": ("transfer_waits", "host_communication"),

@@ -18,10 +18,15 @@ class Called(NamedTuple):
 
 
 class Op(NamedTuple):
-    """An op without times, but for one that marks a step."""
+    """An op, without times unless they are given; `forward` is the thread that its forward op ran on."""
 
     name: str = "aten::mm"
     start: int = ABSENT
+    end: int = ABSENT
+    thread: int = 0
+    sequence: int = -1
+    forward: int = 0
+    schema: str = ""
     inputs: bytes = b""
     outputs: bytes = b""
 
@@ -59,18 +64,18 @@ def ops(*rows: Op) -> Ops:
         id=number,
         parent_id=unknown,
         name=name,
-        thread=0 * number,
+        thread=column(*(row.thread for row in rows)),
         start=column(*(row.start for row in rows)),
-        end=column(*(row.start for row in rows)),
+        end=column(*(row.end for row in rows)),
         exclusive=0 * number,
         recorded_by_host=number >= 0,
-        op_schema=Strings.of("" for _ in rows),
+        op_schema=Strings.of(row.schema for row in rows),
         rf_id=unknown,
         fw_parent=unknown,
-        seq_id=unknown,
+        seq_id=column(*(row.sequence for row in rows)),
         scope=0 * number,
         tid=unknown,
-        fw_tid=unknown,
+        fw_tid=column(*(row.forward for row in rows)),
         inputs=[row.inputs for row in rows],
         outputs=[row.outputs for row in rows],
         extra={},
