@@ -136,7 +136,7 @@ def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iter
     # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
     for early in (0, TOLERANCE):
         place = np.searchsorted(edges, worker.top_start + early, side="right") - 1
-        inside = open_stretch[place] & (worker.top_end <= edges[place + 1] + TOLERANCE)
+        inside = open_stretch[place] & (worker.top_end - TOLERANCE <= edges[place + 1])
         stretch = np.where((stretch < 0) & inside, place, stretch)
     first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1])) if len(stretch) else np.empty(0, np.int64)
     for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(stretch)], strict=True):

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.linked import Activities, Calls, Found
-from ..schema.machine import Machine, Usual, of_name, usual
+from ..schema.machine import Machine, of_each, usual
 from .places import Places
 
 FULL_QUEUE = 500
@@ -33,18 +33,13 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = _median(machine.wake, calls.name)[call]
-    unheld = _median(machine.launch, calls.name)[call] + activities.end[rows] - activities.start[rows]
+    waited = of_each(machine.wake, calls.name).median[call]
+    unheld = of_each(machine.launch, calls.name).median[call] + activities.end[rows] - activities.start[rows]
     speaks = calls.end[call] - activities.end[rows] - (waited - unheld) / 2
     for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
         if np.median(speaks[place]) > 0:
             for row, source in zip(call[place].tolist(), rows[place].tolist(), strict=True):
                 yield HostEdge(row, source, ABSENT, Found.RECORD)
-
-
-def _median(usual: dict[str, Usual], names: Strings) -> Int64:
-    """For each row what is usual of its name, of any name where that was not measured."""
-    return np.array([of_name(usual, name).median for name in names.table] + [0], np.int64)[names.codes]
 
 
 def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:

@@ -1,6 +1,7 @@
 """Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,8 +69,12 @@ class StreamQueues:
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
         """Submits a wait; the row of the activity that it holds back, -1 if none followed."""
+        self.waits[key].append(PendingWait(self.position(key, time), time, sources))
+        return self.next(key, time)
+
+    def next(self, key: StreamKey, time: int) -> int:
+        """The first activity submitted to the stream from `time` on, -1 for none."""
         position = self.position(key, time)
-        self.waits[key].append(PendingWait(position, time, sources))
         return self.rows[key][position] if position < len(self.rows[key]) else -1
 
     def on_device(self, device: int) -> list[StreamKey]:
@@ -115,21 +120,30 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     return {row: tuple(rows) for row, rows in found.items()}
 
 
-class Neighbours:
-    """The calls before and after each one on its thread, -1 for none."""
+class Tails:
+    """The last activities of streams, which it numbers."""
 
-    def __init__(self, calls: Calls) -> None:
-        order = np.lexsort((calls.start, calls.thread))
-        same = calls.thread[order[1:]] == calls.thread[order[:-1]]
-        self._before, self._after = np.full(len(order), -1, np.int64), np.full(len(order), -1, np.int64)
-        self._before[order[1:][same]] = order[:-1][same]
-        self._after[order[:-1][same]] = order[1:][same]
+    def __init__(self, queues: StreamQueues) -> None:
+        self._queues = queues
+        self.streams = list(queues.rows)
+        self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
-    def before(self, row: int) -> int:
-        return int(self._before[row])
+    def before(self, times: Sequence[int]) -> Int64:
+        """For each time the last activity submitted to each stream before, -1 for none; a row a time, a column a stream."""
+        tails = np.full((len(times), len(self.streams)), -1, np.int64)
+        for number, key in enumerate(self.streams):
+            rows = np.array([-1, *self._queues.rows[key]], np.int64)
+            tails[:, number] = rows[np.searchsorted(self._queues.submitted[key], times)]
+        return tails
 
-    def after(self, row: int) -> int:
-        return int(self._after[row])
+
+def calls_before(calls: Calls) -> Int64:
+    """The call before each one on its thread, -1 for none."""
+    order = np.lexsort((calls.start, calls.thread))
+    same = calls.thread[order[1:]] == calls.thread[order[:-1]]
+    before = np.full(len(order), -1, np.int64)
+    before[order[1:][same]] = order[:-1][same]
+    return before
 
 
 class ThreadLaunches:
