@@ -7,6 +7,7 @@ import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
+from ..schema.host import GROUP_INIT
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from .annex import Annex
@@ -24,8 +25,6 @@ from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
 from .timeline import slice_host
-
-GROUP_INIT = "process_group:init"
 
 
 @dataclass(slots=True)
@@ -109,8 +108,8 @@ def _trusted(edges: Edges, with_inferred: bool) -> Edges:
 def _group_nodes(run: Run, target: str) -> Int64:
     """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
     ops = run.linked.ops
-    codes = [code for code, name in enumerate(ops.name.table) if GROUP_INIT in name]
-    return np.flatnonzero(np.isin(ops.name.codes, codes)) if target == "generic" else np.empty(0, np.int64)
+    is_group = ops.name.where(lambda name: GROUP_INIT in name)
+    return np.flatnonzero(is_group) if target == "generic" else np.empty(0, np.int64)
 
 
 def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns) -> ConvertReport:

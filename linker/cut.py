@@ -14,7 +14,8 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops, previous_on_stream
 from ..schema.numbering import rows_of
-from .match import are_ops, are_step_marks
+from ..schema.steps import are_step_marks
+from .match import are_ops
 from .selection import Kept, select_linked, select_rows
 from .windows import SMALLEST_REST, Span
 

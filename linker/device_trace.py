@@ -220,14 +220,13 @@ def _trace(path: str, top: kineto.DeviceFile, events: _Events) -> DeviceTrace:
 def _ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
     start, end = rows.start_end(pad)
     category = rows.category.column()
-    annotation = np.array([name.lower() in ANNOTATIONS for name in category.table] + [False], np.bool_)
     return OpRows(
         name=rows.name.column(),
         process=rows.column("process"),
         thread=rows.column("thread"),
         start=start,
         end=end,
-        annotation=annotation[category.codes],
+        annotation=category.where(lambda name: name.lower() in ANNOTATIONS),
         rf_id=rows.column("record_function_id"),
         external_id=rows.column("external_id"),
         event_index=rows.column("ev_idx"),

@@ -9,9 +9,8 @@ import numpy as np
 from ..schema.columns import Int64, Strings
 from ..schema.intervals import ROUNDING
 from ..schema.linked import Activities, Calls, previous_on_stream
-from ..schema.machine import Machine, Usual, of_name
-
-NEVER = int(np.iinfo(np.int64).min)
+from ..schema.machine import Machine, Usual, of_each, of_name
+from ..schema.times import NEVER as NEVER
 
 
 class Evidence:
@@ -51,4 +50,4 @@ class Evidence:
 
 def _most(usual: dict[str, Usual], names: Strings) -> Int64:
     """For each row the longest usual time of its name."""
-    return np.array([of_name(usual, name).most for name in names.table] + [0], np.int64)[names.codes]
+    return of_each(usual, names).most

@@ -14,16 +14,15 @@ from ..schema.command import progress_bytes
 from ..schema.damage import Damage
 from ..schema.errors import DataError
 from ..schema.files import open_input
+from ..schema.host import NO_TENSORS
 from ..schema.json_stream import ArrayReader, kind_of_text
 from ..schema.numbers import integer, integers
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
-GROUP_INIT = "process_group:init"
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 
 
 @dataclass(slots=True)

@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.errors import DataError
+from ..schema.steps import STEP_MARK
+from ..schema.times import FOREVER, NEVER
 from .device_rows import DeviceTrace
-from .match import STEP_MARK, Match
+from .match import Match
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
@@ -61,7 +63,7 @@ def whole(device: DeviceTrace) -> Span:
     """From the first start to the last end of any row."""
     tables = (device.ops, device.calls, device.activities)
     starts, ends = (np.concatenate([getattr(table, name) for table in tables]) for name in ("start", "end"))
-    return Span(int(starts.min(initial=1 << 62)), int(ends.max(initial=-(1 << 62))) + 1)
+    return Span(int(starts.min(initial=FOREVER)), int(ends.max(initial=NEVER)) + 1)
 
 
 def trace_start(device: DeviceTrace) -> int:
@@ -123,8 +125,9 @@ def _listing(numbers: Iterable[int]) -> str:
 def annotation_span(device: DeviceTrace, name: str, within: Span) -> Span:
     """The first annotation of that name that begins in a span. Raises DataError when there is none."""
     ops = device.ops
-    named = np.array([text == name for text in ops.name.table] + [False], np.bool_)[ops.name.codes]
-    rows = np.flatnonzero(named & ops.annotation & (ops.start >= within.start) & (ops.start < within.end))
+    rows = np.flatnonzero(
+        ops.name.equal(name) & ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
+    )
     if not len(rows):
         raise DataError(f"{device.path}: no annotation named {name!r} in that part of the trace")
     row = rows[np.argmin(ops.start[rows])]

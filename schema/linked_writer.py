@@ -10,12 +10,11 @@ import numpy as np
 from .columns import ABSENT, Int64, Strings
 from .command import progress
 from .files import open_output
-from .host import Attr
+from .host import NO_TENSORS, Attr
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
 from .linked import Found, LinkedTrace, Ops
 from .linked_layout import (
     INTEGER_ATTRIBUTES,
-    NO_TENSORS,
     SCHEMA,
     CallTable,
     HandOverTable,

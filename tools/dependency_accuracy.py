@@ -12,6 +12,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind, ExecutionGraph
+from ..schema.groups import begins
 from .generate import Job, Machine, RankRun
 from .generate.chrome import Rows
 from .generate.identity import correlation, identify
@@ -93,7 +94,7 @@ class TrueOrder:
         return np.where(first >= 0, np.minimum(last, first), last)
 
     def _edges(self, rank: RankRun, lane: Int64) -> tuple[Int64, Int64]:
-        chained = np.flatnonzero(lane[1:] == lane[:-1])
+        chained = np.flatnonzero(~begins(lane)[1:])
         call, awaited = _pairs(rank.host_waits)
         edges = [
             (chained, chained + 1),

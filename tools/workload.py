@@ -11,6 +11,8 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Ragged
 from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
+from ..schema.groups import numbered
+from ..schema.times import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Factors, Scale, class_factor, node_factors
 
@@ -230,17 +232,15 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
     place = np.where(activity, graph.integers("device"), thread)
     stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
-    places, place_code = np.unique(place, return_inverse=True)
-    streams, stream_code = np.unique(stream, return_inverse=True)
-    pairs, lane = np.unique(place_code * len(streams) + stream_code, return_inverse=True)
-    named = [(int(places[pair // len(streams)]), int(streams[pair % len(streams)])) for pair in pairs.tolist()]
-    return lane.astype(np.int64), named
+    lane = numbered(place, stream)
+    first = np.unique(lane, return_index=True)[1]
+    return lane, list(zip(place[first].tolist(), stream[first].tolist(), strict=True))
 
 
 def _first_of_lane(lane: Int64, start: Int64) -> Int64:
     """The row of the earliest recorded start of each lane, the first of equals."""
     timed = np.flatnonzero(start != ABSENT)
-    earliest = np.full(int(lane.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    earliest = np.full(int(lane.max(initial=-1)) + 1, FOREVER)
     np.minimum.at(earliest, lane[timed], start[timed])
     heads = timed[start[timed] == earliest[lane[timed]]]
     _, first = np.unique(lane[heads], return_index=True)

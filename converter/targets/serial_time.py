@@ -6,8 +6,6 @@ during which nothing else of their kind ran.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
 from ..annex import UNRECORDED
@@ -61,5 +59,4 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
 
 
 def _named(graph: ExecutionGraph, names: tuple[str, ...]) -> Bool:
-    # one row more than the table has, for nodes without a name
-    return np.array([text in names for text in graph.name.table] + [False])[graph.name.codes]
+    return graph.name.equal(*names)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.linked import LinkedTrace
-from .classes import ActivityClass, activity_classes, spans_of, streams_of
+from ...schema.groups import begins
+from ...schema.linked import LinkedTrace, streams_of
+from .classes import ActivityClass, activity_classes, spans_of
 from .rank_trace import Options, RankTrace, per_rank
 from .spans import Series, Spans, running_sum
 from .table import Column, Floats, Table, microseconds, rank_column
@@ -39,9 +40,9 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
 def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     activities, streams = linked.activities, streams_of(linked.activities)
     row = np.flatnonzero(activities.call_row >= 0)
-    by_start = row[np.lexsort((activities.start[row], streams.lane[row], activities.call_row[row]))]
-    call, lane = activities.call_row[by_start], streams.lane[by_start]
-    first = np.append(True, (call[1:] != call[:-1]) | (lane[1:] != lane[:-1]))[: len(by_start)]
+    by_start = row[np.lexsort((activities.start[row], streams.number[row], activities.call_row[row]))]
+    call, lane = activities.call_row[by_start], streams.number[by_start]
+    first = begins(call, lane)
     lane, issued = lane[first], linked.calls.start[call[first]]
     # an activity that started before its call, by the clocks, was not queued
     queued = Spans(issued, np.maximum(activities.start[by_start[first]], issued))

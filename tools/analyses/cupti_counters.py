@@ -89,8 +89,9 @@ def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
                 rows.tolist(), activities.op_row[rows].tolist(), activities.correlation[rows].tolist(), strict=True
             )
         ]
-    rows = np.flatnonzero([bool(KERNEL_LAUNCH.search(name)) for name in calls.name.table] or [])
-    rows = np.flatnonzero(np.isin(calls.name.codes, rows)) if not several else rows[:0]
+    if several:
+        return []
+    rows = np.flatnonzero(calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name))))
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     columns = calls.op_row[rows].tolist(), calls.correlation[rows].tolist()
     return [Launch(op, correlation, "") for op, correlation in zip(*columns, strict=True)]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import Bool, Int64
+from ...schema.groups import begins
 
 
 class Spans(NamedTuple):
@@ -78,7 +79,7 @@ def sequence(spans: Spans, lane: Int64) -> Sequence:
     # lanes are laid end to end, so that one running maximum serves all of them
     origin, extent = int(start.min()), int(end.max() - start.min()) + 1
     latest = np.maximum.accumulate(end - origin + lane * extent) - lane * extent + origin
-    first = np.append(True, lane[1:] != lane[:-1])
+    first = begins(lane)
     return Sequence(order, lane, np.where(first, start, np.append(start[:1], latest[:-1])))
 
 
