@@ -3,7 +3,6 @@
 import importlib.metadata
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -17,18 +16,16 @@ from .annex import Annex
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .device_time import DeviceTime
 from .lanes import lanes_of, whole_microseconds
+from .options import Options
 from .rewire import used
 from .run import Edges, Run
 from .timeline import HostKind
-
-if TYPE_CHECKING:
-    from .convert import Options
 
 LISTS_AT_ONCE = 1 << 11
 
 
 def graph_of(
-    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: "Options"
+    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: Options
 ) -> tuple[ExecutionGraph, CommunicationColumns]:
     """The graph whose i-th node is number `order[i]`, and what became of its communication.
 
@@ -242,7 +239,7 @@ def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
     return values, shapes, types
 
 
-def _metadata(run: Run, options: "Options") -> dict[str, str | int]:
+def _metadata(run: Run, options: Options) -> dict[str, str | int]:
     info = run.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",

@@ -1,7 +1,7 @@
 """Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,30 +21,11 @@ from .dependencies.launch import launch
 from .device_only import without_host
 from .device_room import Room, device_room
 from .device_time import DeviceTime, device_time
+from .options import Options
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
 from .timeline import slice_host
-
-
-@dataclass(slots=True)
-class Options:
-    """How to convert; without `host` only activities are in the graph.
-
-    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known
-    of its dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
-    """
-
-    target: str = "generic"
-    promote: str = "sync"
-    io: str = "full"
-    inferred: bool = True
-    host: bool = True
-    whole_groups: bool = False
-    shortest_slice: int = 1_000
-    delays: bool = True
-    left_out: tuple[str, ...] = ()
 
 
 def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:

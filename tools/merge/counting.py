@@ -29,10 +29,10 @@ import numpy as np
 from ...linker.device_trace import read_device_trace
 from ...linker.launches import enclosing_ops, launching_calls
 from ...schema.columns import Bool, Int64, Strings
-from ...schema.command import progress
 from ...schema.errors import DataError
 from ...schema.intervals import nest
 from ...schema.linked import previous_on_stream
+from ...schema.progress import Progress, unwatched
 from ...schema.steps import are_step_marks
 from ..trace_files import RankTrace
 from .report import MergeReport, RankReport
@@ -69,9 +69,9 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 """
 
 
-def merge_for_counting(ranks: Sequence[RankTrace], output: str) -> MergeReport:
+def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be read."""
-    known = survey(ranks)
+    known = survey(ranks, progress)
     report = MergeReport(output)
     with _written_beside(output) as connection:
         connection.executescript(SCHEMA)
