@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import ABSENT, Bool, Int64, Ragged, Strings
+from .numbering import rows_of
 
 
 class NodeType(IntEnum):
@@ -184,7 +185,4 @@ class NodeColumns:
 
     def rows_of(self, ids: Int64) -> Int64:
         """The rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
-        order = np.argsort(self.id, kind="stable")
-        place = np.searchsorted(self.id, ids, sorter=order)
-        rows = order[np.minimum(place, len(order) - 1)] if len(order) else np.full(len(ids), -1)
-        return np.where(self.id[rows] == ids, rows, -1) if len(order) else rows
+        return rows_of(self.id, ids)

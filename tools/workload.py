@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, Ragged
+from ..converter.rewire import recorded_edges
+from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from ..schema.groups import numbered
 from ..schema.times import FOREVER
@@ -156,7 +157,8 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
 def _rank_columns(
     graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float, is_changed: bool
 ) -> RankColumns:
-    source, target, kind = _dependencies(graph)
+    edges = recorded_edges(graph)
+    source, target, kind = (column[edges.source >= 0] for column in edges)
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
     start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
@@ -214,16 +216,6 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
     # a trimmed duration and its overlap make the recorded one
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
     return np.where(recorded, start - first, ABSENT), np.where(recorded, end - first, ABSENT)
-
-
-def _dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64, Int64]:
-    """Source row, target row and kinds of every dependency on a node that the graph has, sorted by target."""
-    source = graph.rows_of(graph.data_deps.values)
-    kinds = graph.attributes.get("data_dep_kinds")
-    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts)
-    kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(source), np.int64)
-    present = source >= 0
-    return source[present], graph.data_deps.rows()[present], kind[present]
 
 
 def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
