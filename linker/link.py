@@ -29,7 +29,7 @@ from .process_groups import process_groups, with_members
 from .selection import through
 from .synchronisation import Synchronisation, synchronise
 from .transfer_waits import transfer_waits
-from .windows import EVERYTHING, Window, host_span, span_of, trace_start, whole
+from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
 
 def link(
@@ -69,7 +69,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     """What of the whole belongs to the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
     held = of_both(linked)
-    covered = host_span(device, match) if match is not None else None
+    covered = host_period(device, match) if match is not None else None
     if match is not None and match.places > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
         remarks.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
@@ -77,14 +77,14 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
         remarks.append(
             f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
         )
-    span = span_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
-    if span is None:
+    period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
+    if period is None:
         return held, remarks
     if window != EVERYTHING:
-        remarks.append(f"the window is from {span.in_words(zero)} of the trace")
-    part = cut(held.linked, span)
+        remarks.append(f"the window is from {period.in_words(zero)} of the trace")
+    part = cut(held.linked, period)
     if part.is_empty:
-        raise DataError(f"{device.path}: nothing was recorded in the window, {span.in_words(zero)} of the trace")
+        raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
     return part, remarks
 
 

@@ -116,7 +116,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/dependencies/inferred": ("synchronisation", "hand_over", *CONVERTING),
     "converter/dependencies/stream_clocks": ("stream_clocks", "tensor_flow", *CONVERTING),
     "converter/dependencies/tensor_flow": ("tensor_flow", *CONVERTING),
-    "converter/dependencies/tensor_spans": ("spans", "tensor_flow"),
+    "converter/dependencies/tensor_bytes": ("spans", "tensor_flow"),
     "converter/dependencies": CONVERTING,
     "converter/targets/control": ("lanes", *SIMULATORS),
     "converter/targets/ready_set": ("lanes", *SIMULATORS),

@@ -20,12 +20,12 @@ from ..schema.comm_groups import RankList, number_groups, write_groups
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
 from ..schema.progress import Progress, unwatched
-from .agreement import Communicates, agree, look_up
 from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
+from .job_plan import Communicates, look_up, plan_job
 from .pairs import Pairs, find_pairs
 from .rank_comms import Issued, issued_by
 
@@ -112,19 +112,19 @@ def _finish(
         if result.unchanged:
             known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph)), GENERIC, ranks)
     try:
-        agreements = agree(ranks, known)
+        plans = plan_job(ranks, known)
     except DataError as error:
-        # without an agreement no graph can be what the simulator needs
+        # without a common plan no graph can be what the simulator needs
         for rank in known:
             tasks[rank].graph.unlink(missing_ok=True)
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
         return
-    numbers = next(iter(agreements.values())).numbers
+    numbers = next(iter(plans.values())).numbers
     write_groups(str(target / GROUPS), numbers)
     finishing = [
-        FinishTask(tasks[rank], results[rank].summary, agreements[rank])
+        FinishTask(tasks[rank], results[rank].summary, plans[rank])
         for rank in sorted(known)
         if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], numbers)
     ]

@@ -158,7 +158,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     machine = job.machine
     true, known = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
     on_host = CUT_NS if machine.whole_us else 0
-    clocks_apart = abs(machine.clock(rank.rank).read(rank.span().end) - rank.span().end)
+    clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
     return {
         **_across_streams(rank, true, known),
         **_host_waits(rank, true, known, on_host + clocks_apart),

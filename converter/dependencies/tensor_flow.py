@@ -21,7 +21,7 @@ from ...schema.numbering import Numbering
 from ..run import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
-from .tensor_spans import spans
+from .tensor_bytes import byte_ranges
 
 TENSOR = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[^"]*"\]')
 """[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
@@ -212,11 +212,11 @@ def _strided(run: Run, accesses: Accesses) -> Accesses:
     keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
-    ops, known = run.linked.ops, cache(spans)
+    ops, known = run.linked.ops, cache(byte_ranges)
     for op in np.unique(accesses.op).tolist():
-        for span in (*known(ops.inputs[op]), *known(ops.outputs[op])):
-            for row in rows_of.get((op, span.storage, span.low), ()):
-                high[row], dense[row] = span.high, span.dense
+        for reach in (*known(ops.inputs[op]), *known(ops.outputs[op])):
+            for row in rows_of.get((op, reach.storage, reach.low), ()):
+                high[row], dense[row] = reach.high, reach.dense
     return accesses._replace(high=high, dense=dense)
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ...schema.linked import Activities
 from ..node_class import moves_memory
-from .spans import Spans
+from .intervals import Intervals
 
 Codes = npt.NDArray[np.uint8]
 
@@ -33,6 +33,6 @@ def activity_classes(activities: Activities) -> Codes:
     return classes
 
 
-def spans_of(activities: Activities) -> Spans:
+def intervals_of(activities: Activities) -> Intervals:
     """When each activity ran."""
-    return Spans(activities.start, activities.end)
+    return Intervals(activities.start, activities.end)

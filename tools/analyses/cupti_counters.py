@@ -62,7 +62,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
     for device in sorted({one.device for one in ranges}):
         own = [one for one in ranges if one.device == device]
         launches = _launches(rank.linked, device, several=len({one.device for one in ranges}) > 1)
-        problem = _disagreement(own, launches)
+        problem = _mismatch(own, launches)
         if problem:
             notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
             measured += [Measured(rank.rank, "", one.name, -1, one.counters) for one in own]
@@ -97,7 +97,7 @@ def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
     return [Launch(op, correlation, "") for op, correlation in zip(*columns, strict=True)]
 
 
-def _disagreement(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
+def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
     if len(ranges) != len(launches):
         return f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
     for number, (one, launch) in enumerate(zip(ranges, launches, strict=True), 1):

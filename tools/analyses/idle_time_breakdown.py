@@ -9,9 +9,9 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
 from ...schema.times import NEVER
-from .classes import spans_of
+from .classes import intervals_of
+from .intervals import sequence
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import sequence
 from .table import Column, Table, microseconds, percentage, rank_column
 from .temporal_breakdown import NO_ACTIVITIES
 
@@ -23,7 +23,7 @@ NO_CAUSE, HOST_SYNC = "", "host sync"
 def _table(rank: RankTrace, options: Options) -> Table:
     activities, linked = rank.linked.activities, rank.linked
     streams = streams_of(activities)
-    order = sequence(spans_of(activities), streams.number)
+    order = sequence(intervals_of(activities), streams.number)
     gap = activities.start[order.row] - order.busy_until
     idle = gap > 0
     row, lane, freed, gap = order.row[idle], order.lane[idle], order.busy_until[idle], gap[idle]
