@@ -1,12 +1,13 @@
 """Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
+from ..schema.host import GROUP_INIT
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from .annex import Annex
@@ -20,32 +21,11 @@ from .dependencies.launch import launch
 from .device_only import without_host
 from .device_room import Room, device_room
 from .device_time import DeviceTime, device_time
+from .options import Options
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
 from .timeline import slice_host
-
-GROUP_INIT = "process_group:init"
-
-
-@dataclass(slots=True)
-class Options:
-    """How to convert; without `host` only activities are in the graph.
-
-    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known
-    of its dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
-    """
-
-    target: str = "generic"
-    promote: str = "sync"
-    io: str = "full"
-    inferred: bool = True
-    host: bool = True
-    whole_groups: bool = False
-    shortest_slice: int = 1_000
-    delays: bool = True
-    left_out: tuple[str, ...] = ()
 
 
 def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
@@ -109,8 +89,8 @@ def _trusted(edges: Edges, with_inferred: bool) -> Edges:
 def _group_nodes(run: Run, target: str) -> Int64:
     """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
     ops = run.linked.ops
-    codes = [code for code, name in enumerate(ops.name.table) if GROUP_INIT in name]
-    return np.flatnonzero(np.isin(ops.name.codes, codes)) if target == "generic" else np.empty(0, np.int64)
+    is_group = ops.name.where(lambda name: GROUP_INIT in name)
+    return np.flatnonzero(is_group) if target == "generic" else np.empty(0, np.int64)
 
 
 def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns) -> ConvertReport:

@@ -13,9 +13,8 @@ from ..schema.columns import Bool, Int64, Strings
 from ..schema.graph import DependencyKind
 from ..schema.linked import took_over
 from ..schema.machine import Machine, Usuals, by_name, of_each
+from ..schema.times import NEVER
 from .run import Edges, Run
-
-NEVER = np.iinfo(np.int64).min // 2
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 from ..schema.intervals import ROUNDING
 from ..schema.linked import Activities, Calls, previous_on_stream
 from ..schema.machine import Machine, of_each, of_name
+from ..schema.times import NEVER as NEVER
 
-NEVER = int(np.iinfo(np.int64).min)
 FAR = 1 << 62
 
 

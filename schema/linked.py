@@ -6,12 +6,13 @@ clock, ABSENT for host ops that the device trace does not hold.
 
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 
 from .columns import Bool, Int64, Strings
+from .groups import numbered, previous_in_group
 from .machine import Machine
 
 
@@ -232,15 +233,23 @@ class LinkedTrace:
     report: LinkReport = field(default_factory=LinkReport)
 
 
-def previous_on_stream(activities: Activities) -> Int64:
+class OnStreams(Protocol):
+    """What ran on which stream and when."""
+
+    device: Int64
+    stream: Int64
+    start: Int64
+    end: Int64
+
+
+def stream_sorted(activities: OnStreams) -> Int64:
+    """The rows by device, stream, start and end."""
+    return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
+
+
+def previous_on_stream(activities: OnStreams) -> Int64:
     """For each activity the one before it on its stream, -1 for the first."""
-    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
-    same = (activities.device[order[1:]] == activities.device[order[:-1]]) & (
-        activities.stream[order[1:]] == activities.stream[order[:-1]]
-    )
-    previous = np.full(len(order), -1, np.int64)
-    previous[order[1:][same]] = order[:-1][same]
-    return previous
+    return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
 
 
 def took_over(activities: Activities, slack: int) -> Bool:
@@ -264,6 +273,26 @@ def on_host_clock(activities: Activities, machine: Machine) -> Activities:
     return replace(activities, start=activities.start + shift, end=activities.end + shift)
 
 
+class Streams(NamedTuple):
+    """The streams of a process: `number` is the place of each activity's stream in `device` and `stream`."""
+
+    device: Int64
+    stream: Int64
+    number: Int64
+
+
+def streams_of(activities: OnStreams) -> Streams:
+    """The (device, stream) pairs in order, and which of them each activity ran on."""
+    number = numbered(activities.device, activities.stream)
+    first = np.unique(number, return_index=True)[1]
+    return Streams(activities.device[first], activities.stream[first], number)
+
+
+def guessed(found: Strings) -> Bool:
+    """Which edges are known from timing alone."""
+    return found.equal(Found.TIMING.value)
+
+
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
     """The trace without waits and hand-overs that are known from timing alone; what they took for waiting is a thread's own time again."""
     tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "hand_overs")}
@@ -271,8 +300,7 @@ def without_guesses(linked: LinkedTrace) -> LinkedTrace:
 
 
 def _certain(table: Guessable) -> Guessable:
-    timing = table.found.table.index(Found.TIMING.value) if Found.TIMING.value in table.found.table else -2
-    known = table.found.codes != timing
+    known = ~guessed(table.found)
     columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
     kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
     return replace(table, **kept)

@@ -8,8 +8,8 @@ from execgraph.converter.device_only import without_host
 from execgraph.converter.targets import (
     Issue,
     TargetReport,
-    agreed_order,
-    agreed_sizes,
+    common_order,
+    common_sizes,
     compute_instead,
     for_astra_sim,
     issues,
@@ -383,7 +383,7 @@ def names(graph: ExecutionGraph) -> list[str]:
 
 def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> None:
     graphs = [crossed(rank) for rank in range(2)]
-    orders = agreed_order([issues(graph) for graph in graphs])
+    orders = common_order([issues(graph) for graph in graphs])
     ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
     assert names(ordered[0]) == names(ordered[1])
     for graph in ordered:
@@ -395,13 +395,13 @@ def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> Non
 
 def test_an_order_keeps_what_each_rank_depends_on() -> None:
     summary = [_issue(1, "a", 0), _issue(2, "b", 10), _issue(3, "c", 5, follows=(1,))]
-    assert agreed_order([summary, [_issue(7, "c", 0), _issue(8, "a", 20)]]) == [[2, 3, 1], [7, 8]]
+    assert common_order([summary, [_issue(7, "c", 0), _issue(8, "a", 20)]]) == [[2, 3, 1], [7, 8]]
 
 
 def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
     forth, back = [_issue(1, "a", 0), _issue(2, "b", 5, (0,))], [_issue(1, "b", 0), _issue(2, "a", 5, (0,))]
     with pytest.raises(DataError, match=r"circle of 2: .*'a'.*'b'|circle of 2: .*'b'.*'a'"):
-        agreed_order([forth, back])
+        common_order([forth, back])
 
 
 def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:
@@ -412,7 +412,7 @@ def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> Non
             _issue(2, receive, 5, (0,), type=NodeType.COMM_RECV),
         ]
 
-    assert agreed_order([rank(0, 1), rank(1, 0)]) == [[1, 2], [1, 2]]
+    assert common_order([rank(0, 1), rank(1, 0)]) == [[1, 2], [1, 2]]
 
 
 def test_dependencies_between_collectives_are_found_through_other_nodes() -> None:
@@ -429,9 +429,9 @@ def test_uneven_members_get_one_size() -> None:
     def rank(size: int, kind: CollectiveType) -> list[Issue]:
         return [_issue(1, "a", 0, size=size, collective=kind)]
 
-    to_all = agreed_sizes([rank(100, CollectiveType.ALL_TO_ALL), rank(0, CollectiveType.ALL_TO_ALL)])
+    to_all = common_sizes([rank(100, CollectiveType.ALL_TO_ALL), rank(0, CollectiveType.ALL_TO_ALL)])
     assert to_all == [{}, {1: 100}]
-    assert agreed_sizes([rank(100, ALL_GATHER), rank(1, ALL_GATHER)]) == [{1: 51}, {1: 51}]
+    assert common_sizes([rank(100, ALL_GATHER), rank(1, ALL_GATHER)]) == [{1: 51}, {1: 51}]
 
 
 def test_sizes_and_partners_agreed_on_are_written() -> None:
@@ -451,7 +451,7 @@ def test_groups_that_are_named_by_address_are_told_apart_by_which_came_first() -
     graphs = [rank(0, "94594108284448", "94594108284999"), rank(1, "93891384002768", "93891384002000")]
     summaries = [issues(graph) for graph in graphs]
     assert not any(unmatched(summaries))
-    assert not any(agreed_sizes(summaries))
+    assert not any(common_sizes(summaries))
 
 
 def test_communication_without_its_counterparts_is_found() -> None:
@@ -469,8 +469,8 @@ def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
     for graphs in (graphs_of(job, 4), [without_host(graph) for graph in graphs_of(job, 4)]):
         summaries = [issues(graph) for graph in graphs]
         assert not any(unmatched(summaries))
-        assert not any(agreed_sizes(summaries))
-        assert [sorted(order) for order in agreed_order(summaries)] == [
+        assert not any(common_sizes(summaries))
+        assert [sorted(order) for order in common_order(summaries)] == [
             [i.node for i in issued] for issued in summaries
         ]
 

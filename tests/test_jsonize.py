@@ -11,7 +11,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from execgraph.converter import jsonizer, trace_jsonize
+from execgraph.converter import jsonizer
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.schema import execution_graph_pb2 as pb
 from execgraph.schema import framing, json_stream
@@ -21,6 +21,7 @@ from execgraph.schema.json_parsing import NodeEncoder
 from execgraph.schema.json_rendering import NodeRenderer
 from execgraph.schema.varints import varint
 from execgraph.schema.wire import Messages
+from execgraph.tools import trace_jsonize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -471,7 +472,7 @@ def test_the_command_takes_the_direction_from_the_one_name_that_tells(graph):
 
 def test_the_command_pipes(graph):
     def piped(content, form):
-        command = [sys.executable, "-c", "from execgraph.converter.trace_jsonize import main; main()"]
+        command = [sys.executable, "-c", "from execgraph.tools.trace_jsonize import main; main()"]
         return subprocess.run(
             [*command, "--input", "-", "--output", "-", "--to", form], input=content, capture_output=True
         )

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import zstandard
 from builder import TraceBuilder
-from execgraph.converter import trace_convert, trace_jsonize
 from execgraph.converter.convert import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
-from execgraph.linker import trace_link
 from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
@@ -25,7 +23,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked_file import read_linked
 from execgraph.schema.varints import varint
-from execgraph.tools import trace_replay
+from execgraph.tools import trace_convert, trace_jsonize, trace_link, trace_replay
 from execgraph.tools.replay import replay
 
 MB = 1 << 20

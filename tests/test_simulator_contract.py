@@ -11,8 +11,8 @@ from execgraph.converter import Options
 from execgraph.converter.device_only import without_host
 from execgraph.converter.targets import (
     ASTRA_SIM,
-    agreed_order,
-    agreed_sizes,
+    common_order,
+    common_sizes,
     for_astra_sim,
     issues,
     order_collectives,
@@ -73,7 +73,7 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     issued = [issues(graph) for graph in graphs]
     agreed = [
         order_collectives(resize_communication(graph, sizes), order)
-        for graph, sizes, order in zip(graphs, agreed_sizes(issued), agreed_order(issued), strict=True)
+        for graph, sizes, order in zip(graphs, common_sizes(issued), common_order(issued), strict=True)
     ]
     return [for_astra_sim(graph, groups)[0] for graph in agreed], groups
 

@@ -10,11 +10,11 @@ from ..converter.targets import GENERIC, for_target
 from ..linker import link, read_device_trace, read_host_trace
 from ..linker.windows import EVERYTHING, Window
 from ..schema.comm_groups import number_groups
-from ..schema.command import no_garbage_collection
 from ..schema.errors import DataError
 from ..schema.linked import LinkedTrace
-from .agreement import Communicates, look_up
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
+from .command import no_garbage_collection
+from .job_plan import Communicates, look_up
 from .pairs import Pair
 from .rank_comms import summarise_rank
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.graph import DependencyKind
-from ...schema.linked import Found
+from ...schema.linked import guessed
 from ..run import Edges, Run
 
 
@@ -13,5 +13,4 @@ def event_wait(run: Run) -> Edges:
     held = waits.source_row >= 0
     source, target, found = waits.source_row[held], waits.target_row[held], waits.found.take(held)
     edges = Edges.of(run.activity_node(source), run.activity_node(target), DependencyKind.EVENT_WAIT)
-    guessed = np.array([text == Found.TIMING.value for text in found.table] + [False])[found.codes]
-    return edges._replace(kind=edges.kind | np.where(guessed, int(DependencyKind.INFERRED), 0))
+    return edges._replace(kind=edges.kind | np.where(guessed(found), int(DependencyKind.INFERRED), 0))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...schema.graph import DependencyKind
+from ...schema.groups import split_groups
 from ...schema.machine import of_name
 from ..run import Edges, Run
 
@@ -27,12 +28,8 @@ def _launches(run: Run) -> Iterator[list[int]]:
     activities = run.linked.activities
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
-    call = activities.call_row[order]
-    first = np.flatnonzero(np.append(True, call[1:] != call[:-1])[: len(call)])
-    last = np.append(first[1:], len(order))
-    for begin, end in zip(first[last - first > 1].tolist(), last[last - first > 1].tolist(), strict=True):
-        members = order[begin:end]
-        if len(np.unique(activities.stream[members])) > 1:
+    for members in split_groups(order, activities.call_row):
+        if len(members) > 1 and len(np.unique(activities.stream[members])) > 1:
             yield members.tolist()
 
 

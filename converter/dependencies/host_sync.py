@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.graph import DependencyKind
-from ...schema.linked import Found
+from ...schema.linked import guessed
 from ..run import Edges, Run
 
 
@@ -13,5 +13,4 @@ def host_sync(run: Run) -> Edges:
     real = waits.source_row >= 0
     source = run.activity_node(waits.source_row[real])
     edges = Edges.of(source, run.timeline.waiter[waits.call_row[real]], DependencyKind.HOST_SYNC)
-    guessed = np.array([text == Found.TIMING.value for text in waits.found.table] + [False])[waits.found.codes[real]]
-    return edges._replace(kind=edges.kind | np.where(guessed, int(DependencyKind.INFERRED), 0))
+    return edges._replace(kind=edges.kind | np.where(guessed(waits.found.take(real)), int(DependencyKind.INFERRED), 0))

@@ -1,8 +1,8 @@
 """Graphs made fit for one simulator, and what the ranks of a job have to agree on for it."""
 
-from .agreement import agreed_order, agreed_sizes, unmatched
 from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
+from .common_order import common_order, common_sizes, unmatched
 from .groups import recorded_groups
 from .issues import Issue, issues, settled
 from .rework import compute_instead, order_collectives, resize_communication
@@ -16,8 +16,8 @@ __all__ = [
     "TARGET_HELP",
     "Issue",
     "TargetReport",
-    "agreed_order",
-    "agreed_sizes",
+    "common_order",
+    "common_sizes",
     "compute_instead",
     "for_astra_sim",
     "for_target",

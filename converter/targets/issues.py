@@ -10,9 +10,11 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.comm_groups import ADDRESS, RankList
 from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.groups import numbered, previous_in_group
+from ...schema.times import FOREVER
 from ..device_only import COMMUNICATION
 from ..lane_clocks import known_after
-from ..lanes import lanes_of, numbered, previous_on_lane
+from ..lanes import lanes_of
 from ..rewire import data_edges
 from .groups import recorded_groups
 from .meetings import Call, Meeting, meetings
@@ -49,7 +51,7 @@ def issues(graph: ExecutionGraph) -> list[Issue]:
     """
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
     collective, message = _collective(graph), _message(graph)
-    start, size = graph.start_ns - graph.start_ns.min(initial=1 << 62), np.maximum(graph.integers("comm_size", 0), 0)
+    start, size = graph.start_ns - graph.start_ns.min(initial=FOREVER), np.maximum(graph.integers("comm_size", 0), 0)
     types = graph.integers("comm_type", -1)
     seen, found = Counter[tuple[NodeType, Meeting]](), list[Issue]()
     for row, follows in zip(rows.tolist(), _follows(graph, rows), strict=True):
@@ -131,7 +133,7 @@ def _follows(graph: ExecutionGraph, rows: Int64) -> list[tuple[int, ...]]:
     lane[rows] = own
     clocks = known_after(data_edges(graph), lane, int(own.max(initial=-1)) + 1)
     place = {row: at for at, row in enumerate(rows.tolist())}
-    before = previous_on_lane(own).tolist()
+    before = previous_in_group(np.argsort(own, kind="stable"), own).tolist()
     return [
         tuple(
             sorted({at for at in (before[here], *(place.get(known, -1) for known in clocks[row])) if -1 < at != here})

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...linker.device_rows import DeviceTrace
 from ...linker.device_trace import read_device_trace
-from ...schema.command import progress
+from ...schema.progress import Progress
 from ..trace_files import RankTrace
 from .clocks import Ends, clock_corrections, collective_ends
 
@@ -28,7 +28,7 @@ class Survey(NamedTuple):
     hosts: dict[int, frozenset[int]]
 
 
-def survey(ranks: Sequence[RankTrace]) -> Survey:
+def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
     """Reads each trace once; keeps a few hundred numbers of each. Raises DataError for one that cannot be read."""
     bases: dict[int, int] = {}
     hosts: dict[int, frozenset[int]] = {}

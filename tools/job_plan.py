@@ -1,4 +1,4 @@
-"""What all ranks of a build have to agree on before a simulator runs them together, from what each knows of its own graph.
+"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its own graph.
 
 Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and the order of
 communication are made the same on all members too, and what lacks a partner becomes computation.
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ..converter.targets import (
     ASTRA_SIM,
     Issue,
-    agreed_order,
-    agreed_sizes,
+    common_order,
+    common_sizes,
     issues,
     recorded_groups,
     restrict_to_ranks,
@@ -30,7 +30,7 @@ class Communicates(NamedTuple):
     issues: list[Issue]
 
 
-class Agreement(NamedTuple):
+class JobPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
@@ -48,15 +48,15 @@ def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...], *, whole
     return Communicates(recorded_groups(graph).lists, issues(graph))
 
 
-def agree(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int, Agreement]:
+def plan_job(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
     """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
     issued = settled([known[rank].issues for rank in present])
     alone = unmatched(issued)
     left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
-    columns = zip(present, alone, agreed_sizes(left), agreed_order(left), strict=True)
-    return {rank: Agreement(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
+    columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
+    return {rank: JobPlan(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
 
 
 def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:

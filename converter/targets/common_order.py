@@ -1,4 +1,4 @@
-"""What the ranks of a job agree on, from the summaries of all of them: one order of communication, one size, who has no partner.
+"""What the ranks of a job have in common, from the summaries of all of them: one order of communication, one size, who has no partner.
 
 There is one communication at a time per rank in the simulator, so members that come in different orders wait for each other for ever.
 """
@@ -19,7 +19,7 @@ NAMED = 4
 SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
-def agreed_order(summaries: Summaries) -> list[list[int]]:
+def common_order(summaries: Summaries) -> list[list[int]]:
     """For each rank the ids of its communication nodes in an order that all ranks share and that keeps what they depend on.
 
     By start time, that of the last member to come, as far as dependencies allow. O(i log i) in all issues. Raises DataError where
@@ -85,7 +85,7 @@ def _contradiction(place: list[int], dependents: list[list[int]], meetings: list
     )
 
 
-def agreed_sizes(summaries: Summaries) -> list[dict[int, int]]:
+def common_sizes(summaries: Summaries) -> list[dict[int, int]]:
     """For each rank, by node id, the bytes that all members of a meeting should have, where the recorded ones differ.
 
     Shards that are gathered keep their sum, the largest decides else: the busiest member is how long the others wait.

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..converter import Options, convert
+from ..converter.targets import TARGET_HELP, TARGETS, for_target
 from ..schema.comm_groups import read_groups
-from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
 from ..schema.files import STANDARD_STREAM
 from ..schema.graph import ConvertReport, Delay
 from ..schema.linked_file import read_linked
-from .convert import Options, convert
-from .targets import TARGET_HELP, TARGETS, for_target
+from .command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
 
 log = logging.getLogger("execgraph")
 NOTEWORTHY_PCT = 0.5
@@ -75,7 +75,8 @@ def _microseconds(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    linked = read_linked(options.input)
+    with progress_bar("read linked trace") as bar:
+        linked = read_linked(options.input, bar.update)
     groups = read_groups(options.comm_groups) if options.comm_groups else None
     graph = convert(
         linked,
