@@ -68,6 +68,13 @@ class Calls:
         ]
         return Calls(list(place), *np.array(rows, np.int64).reshape(-1, len(Call._fields)).T)
 
+    @property
+    def is_placed(self) -> Bool:
+        """Of which it is known who takes part: by the ranks or name of their group, or both ends of the message."""
+        known = np.array([*(bool(group.ranks or group.name) for group in self.groups), False])
+        message = self.type != NodeType.COMM_COLL
+        return np.asarray(np.where(message, np.minimum(self.source, self.target) >= 0, known[self.group]))
+
     def take(self, rows: Int64) -> "Calls":
         """Those at these places."""
         columns = {name: getattr(self, name)[rows] for name in Call._fields}

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.communication import bytes_per_element, meaning, peers
+from ...converter.communication import bytes_per_element
 from ...converter.ranks import Calls, recorded_calls
 from ...schema.columns import ABSENT
-from ...schema.graph import CollectiveType
+from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import Communication, LinkedTrace
 from .rank_trace import RankTrace
 
@@ -48,10 +48,15 @@ class _Span(NamedTuple):
 def collectives_of(rank: RankTrace) -> RankCollectives:
     """The rank's communications, on the device or on the host, as they started; those that nothing places are counted."""
     spans = _in_order(rank.linked)
-    placed = [span for span in spans if _is_placed(span, rank.rank)]
-    calls = recorded_calls([span.recorded for span in placed], [span.kernel for span in placed], rank.rank)
-    arrivals = [_arrival(span, rank.rank, rank.linked.info.base_time_ns) for span in placed]
-    return RankCollectives(rank.rank, calls, arrivals, len(spans) - len(placed))
+    calls = recorded_calls([span.recorded for span in spans], [span.kernel for span in spans], rank.rank)
+    placed = calls.take(np.flatnonzero(calls.is_placed))
+    kinds = zip(placed.row.tolist(), placed.type.tolist(), placed.kind.tolist(), strict=True)
+    base = rank.linked.info.base_time_ns
+    arrivals = [
+        _arrival(spans[row], rank.rank, base, node != NodeType.COMM_COLL, CollectiveType(kind) if kind >= 0 else None)
+        for row, node, kind in kinds
+    ]
+    return RankCollectives(rank.rank, placed, arrivals, len(spans) - len(placed))
 
 
 def _in_order(linked: LinkedTrace) -> list[_Span]:
@@ -68,16 +73,8 @@ def _in_order(linked: LinkedTrace) -> list[_Span]:
     return sorted(found, key=lambda one: one.start)
 
 
-def _is_placed(span: _Span, own: int) -> bool:
-    meant = meaning(span.recorded, span.kernel)
-    if meant is not None and meant.type is None:
-        return min(peers(span.recorded, meant.node, own)) >= 0
-    return bool(span.recorded.ranks or span.recorded.group)
-
-
-def _arrival(span: _Span, own: int, base_time_ns: int) -> Arrival:
-    recorded, meant = span.recorded, meaning(span.recorded, span.kernel)
-    kind, is_message = (meant.type, meant.type is None) if meant is not None else (None, False)
+def _arrival(span: _Span, own: int, base_time_ns: int, is_message: bool, kind: CollectiveType | None) -> Arrival:
+    recorded = span.recorded
     members = 2 if is_message else len(recorded.ranks) or max(recorded.group_size, 1)
     return Arrival(
         own,
