@@ -127,7 +127,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/targets/control": ("lanes", *SIMULATORS),
     "converter/targets/ready_set": ("lanes", *SIMULATORS),
     "converter/targets/groups": ("comm_groups", *SIMULATORS),
-    "converter/targets/meetings": ("meetings", "cross_rank", "joint_replay"),
+    "converter/ranks": ("matching", "cross_rank", "joint_replay", *SIMULATORS),
     "converter/targets": SIMULATORS,
 }
 """For a module, or a folder, the tests that concern it, the most telling first."""

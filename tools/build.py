@@ -158,7 +158,8 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     @lru_cache(maxsize=2)
     def issued(rank: int) -> list[Issued]:
-        return issued_by(linked_rank(tasks[rank]))
+        known = findings.known[rank]
+        return [one._replace(group=one.group and known.get(one.group)) for one in issued_by(linked_rank(tasks[rank]))]
 
     for number, found in enumerate(findings.disagreements):
         groups = " and ".join(group.text for group in found.groups)

@@ -5,15 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..converter.targets import (
-    ASTRA_SIM,
-    compute_instead,
-    for_target,
-    order_collectives,
-    resize_communication,
-    restrict_to_ranks,
-    separate_messages,
-)
+from ..converter.ranks import compute_instead, order_collectives, resize_communication, restrict_to_ranks
+from ..converter.targets import ASTRA_SIM, for_target, separate_messages
 from ..schema.graph import ExecutionGraph
 from .build_rank import RankResult, RankTask, failed
 from .build_report import RankSummary, content_of

@@ -7,18 +7,19 @@ communication are made the same on all members too, and what lacks a partner bec
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..converter.targets import (
-    ASTRA_SIM,
+from ..converter.ranks import (
+    Calls,
     Issue,
+    RankIssues,
     common_order,
     common_sizes,
     issues,
     recorded_groups,
     restrict_to_ranks,
-    separate_messages,
     settled,
     unmatched,
 )
+from ..converter.targets import ASTRA_SIM, separate_messages
 from ..schema.comm_groups import RankList, number_groups
 from ..schema.graph import ExecutionGraph
 
@@ -27,7 +28,7 @@ class Communicates(NamedTuple):
     """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it communicates."""
 
     groups: list[RankList]
-    issues: list[Issue]
+    issues: RankIssues
 
 
 class JobPlan(NamedTuple):
@@ -43,7 +44,7 @@ class JobPlan(NamedTuple):
 def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...], *, whole_groups: bool = False) -> Communicates:
     """What the other ranks have to know of a graph, seen as one of `ranks`."""
     if target != ASTRA_SIM:
-        return Communicates(recorded_groups(graph).lists, [])
+        return Communicates(recorded_groups(graph).lists, RankIssues(Calls.of([]), []))
     graph = separate_messages(restrict_to_ranks(graph, ranks, whole_groups=whole_groups))
     return Communicates(recorded_groups(graph).lists, issues(graph))
 
