@@ -110,15 +110,18 @@ def test_any_graph_comes_back_byte_for_byte(folder, metadata, nodes):
     assert to_graph(folder, to_json(folder, content)) == content
 
 
+(PAYLOAD,) = struct.unpack(">d", bytes.fromhex("fff8000000000123"))
+"""A NaN that is not the usual one."""
+
+
 def every_kind():
     """A node with an attribute of every type, each with values at the ends of its range."""
     node = pb.Node(
         id=(1 << 64) - 1, name='a "name"\n\u2028\0', type=pb.COMM_COLL_NODE, inputs=pb.IOInfo(values='["x"]')
     )
-    infinity, payload = math.inf, struct.unpack(">d", bytes.fromhex("fff8000000000123"))[0]
     ends = {
-        "double": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, infinity, -infinity, math.nan, payload],
-        "float": [0.0, -0.0, 0.1, 1.401298464324817e-45, 3.4028234663852886e38, infinity, -infinity, math.nan],
+        "double": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, PAYLOAD],
+        "float": [0.0, -0.0, 0.1, 1.401298464324817e-45, 3.4028234663852886e38, math.inf, -math.inf, math.nan],
         "bool": [False, True],
         "string": ["", "text", "\U0001f600\\"],
         "bytes": [b"", b"\0\xff", b"12"],
@@ -144,36 +147,28 @@ def test_every_type_of_attribute_comes_back(tmp_path):
     assert to_graph(tmp_path, to_json(tmp_path, content)) == content
 
 
-def test_the_json_reads_as_the_schema_names_it(tmp_path):
-    node = pb.Node(id=(1 << 63) + 1, name="sgemm", type=pb.COMP_NODE, data_deps=[7], duration_micros=5)
+def test_the_json_is_a_line_for_each_node_in_the_names_of_the_schema(tmp_path):
+    node = pb.Node(id=(1 << 63) + 1, name='é "\n', type=pb.COMP_NODE, data_deps=[7, 8], inputs=pb.IOInfo(values="[1]"))
     node.attr.add(name="is_cpu_op", bool_val=True)
-    node.attr.add(name="pg_ranks", int64_list=pb.Int64List(values=[0, -1]))
-    node.attr.add(name="special", double_val=-math.inf)
+    node.attr.add(name="pg_ranks", doc_string="who", int64_list=pb.Int64List(values=[0, -1]))
+    node.attr.add(name="small", float_val=0.1)
+    node.attr.add(name="special", double_list=pb.DoubleList(values=[1.5, -0.0, -math.inf, math.nan, PAYLOAD]))
     node.attr.add(name="raw", bytes_val=b"\xff")
     text = to_json(tmp_path, framed(pb.GlobalMetadata(version="0.1"), node, pb.Node(type=9)))
-    assert json.loads(text) == {
-        "metadata": {"version": "0.1", "attr": []},
-        "nodes": [
-            {
-                "id": (1 << 63) + 1,
-                "name": "sgemm",
-                "type": "COMP_NODE",
-                "ctrl_deps": [],
-                "data_deps": [7],
-                "start_time_micros": 0,
-                "duration_micros": 5,
-                "attr": [
-                    {"name": "is_cpu_op", "bool_val": True},
-                    {"name": "pg_ranks", "int64_list": {"values": [0, -1]}},
-                    {"name": "special", "double_val": "-Infinity"},
-                    {"name": "raw", "bytes_val": "/w=="},
-                ],
-            },
-            {**dict.fromkeys(["id", "start_time_micros", "duration_micros"], 0), "name": "", "type": 9}
-            | {"ctrl_deps": [], "data_deps": [], "attr": []},
-        ],
-    }
-    assert len(text.splitlines()) == 4
+    attributes = (
+        r'{"name":"is_cpu_op","bool_val":true},{"name":"pg_ranks","doc_string":"who","int64_list":{"values":[0,-1]}},'
+        r'{"name":"small","float_val":0.10000000149011612},'
+        r'{"name":"special","double_list":{"values":[1.5,-0.0,"-Infinity","NaN","NaN:fff8000000000123"]}},'
+        r'{"name":"raw","bytes_val":"/w=="}'
+    )
+    assert text.decode().splitlines() == [
+        '{"metadata":{"version":"0.1","attr":[]},"nodes":[',
+        r'{"id":9223372036854775809,"name":"é \"\n","type":"COMP_NODE","ctrl_deps":[],"data_deps":[7,8],'
+        r'"start_time_micros":0,"duration_micros":0,"inputs":{"values":"[1]","shapes":"","types":""},'
+        f'"attr":[{attributes}]}},',
+        '{"id":0,"name":"","type":9,"ctrl_deps":[],"data_deps":[],"start_time_micros":0,"duration_micros":0,"attr":[]}',
+        "]}",
+    ]
 
 
 def reordered(value):
