@@ -19,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from msgspec import UNSET, Meta, Struct
 
-from .execution_graph_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node, NodeType
+from .execution_graph_pb2 import AttributeProto, DoubleList, FloatList, GlobalMetadata, IOInfo, Node, NodeType
 from .wire import WireError
 
 M = TypeVar("M", bound=Message)
@@ -58,6 +58,7 @@ JSON_TYPES: dict[int, Any] = {
 }
 NOT_VALUES = {"name", "doc_string"}
 FLOATS, FLOAT_LISTS = {"double_val", "float_val"}, {"double_list", "float_list"}
+FLOATING = FLOATS | FLOAT_LISTS
 
 
 def _metadata(metadata: GlobalMetadata) -> Members:
@@ -93,17 +94,10 @@ def _attributes(attributes: Iterable[AttributeProto]) -> list[Members]:
         if attribute.doc_string:
             members["doc_string"] = attribute.doc_string
         if kind := attribute.WhichOneof("value"):
-            members[kind] = _value(kind, getattr(attribute, kind))
+            value = getattr(attribute, kind)
+            members[kind] = SHOWN[kind](value) if kind in SHOWN else value
         shown.append(members)
     return shown
-
-
-def _value(kind: str, value: Any) -> Any:
-    if kind in FLOAT_LISTS:
-        return {"values": [_float_shown(item) for item in value.values]}
-    if kind.endswith("_list"):
-        return {"values": value.values[:]}
-    return _float_shown(value) if kind in FLOATS else value
 
 
 def _float_shown(value: float) -> float | str:
@@ -113,6 +107,14 @@ def _float_shown(value: float) -> float | str:
         return "Infinity" if value > 0 else "-Infinity"
     bits = struct.pack(">d", value)
     return "NaN" if bits == struct.pack(">d", NAN) else f"NaN:{bits.hex()}"
+
+
+def _list_shown(values: Any) -> Members:
+    return {"values": values.values[:]}
+
+
+def _floats_shown(values: DoubleList | FloatList) -> Members:
+    return {"values": [_float_shown(value) for value in values.values]}
 
 
 def _float_meant(shown: float | str) -> float:
@@ -145,17 +147,34 @@ def _record(message: Descriptor) -> type[Struct]:
     return msgspec.defstruct(message.name, fields, forbid_unknown_fields=True, gc=False)
 
 
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    **{kind: _list_shown for kind in AttributeProto.DESCRIPTOR.fields_by_name if kind.endswith("_list")},
+    **dict.fromkeys(FLOAT_LISTS, _floats_shown),
+    **dict.fromkeys(FLOATS, _float_shown),
+}
+"""How values are shown that orjson would not write as they are."""
+
+
 def _mend_values(attributes: Iterable[Members]) -> None:
     """Makes numbers of the floats that are texts. Raises ValueError for an attribute of several values, of which protobuf keeps one."""
     for attribute in attributes:
-        kinds = attribute.keys() - NOT_VALUES
-        if len(kinds) > 1:
-            several = " and ".join(kind for kind in attribute if kind in kinds)
-            raise ValueError(f"{several} in one AttributeProto, which has one value")
-        for kind in kinds & FLOATS:
-            attribute[kind] = _float_meant(attribute[kind])
-        for kind in kinds & FLOAT_LISTS:
-            attribute[kind] = {"values": [_float_meant(item) for item in attribute[kind].get("values", ())]}
+        if len(attribute) > 1 + ("name" in attribute):
+            _check_single(attribute)
+        if not FLOATING.isdisjoint(attribute):
+            _mend_floats(attribute)
+
+
+def _check_single(attribute: Members) -> None:
+    kinds = [kind for kind in attribute if kind not in NOT_VALUES]
+    if len(kinds) > 1:
+        raise ValueError(f"{' and '.join(kinds)} in one AttributeProto, which has one value")
+
+
+def _mend_floats(attribute: Members) -> None:
+    for kind in FLOATS & attribute.keys():
+        attribute[kind] = _float_meant(attribute[kind])
+    for kind in FLOAT_LISTS & attribute.keys():
+        attribute[kind] = {"values": [_float_meant(item) for item in attribute[kind].get("values", ())]}
 
 
 class Form(Generic[M]):
