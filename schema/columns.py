@@ -1,6 +1,6 @@
 """Column types that the records are made of: interned strings and rows of varying length."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,11 @@ class Strings:
 
     def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Strings":
         return Strings(self.codes[rows], self.table)
+
+    def having(self, wanted: Callable[[str], bool]) -> Bool:
+        """Which rows have a text that is wanted; `wanted` is asked once per distinct text, and rows without a text never have one."""
+        # one place more than the table has, for the code -1
+        return np.array([wanted(text) for text in self.table] + [False])[self.codes]
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Strings":

@@ -6,8 +6,6 @@ during which nothing else of their kind ran.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
 from ..annex import UNRECORDED
@@ -43,7 +41,7 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     measured = _Spans(graph.start_ns, graph.start_ns + graph.duration_ns)
     on_host = ~graph.is_activity & ~graph.is_delay
     computes = graph.is_activity & (graph.type == NodeType.COMP)
-    waits = on_host & _named(graph, WAITING)
+    waits = on_host & graph.name.having(WAITING.__contains__)
     idle, kept_idle = graph.duration_ns[waits], alone(*measured.of(waits), *measured.of(on_host & ~waits))
     duration = graph.duration_ns.copy()
     duration[waits] = kept_idle
@@ -58,8 +56,3 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
         host_overlap=measured.of(on_host & ~waits).overlap(),
         device_overlap=measured.of(computes).overlap(),
     )
-
-
-def _named(graph: ExecutionGraph, names: tuple[str, ...]) -> Bool:
-    # one row more than the table has, for nodes without a name
-    return np.array([text in names for text in graph.name.table] + [False])[graph.name.codes]
