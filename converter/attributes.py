@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Ragged, Strings
+from ..schema.columns import ABSENT, NEVER, Int64, Ragged, Strings
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
 from ..schema.host import TensorLists
 from .annex import Annex
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .device_time import DeviceTime
+from .lanes import numbered, whole_microseconds
 from .rewire import used
 from .run import Edges, Run
-from .timeline import HostKind
 
 if TYPE_CHECKING:
     from .convert import Options
@@ -52,7 +52,6 @@ def graph_of(
         **columns.device_attributes(),
         **communication.attributes,
     }
-    lane = columns.lanes()
     graph = ExecutionGraph(
         id=np.arange(1, len(order) + 1, dtype=np.int64),
         name=annex.names(run).take(order),
@@ -60,7 +59,7 @@ def graph_of(
         data_deps=dependencies,
         ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
-        duration_micros=_whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), start, lane),
+        duration_micros=whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), columns.lanes()),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(run, options),
         tensors=columns.tensors() if options.io == "full" else None,
@@ -71,7 +70,7 @@ def graph_of(
 def _gap(run: Run, time: DeviceTime, edges: Edges, columns: "_Columns") -> Int64:
     """Of the nodes that are activities the time between the end of the last dependency and the start."""
     start, end = (columns.annex.start(run)[columns.order], columns.annex.end(run)[columns.order])
-    ready = np.full(len(start), np.iinfo(np.int64).min // 2)
+    ready = np.full(len(start), NEVER)
     np.maximum.at(ready, edges.target, end[edges.source])
     return np.where(columns.is_activity, np.maximum(start - ready, 0), ABSENT)
 
@@ -86,16 +85,6 @@ def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
     order = np.lexsort((edges.source, edges.target))
     sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
     return sources, Ragged(sources.starts, edges.kind[order])
-
-
-def _whole_microseconds(duration: Int64, start: Int64, lane: Int64) -> Int64:
-    """Durations in whole µs whose running total on each lane stays within 1 µs of the exact one."""
-    order = np.lexsort((start, lane))
-    total = np.cumsum(duration[order])
-    rounded = (total + 500) // 1000
-    whole = np.empty(len(duration), np.int64)
-    whole[order] = np.diff(rounded, prepend=0)
-    return whole
 
 
 class _Columns:
@@ -137,11 +126,7 @@ class _Columns:
     def lanes(self) -> Int64:
         """A number per host thread and per device stream."""
         activities = self.run.linked.activities
-        _, stream = np.unique(np.stack((activities.device, activities.stream)), axis=1, return_inverse=True)
-        _, thread = np.unique(self._threads(), return_inverse=True)
-        lane = thread.reshape(-1).astype(np.int64)
-        lane[self._activity_place] = lane.max(initial=0) + 1 + stream.reshape(-1)[self._activity_row]
-        return lane
+        return numbered(self.of_activities(activities.device), self.of_activities(activities.stream), self._threads())
 
     def _threads(self) -> Int64:
         column = self._absent()
@@ -152,7 +137,7 @@ class _Columns:
     def _op_rows(self) -> Int64:
         """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
         timeline = self.run.timeline
-        own = np.where(timeline.kind == HostKind.SLICE, timeline.op_row, -1)
+        own = np.where(timeline.is_wait, -1, timeline.op_row)
         rows = np.full(len(self.order), -1, np.int64)
         rows[self._host_place] = own[self._host_row]
         return rows

@@ -3,7 +3,6 @@
 import numpy as np
 
 from .run import Edges, Run
-from .timeline import HostKind
 
 
 def calling_slices(run: Run) -> Edges:
@@ -12,10 +11,10 @@ def calling_slices(run: Run) -> Edges:
     A wait was called by the op around the blocking call. Always implied by program order.
     """
     timeline = run.timeline
-    slices = np.flatnonzero((timeline.op_row >= 0) & (timeline.kind == HostKind.SLICE))
+    slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
     called = np.flatnonzero(timeline.op_row >= 0)
     caller = np.where(
-        timeline.kind[called] == HostKind.WAIT, timeline.op_row[called], run.op_parent[timeline.op_row[called]]
+        timeline.is_wait[called], timeline.op_row[called], run.op_parent[timeline.op_row[called]]
     ) if len(called) else called  # fmt: skip
     # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
     by_op = slices[np.lexsort((slices, timeline.op_row[slices]))]

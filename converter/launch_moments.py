@@ -6,11 +6,9 @@ copies do, launches early in the call if the device was not ready: the rest of i
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64
+from ..schema.columns import ABSENT, NEVER, Int64
 from ..schema.linked import LinkedTrace, previous_on_stream
 from ..schema.machine import Usual, by_name, of_each
-
-NEVER = np.iinfo(np.int64).min // 2
 
 
 def launch_moments(linked: LinkedTrace) -> Int64:

@@ -5,7 +5,7 @@ Time that a thread only waited has no node: the node after it waits instead. All
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 
@@ -18,22 +18,16 @@ STEP_MARK = "ProfilerStep#"
 IDLE = "host idle"
 
 
-class HostKind(IntEnum):
-    SLICE = 0
-    WAIT = 1
-    IDLE = 2
-
-
 @dataclass(slots=True)
 class Timeline:
     """n host nodes, by thread and then in program order.
 
-    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not. `launcher` is the
-    node that each launch call's slice became, `waiter` the wait node of each blocking call, -1 for other calls; `released_by` and
-    `resumed` are the nodes at both ends of each hand-over.
+    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not; `is_wait` are those
+    that wait for the device. `launcher` is the node that each launch call's slice became, `waiter` the wait node of each blocking call,
+    -1 for other calls; `released_by` and `resumed` are the nodes at both ends of each hand-over.
     """
 
-    kind: Int64
+    is_wait: Bool
     thread: Int64
     start: Int64
     end: Int64
@@ -72,7 +66,7 @@ class _Nodes:
     start: Int64
     end: Int64
     moment: Int64
-    kind: Int64
+    is_wait: Bool
     owner: Int64
     call: Int64
 
@@ -111,8 +105,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
 
 def _owners(linked: LinkedTrace) -> _Owners:
     ops, calls = linked.ops, linked.calls
-    marks = np.array([name.startswith(STEP_MARK) for name in ops.name.table] + [False], np.bool_)
-    op = np.flatnonzero((ops.start != ABSENT) & ~marks[ops.name.codes])
+    op = np.flatnonzero((ops.start != ABSENT) & ~ops.name.having(lambda name: name.startswith(STEP_MARK)))
     # of ops of one length that begin together the caller has the smaller id
     op = op[np.argsort(ops.id[op], kind="stable")]
     call = np.flatnonzero(calls.op_row < 0)
@@ -179,10 +172,9 @@ def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Bloc
     start, end = time[kept], time[kept + 1]
     owner = innermost(thread[kept], start, end, owners.thread, owners.start, owners.end, owners.parent)
     first, last = _extent(thread[kept], owners, linked)
-    alive = (owner >= 0) | ((start >= first) & (end <= last))
-    kind = np.where(owner >= 0, HostKind.SLICE, HostKind.IDLE)
-    nodes = _Nodes(thread[kept], start, end, start, kind, owner, np.full(len(kept), -1, np.int64))
-    return nodes.take(alive)
+    none = np.full(len(kept), -1, np.int64)
+    nodes = _Nodes(thread[kept], start, end, start, np.zeros(len(kept), np.bool_), owner, none)
+    return nodes.take((start >= first) & (end <= last))
 
 
 def _extent(thread: Int64, owners: _Owners, linked: LinkedTrace) -> tuple[Int64, Int64]:
@@ -207,15 +199,13 @@ def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: 
     return np.cumsum(change)[: len(time)] > 0
 
 
-def _place(thread: Int64, time: Int64, of_thread: Int64, at: Int64) -> Int64:
-    """The row of each (thread, time) in the sorted cuts that hold it."""
+def _place(thread: Int64, time: Int64, of_thread: Int64, at: Int64, side: Literal["left", "right"] = "left") -> Int64:
+    """Where each (thread, time) stands among the rows, which are sorted so: before those that are equal, or after them ("right")."""
     place = np.zeros(len(at), np.int64)
-    numbers, firsts = np.unique(thread, return_index=True)
-    for number, first, last in zip(
-        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(thread)], strict=False
-    ):
+    for number in np.unique(of_thread).tolist():
+        first, last = np.searchsorted(thread, number), np.searchsorted(thread, number, side="right")
         mine = of_thread == number
-        place[mine] = first + np.searchsorted(time[first:last], at[mine])
+        place[mine] = first + np.searchsorted(time[first:last], at[mine], side)
     return place
 
 
@@ -233,35 +223,34 @@ def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: 
         same &= segments.owner[before] == owners.of_call[launch]
         segments.call[before[same]] = launch[same]
         launch = launch[~same]
-    kind = np.full(len(launch), HostKind.SLICE, np.int64)
+    is_wait = np.zeros(len(launch), np.bool_)
     return _Nodes(
-        calls.thread[launch], cuts[launch], cuts[launch], calls.start[launch], kind, owners.of_call[launch], launch
+        calls.thread[launch], cuts[launch], cuts[launch], calls.start[launch], is_wait, owners.of_call[launch], launch
     )
 
 
 def _waits(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blocking) -> _Nodes:
     call = blocking.call
-    kind = np.full(len(call), HostKind.WAIT, np.int64)
+    is_wait = np.ones(len(call), np.bool_)
     # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
     begin = linked.calls.start[call]
     moment = np.where(blocking.since < cuts[call], begin - 1, np.maximum(begin + 1, blocking.since))
-    return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, kind, owners.of_call[call], call)
+    return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, is_wait, owners.of_call[call], call)
 
 
 def _beginnings(nodes: _Nodes, linked: LinkedTrace, blocking: _Blocking) -> _Nodes:
     """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
     order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
     first = order[np.append(True, nodes.thread[order][1:] != nodes.thread[order][:-1])[: len(order)]]
-    first = first[nodes.kind[first] == HostKind.WAIT]
+    first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
     none = np.full(len(first), -1, np.int64)
-    return _Nodes(nodes.thread[first], since, since, since, np.full(len(first), HostKind.IDLE, np.int64), none, none)
+    return _Nodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, none)
 
 
 def _fixed_ends(linked: LinkedTrace, nodes: _Nodes) -> tuple[Bool, Bool]:
     """Nodes whose start must not move (waits, receivers of a hand-over) and whose end must not (launches, waits, givers)."""
-    over, is_wait = linked.hand_overs, nodes.kind == HostKind.WAIT
-    start, end = is_wait.copy(), is_wait | (nodes.call >= 0)
+    over, start, end = linked.hand_overs, nodes.is_wait.copy(), nodes.call >= 0
     receivers = _first_from(nodes, over.target_thread, over.target_time)
     givers = _last_until(nodes, over.source_thread, over.source_time)
     start[receivers[receivers >= 0]] = True
@@ -271,28 +260,14 @@ def _fixed_ends(linked: LinkedTrace, nodes: _Nodes) -> tuple[Bool, Bool]:
 
 def _last_until(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
     """For each (thread, time) the last node of the thread that has ended by then, -1 for none."""
-    row = np.full(len(time), -1, np.int64)
-    numbers, firsts = np.unique(nodes.thread, return_index=True)
-    for number, first, last in zip(
-        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(nodes.start)], strict=False
-    ):
-        mine = thread == number
-        place = np.searchsorted(nodes.end[first:last], time[mine], side="right") - 1
-        row[mine] = np.where(place >= 0, first + place, -1)
-    return row
+    place = _place(nodes.thread, nodes.end, thread, time, side="right")
+    return np.where(place > np.searchsorted(nodes.thread, thread), place - 1, -1)
 
 
 def _first_from(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
     """For each (thread, time) the first node of the thread that starts then or later, -1 for none."""
-    row = np.full(len(time), -1, np.int64)
-    numbers, firsts = np.unique(nodes.thread, return_index=True)
-    for number, first, last in zip(
-        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(nodes.start)], strict=False
-    ):
-        mine = thread == number
-        place = np.searchsorted(nodes.start[first:last], time[mine], side="left")
-        row[mine] = np.where(place < last - first, first + place, -1)
-    return row
+    place = _place(nodes.thread, nodes.start, thread, time)
+    return np.where(place < np.searchsorted(nodes.thread, thread, side="right"), place, -1)
 
 
 def _fold(nodes: _Nodes, fixed_start: Bool, fixed_end: Bool, shortest: int) -> _Nodes:
@@ -336,9 +311,8 @@ def _timeline(
     calls, over = linked.calls, linked.hand_overs
     rows = np.arange(len(nodes.start))
     launcher, waiter = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
-    is_wait = nodes.kind == HostKind.WAIT
-    waiter[nodes.call[is_wait]] = rows[is_wait]
-    launching = (nodes.call >= 0) & ~is_wait
+    waiter[nodes.call[nodes.is_wait]] = rows[nodes.is_wait]
+    launching = (nodes.call >= 0) & ~nodes.is_wait
     launcher[nodes.call[launching]] = rows[launching]
     # calls that launch at one moment from one op share its slice
     alone = np.flatnonzero((cuts != ABSENT) & (launcher < 0))
@@ -347,15 +321,15 @@ def _timeline(
         place = _place(nodes.thread[order], nodes.end[order], calls.thread[alone], cuts[alone])
         for call, first in zip(alone.tolist(), place.tolist(), strict=True):
             launcher[call] = _sharing(nodes, order, first, int(owners.of_call[call]), int(cuts[call]))
-    owner_op = np.where(nodes.owner >= 0, owners.op_row[nodes.owner], -1) if len(owners.op_row) else nodes.owner
-    owner_call = np.where(nodes.owner >= 0, owners.call_row[nodes.owner], -1) if len(owners.op_row) else nodes.owner
+    # what has no owner (-1) finds the last row: none
+    owner_op, owner_call = np.append(owners.op_row, -1)[nodes.owner], np.append(owners.call_row, -1)[nodes.owner]
     return Timeline(
-        kind=nodes.kind,
+        is_wait=nodes.is_wait,
         thread=nodes.thread,
         start=nodes.start,
         end=nodes.end,
         op_row=owner_op,
-        call_row=np.where(is_wait, nodes.call, owner_call),
+        call_row=np.where(nodes.is_wait, nodes.call, owner_call),
         launcher=launcher,
         waiter=waiter,
         released_by=_last_until(nodes, over.source_thread, over.source_time),
@@ -369,7 +343,7 @@ def _sharing(nodes: _Nodes, order: Int64, first: int, owner: int, cut: int) -> i
     """The slice of `owner` that ends at `cut`, among those that do."""
     while first < len(order) and nodes.end[order[first]] == cut:
         row = int(order[first])
-        if nodes.owner[row] == owner and nodes.kind[row] == HostKind.SLICE:
+        if nodes.owner[row] == owner and not nodes.is_wait[row]:
             return row
         first += 1
     return -1
@@ -382,7 +356,7 @@ def names_of(linked: LinkedTrace, timeline: Timeline) -> Strings:
     call_code = np.array([place.setdefault(name, len(place)) for name in linked.calls.name.table] or [0], np.int32)
     idle = place.setdefault(IDLE, len(place))
     codes = np.full(len(timeline), idle, np.int32)
-    of_op = (timeline.op_row >= 0) & (timeline.kind == HostKind.SLICE)
+    of_op = (timeline.op_row >= 0) & ~timeline.is_wait
     codes[of_op] = op_code[linked.ops.name.codes[timeline.op_row[of_op]]]
     of_call = (timeline.call_row >= 0) & ~of_op
     codes[of_call] = call_code[linked.calls.name.codes[timeline.call_row[of_call]]]

@@ -12,6 +12,8 @@ Bool = npt.NDArray[np.bool_]
 
 ABSENT = np.iinfo(np.int64).min
 """Stands in an int64 attribute column where a node does not have the attribute."""
+NEVER = ABSENT // 2
+"""A time before all others, from which times can be subtracted."""
 
 
 @dataclass(slots=True)

@@ -7,9 +7,10 @@ import pytest
 from execgraph.converter.delays import Delays, delays
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.device_room import Room, device_room
-from execgraph.converter.device_time import NEVER, DeviceTime, device_time, release
+from execgraph.converter.device_time import DeviceTime, device_time, release
 from execgraph.converter.run import Edges, Run
 from execgraph.converter.timeline import slice_host
+from execgraph.schema.columns import NEVER
 from execgraph.schema.graph import Delay
 from execgraph.schema.machine import Machine, Usual
 from references import linked_of
@@ -124,6 +125,31 @@ def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that() ->
     time = device_time(run, edges, MACHINE, np.array([False, False, True, True]))
     assert time.delay.tolist() == [0, 0, 2_500, 3_000]
     assert time.gap.tolist()[2:] == [500, 600]
+
+
+def test_what_waited_for_room_longer_than_usual_is_delayed_though_another_was_first() -> None:
+    """As above, but the second one was ready 400 ns earlier than the first, more than the 200 that gaps differ by."""
+    called = [*CALLS, Called(4_000, 5_000), Called(5_000, 6_000)]
+    ran = [
+        Ran(3_000, 9_000, 0),
+        Ran(3_100, 8_600, 1, stream=8),
+        Ran(12_000, 13_000, 2),
+        Ran(12_500, 14_000, 3, stream=8),
+    ]
+    run, edges = run_of(ran, called)
+    time = device_time(run, edges, MACHINE, np.array([False, False, True, True]))
+    assert time.delay.tolist() == [0, 0, 2_500, 3_400]
+
+
+def test_a_delay_that_only_work_from_before_the_part_explains_follows_no_node() -> None:
+    _, time = split([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
+    assert time.after.tolist() == [-1]
+
+
+def test_gaps_of_activities_whose_launch_is_unknown_say_nothing_of_the_machine() -> None:
+    chain = [Ran(600 + 1_600 * n, 1_600 + 1_600 * n) for n in range(9)]
+    _, time = split([*chain, Ran(95_000, 96_000, 0)], [Called(90_000, 93_000)])
+    assert (time.latency[-1], time.gap[-1]) == (2_000, 500)
 
 
 # A full device

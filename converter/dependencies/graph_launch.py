@@ -43,8 +43,8 @@ def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
     latest: dict[int, int] = {}
     place, previous = 0, dict[int, int]()
     for row in members:
-        # of two without length that stand at one time neither is behind the other
-        while place < len(by_end) and (end[by_end[place]], start[by_end[place]]) < (start[row], start[row]):
+        # up to the row itself at the latest; of two without length that stand at one time neither is behind the other
+        while (end[by_end[place]], start[by_end[place]]) < (start[row], start[row]):
             latest[int(stream[by_end[place]])] = by_end[place]
             place += 1
         branch = int(stream[row])
