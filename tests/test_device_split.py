@@ -68,7 +68,9 @@ def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> Non
     assert release(run, edges).freed.tolist() == [NEVER]
 
 
-@pytest.mark.parametrize(("start", "gap", "delay"), [(9_500, 500, 0), (9_300, 300, 0), (9_800, 500, 300)])
+@pytest.mark.parametrize(
+    ("start", "gap", "delay"), [(9_500, 500, 0), (9_300, 300, 0), (9_501, 501, 0), (9_800, 500, 300)]
+)
 def test_time_beyond_the_usual_gap_is_delay(start: int, gap: int, delay: int) -> None:
     _, time = split(*last_of_seven(9_000, start))
     assert not time.by_launch[-1]
@@ -80,6 +82,28 @@ def test_time_beyond_the_usual_launch_latency_is_delay(start: int, latency: int,
     _, time = split(*last_of_seven(4_000, start))
     assert time.by_launch[-1]
     assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, 500, delay)
+
+
+def test_what_is_usual_is_measured_where_it_is_certain_what_held_an_activity() -> None:
+    """Latencies of 1 us on a free stream, gaps of 600 ns behind what still ran long after the launch."""
+    called = [Called(at, at + 1_000) for n in range(7) for at in (100_000 * n, 100_000 * n + 2_000)]
+    ran = [
+        row
+        for n in range(7)
+        for row in (
+            Ran(100_000 * n + 2_000, 100_000 * n + 9_000, 2 * n),
+            Ran(100_000 * n + 9_600, 100_000 * n + 12_000, 2 * n + 1),
+        )
+    ]
+    run, time = split(ran, called)
+    assert time.latency.tolist() == [1_000] * 14
+    assert time.gap.tolist() == [0] + [600] * 13
+    assert run.end[time.after].tolist() == [100_000 * n + ended for n in range(7) for ended in (1_000, 9_000)]
+
+
+def test_what_started_before_its_call_by_the_clocks_had_neither_latency_nor_gap() -> None:
+    _, time = split([Ran(500, 900, 0)], [Called(1_000, 2_000)])
+    assert (time.latency.tolist(), time.gap.tolist(), time.delay.tolist()) == ([0], [0], [0])
 
 
 def test_what_work_from_before_a_part_held_is_a_delay_of_the_start_of_recording() -> None:
