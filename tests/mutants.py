@@ -42,7 +42,7 @@ PATIENCE = 4, 10
 
 LINKING = ("link", "pairs", "matrix")
 CONVERTING = ("convert", "timeline", "matrix")
-SIMULATORS = ("astra_sim", "simulator_contract", "cross_rank", "communication")
+SIMULATORS = ("astra_sim", "communication", "cross_rank", "simulator_contract")
 TESTS: dict[str, tuple[str, ...]] = {
     "linker/alignment": ("match", "windows"),
     "linker/categories": ("versions", "synchronisation", *LINKING),
@@ -116,16 +116,17 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/timeline": ("timeline", "synchronisation", "hand_over", *CONVERTING),
     "converter/trace_convert": ("commands",),
     "converter/trace_jsonize": ("jsonize",),
-    "converter/dependencies/event_wait": ("synchronisation", "tensor_flow", *CONVERTING),
-    "converter/dependencies/evidence": ("synchronisation", "hand_over"),
+    "converter/dependencies/event_wait": ("dependency_rules", "synchronisation", *CONVERTING),
+    "converter/dependencies/evidence": ("dependency_rules", "hand_over"),
     "converter/dependencies/graph_launch": ("graph_launch", *CONVERTING),
     "converter/dependencies/hand_over": ("hand_over", *CONVERTING),
-    "converter/dependencies/host_sync": ("synchronisation", *CONVERTING),
+    "converter/dependencies/host_sync": ("dependency_rules", "synchronisation", *CONVERTING),
     "converter/dependencies/inferred": ("synchronisation", "hand_over", *CONVERTING),
     "converter/dependencies/stream_clocks": ("stream_clocks", "tensor_flow", *CONVERTING),
     "converter/dependencies/tensor_flow": ("tensor_flow", *CONVERTING),
     "converter/dependencies/tensor_spans": ("tensor_flow",),
     "converter/dependencies": CONVERTING,
+    "converter/targets/coalesced": ("coalesced", "communication"),
     "converter/targets/control": ("lanes", *SIMULATORS),
     "converter/targets/ready_set": ("lanes", *SIMULATORS),
     "converter/targets/groups": ("comm_groups", *SIMULATORS),
