@@ -113,7 +113,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/promotion": ("promotion", *CONVERTING, "order"),
     "converter/rewire": ("rewire", "device_only", *SIMULATORS),
     "converter/run": (*CONVERTING, "windows", "delays"),
-    "converter/timeline": ("timeline", "synchronisation", "hand_over", *CONVERTING),
+    "converter/timeline": ("slices", "hand_over", "timeline", "synchronisation", *CONVERTING),
     "converter/trace_convert": ("commands",),
     "converter/trace_jsonize": ("jsonize",),
     "converter/dependencies/event_wait": ("dependency_rules", "synchronisation", *CONVERTING),

@@ -12,6 +12,7 @@ from execgraph.converter.targets import (
     agreed_sizes,
     compute_instead,
     for_astra_sim,
+    for_target,
     issues,
     order_collectives,
     resize_communication,
@@ -60,6 +61,13 @@ def test_a_group_is_named_by_the_number_of_its_ranks() -> None:
     played = targets(communicating(), groups={(0, 1): 7})
     assert played.texts("pg_name")[1] == "7"
     assert played.texts("pg_recorded")[1] == "5"
+
+
+@pytest.mark.parametrize(("groups", "name"), [({(0, 1): 7}, "7"), (None, "5")])
+def test_a_generic_graph_names_groups_by_number_only_if_they_are_given(
+    groups: dict[Any, int] | None, name: str
+) -> None:
+    assert for_target(communicating(), "generic", groups).graph.texts("pg_name")[1] == name
 
 
 def test_the_group_of_all_simulated_ranks_has_no_name() -> None:

@@ -42,6 +42,21 @@ def test_the_gap_passes_before_the_first_and_the_kernels_time_at_the_last() -> N
     assert graph.integers("gap_ns").tolist() == [0, 5_000, ABSENT, ABSENT, 3_000]
 
 
+def test_each_kernel_has_the_messages_that_it_carried() -> None:
+    g = GraphBuilder(rank=0)
+    for clock in (0, 50_000):
+        peers = {"coalesced_src": [0, 1], "coalesced_dst": [1, 0], "coalesced_tag": [0, 0]}
+        g.activity("nccl", clock, 20_000, type=SEND, stream=clock, coalesced_size=[8, clock], **peers)
+        g.activity("kernel", clock, 20_000, stream=clock + 1)
+    graph = separate_messages(g.build())
+    talking = np.flatnonzero(graph.integers("comm_size") != ABSENT)
+    assert graph.integers("comm_size")[talking].tolist() == [8, 0, 8, 50_000]
+    assert graph.duration_ns[talking].tolist() == [0, 20_000, 0, 20_000]
+    assert [graph.data_deps[row].tolist() for row in talking.tolist()] == [
+        [], [graph.id[talking[0]]], [], [graph.id[talking[2]]]
+    ]  # fmt: skip
+
+
 def test_one_message_stays_the_node_that_it_is() -> None:
     graph = separate_messages(exchange((0, 1, 3, 8), rank=1))
     assert chain(graph) == [("first", []), ("nccl", [1]), ("last", [2])]
