@@ -241,7 +241,7 @@ def _waits(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blockin
 def _beginnings(nodes: _Nodes, linked: LinkedTrace, blocking: _Blocking) -> _Nodes:
     """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
     order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
-    first = order[np.append(True, nodes.thread[order][1:] != nodes.thread[order][:-1])[: len(order)]]
+    first = order[np.unique(nodes.thread[order], return_index=True)[1]]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
     none = np.full(len(first), -1, np.int64)
