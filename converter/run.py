@@ -158,9 +158,7 @@ class Run:
         """For each op the row of the op that called it, -1 for none."""
         ops = self.linked.ops
         order = np.argsort(ops.id, kind="stable")
-        if not len(order):
-            return np.empty(0, np.int64)
         place = np.minimum(np.searchsorted(ops.id[order], ops.parent_id), len(order) - 1)
         parent = np.where(ops.id[order[place]] == ops.parent_id, order[place], -1)
         parent[parent == np.arange(len(parent))] = -1
-        return np.where((parent >= 0) & (ops.start[parent] == ABSENT), -1, parent)
+        return np.where(ops.start[parent] == ABSENT, -1, parent)

@@ -117,7 +117,7 @@ def _owners(linked: LinkedTrace) -> _Owners:
     own_end = np.concatenate((nesting.end[: len(op)], end[len(op) :]))
     of_op, of_call = np.full(len(ops), -1, np.int64), np.full(len(calls), -1, np.int64)
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
-    of_call = np.where(calls.op_row >= 0, of_op[calls.op_row], of_call) if len(ops) else of_call
+    of_call = np.where(calls.op_row >= 0, np.append(of_op, -1)[calls.op_row], of_call)
     none_op, none_call = np.full(len(call), -1, np.int64), np.full(len(op), -1, np.int64)
     return _Owners(
         thread,

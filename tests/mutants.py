@@ -89,7 +89,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/windows": ("windows", "match"),
     "converter/annex": ("convert", "delays", "windows", *CONVERTING),
     "converter/attributes": ("convert", "astra_sim", "et_file", *CONVERTING),
-    "converter/calling": CONVERTING,
+    "converter/calling": ("calling", *CONVERTING),
     "converter/communication": ("recorded_arguments", "communication", "host_communication", *CONVERTING),
     "converter/communication_columns": ("communication", "recorded_arguments", "comm_groups", *CONVERTING),
     "converter/convert": CONVERTING,
