@@ -38,11 +38,10 @@ class Annex:
         delay = self.first + np.arange(len(self.delays), dtype=np.int64)
         group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
         kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
-        released = self.delays.after >= 0
         return Edges.joined(
             [
-                Edges(self.delays.after[released], delay[released], kind[released]),
-                Edges(delay, run.activity_node(self.delays.activity), kind),
+                Edges.of(self.delays.after, delay, kind),
+                Edges.of(delay, run.activity_node(self.delays.activity), kind),
                 Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
             ]
         )

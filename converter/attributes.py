@@ -19,7 +19,6 @@ from .lanes import lanes_of, whole_microseconds
 from .options import Options
 from .rewire import used
 from .run import Edges, Run
-from .timeline import HostKind
 
 LISTS_AT_ONCE = 1 << 11
 
@@ -132,40 +131,33 @@ class _Columns:
     def _op_rows(self) -> Int64:
         """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
         timeline = self.run.timeline
-        own = np.where(timeline.kind == HostKind.SLICE, timeline.op_row, -1)
+        own = np.where(timeline.is_wait, -1, timeline.op_row)
         rows = np.full(len(self.order), -1, np.int64)
         rows[self._host_place] = own[self._host_row]
         return rows
 
     def host_attributes(self) -> dict[str, Column]:
         ops, rows = self.run.linked.ops, self._op_rows()
-        owned, recorded = rows >= 0, np.zeros(len(rows), np.bool_)
-        recorded[owned] = ops.recorded_by_host[rows[owned]]
+        by_host = ops.recorded_by_host
+        # an activity belongs to the op that launched it
+        launched_by = rows.copy()
+        launched_by[self._activity_place] = self.run.linked.activities.op_row[self._activity_row]
 
-        def spread(values: Int64, mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Int64:
-            column = self._absent()
-            column[mask] = values[rows[mask]]
-            return column
+        def spread(values: Int64, rows: Int64 = rows) -> Int64:
+            # what has no op (-1) finds the value at the end: none
+            return np.append(values, ABSENT)[rows]
 
-        schema = np.full(len(rows), -1, np.int32)
-        schema[owned] = ops.op_schema.codes[rows[owned]]
-        if "" in ops.op_schema.table:
-            schema[schema == ops.op_schema.table.index("")] = -1
-        op_id = spread(ops.id, recorded)
-        launching = self.run.linked.activities.op_row
-        known = np.where(launching >= 0, ops.id[launching], ABSENT) if len(ops) else launching
-        known = np.where((launching >= 0) & (ops.recorded_by_host[launching] if len(ops) else False), known, ABSENT)
-        op_id[self._activity_place] = known[self._activity_row]
+        schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
         return {
-            "op_id": op_id,
+            "op_id": spread(np.where(by_host, ops.id, ABSENT), launched_by),
             "slice": self._slice_numbers(rows),
             "tid": self._threads(),
-            "rf_id": spread(ops.rf_id, owned),
-            "fw_parent": spread(ops.fw_parent, recorded),
-            "seq_id": spread(ops.seq_id, owned),
-            "scope": spread(ops.scope, owned),
-            "fw_tid": spread(ops.fw_tid, owned),
-            "op_schema": Strings(schema, ops.op_schema.table),
+            "rf_id": spread(ops.rf_id),
+            "fw_parent": spread(np.where(by_host, ops.fw_parent, ABSENT)),
+            "seq_id": spread(ops.seq_id),
+            "scope": spread(ops.scope),
+            "fw_tid": spread(ops.fw_tid),
+            "op_schema": Strings(schema.astype(np.int32), ops.op_schema.table),
         }
 
     def _slice_numbers(self, rows: Int64) -> Int64:

@@ -81,7 +81,7 @@ def _in_turn(run: Run, placed: Bool, delay: Int64, spread: Int64) -> Int64:
         own = own[np.argsort(activities.start[own], kind="stable")]
         ready = activities.start[own] - np.where(placed[own], delay[own], 0)
         later[own] = np.maximum.accumulate(ready) - ready
-    return np.where(placed & (later <= spread), later, 0)
+    return np.where(later <= spread, later, 0)
 
 
 def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:

@@ -76,9 +76,7 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
 
 
 def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Strings] | None) -> str:
-    blocked = np.ones(int(max(edges.source.max(), edges.target.max())) + 1, np.bool_)
-    blocked[ordered[ordered < len(blocked)]] = False
-    inside = blocked[edges.source] & blocked[edges.target]
+    inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
     graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
     nodes = [source for source, _ in nx.find_cycle(graph)]
     known = names() if names is not None else None

@@ -22,10 +22,11 @@ class Edges(NamedTuple):
     kind: Int64
 
     @staticmethod
-    def of(source: Int64, target: Int64, kind: int) -> "Edges":
-        """Edges of one kind; pairs with a missing end (-1) are left out."""
+    def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
+        """Edges of one kind, or of one each; pairs with a missing end (-1) are left out."""
         real = (source >= 0) & (target >= 0)
-        return Edges(source[real], target[real], np.full(int(real.sum()), kind, np.int64))
+        kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
+        return Edges(source[real], target[real], kinds[real])
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
@@ -150,4 +151,4 @@ class Run:
         ops = self.linked.ops
         parent = rows_of(ops.id, ops.parent_id)
         parent[parent == np.arange(len(parent))] = -1
-        return np.where((parent >= 0) & (ops.start[parent] == ABSENT), -1, parent)
+        return np.where(ops.start[parent] == ABSENT, -1, parent)

@@ -17,7 +17,7 @@ from execgraph.converter.ranks import (
     settled,
     unmatched,
 )
-from execgraph.converter.targets import TargetReport, for_astra_sim
+from execgraph.converter.targets import TargetReport, for_astra_sim, for_target
 from execgraph.converter.targets.collectives import LEAST_BYTES, LOWERED, PLAYED
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
@@ -60,6 +60,13 @@ def test_a_group_is_named_by_the_number_of_its_ranks() -> None:
     played = targets(communicating(), groups={(0, 1): 7})
     assert played.texts("pg_name")[1] == "7"
     assert played.texts("pg_recorded")[1] == "5"
+
+
+@pytest.mark.parametrize(("groups", "name"), [({(0, 1): 7}, "7"), (None, "5")])
+def test_a_generic_graph_names_groups_by_number_only_if_they_are_given(
+    groups: dict[Any, int] | None, name: str
+) -> None:
+    assert for_target(communicating(), "generic", groups).graph.texts("pg_name")[1] == name
 
 
 def test_the_group_of_all_simulated_ranks_has_no_name() -> None:
@@ -323,6 +330,16 @@ def test_work_that_overlapped_and_will_run_in_turn_is_told() -> None:
     assert "6.0 us of host work at the same time" in report(g.build()).remarks[0]
 
 
+@pytest.mark.parametrize(("on_host", "ends_after", "told"), [(True, 0, True), (False, 0, False), (True, 9_000, False)])
+def test_a_run_with_host_nodes_that_ends_in_a_message_is_told(on_host: bool, ends_after: int, told: bool) -> None:
+    g = GraphBuilder(rank=0, world_size=4)
+    g.activity("send", 10_000, 5_000, **SEND, comm_size=8)
+    if on_host:
+        g.host("op", 0, 5_000)
+    g.activity("kernel", 0, 7_000 + ends_after, stream=8)
+    assert any("ends with a send or receive" in remark for remark in report(g.build()).remarks) == told
+
+
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:
     g = GraphBuilder(rank=0)
     for clock in range(2_500):
@@ -402,6 +419,16 @@ def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
     forth, back = [_issue(1, "a", 0), _issue(2, "b", 5, (0,))], [_issue(1, "b", 0), _issue(2, "a", 5, (0,))]
     with pytest.raises(DataError, match=r"circle of 2: .*node 1 of .*node 2 of|circle of 2: .*node 2 of .*node 1 of"):
         common_order([forth, back])
+
+
+def test_of_a_long_circle_the_first_are_named_and_the_others_counted() -> None:
+    """Six ranks, each with two collectives the other way round than its neighbour; one before them is in no circle."""
+    ring = [
+        [_issue(1, "start", 0), _issue(2, str(rank), 5, (0,)), _issue(3, str((rank + 1) % 6), 9, (0, 1))]
+        for rank in range(6)
+    ]
+    with pytest.raises(DataError, match=r"circle of 6: (all_reduce \(node 3 of the rank at \d\) -> ){4}2 more"):
+        common_order(ring)
 
 
 def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:

@@ -135,8 +135,8 @@ def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
 def _asked_by(ops: Ops, row: Int64) -> Int64:
     """For each op itself, or the nearest one around it that is no mere record of communication."""
     by_id = np.argsort(ops.id, kind="stable")
-    is_record = np.array([name == RECORD or name.startswith(ANNOTATION) for name in ops.name.table] + [False])
-    while (inside := (row >= 0) & is_record[ops.name.codes[row]]).any():
+    is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
+    while (inside := (row >= 0) & is_record[row]).any():
         parent = ops.parent_id[row[inside]]
         place = np.minimum(np.searchsorted(ops.id, parent, sorter=by_id), len(by_id) - 1)
         row = row.copy()

@@ -37,7 +37,7 @@ def _last_ended(run: Run, late: Int64) -> Int64:
     place = np.searchsorted(run.activity_end[by_end], activities.start[late], side="right") - 1
     source = np.full(len(late), -1, np.int64)
     for _ in range(LOOKED_BACK):
-        candidate = by_end[np.maximum(place, 0)] if len(by_end) else place
+        candidate = by_end[np.maximum(place, 0)]
         fits = (source < 0) & (place >= 0)
         fits &= (activities.stream[candidate] != activities.stream[late]) | (
             activities.device[candidate] != activities.device[late]

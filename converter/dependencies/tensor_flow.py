@@ -94,10 +94,10 @@ def _launch_rank(run: Run) -> Int64:
 def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
     """For each op the first and last activity launched by it and what it called, -1 for none."""
     rank = _launch_rank(run)
-    by_rank = np.argsort(rank)
+    by_rank = np.append(np.argsort(rank), -1)
     owner = run.linked.activities.op_row
     count = len(run.linked.ops)
-    first, last = np.full(count, np.iinfo(np.int64).max, np.int64), np.full(count, -1, np.int64)
+    first, last = np.full(count, len(rank), np.int64), np.full(count, -1, np.int64)
     owned = owner >= 0
     np.minimum.at(first, owner[owned], rank[owned])
     np.maximum.at(last, owner[owned], rank[owned])
@@ -109,11 +109,8 @@ def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
         np.minimum.at(first, parent[active], first[active])
         np.maximum.at(last, parent[active], last[active])
         active = np.unique(parent[active])
-    launched = last >= 0
-    none = np.full(count, -1, np.int64)
-    first_row, last_row = none.copy(), none.copy()
-    first_row[launched], last_row[launched] = by_rank[first[launched]], by_rank[last[launched]]
-    return first_row, last_row
+    # an op that launched nothing finds the row at the end: none
+    return by_rank[first], by_rank[last]
 
 
 def _accesses(run: Run, launching: Int64) -> Accesses:

@@ -26,7 +26,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
         return graph
     # the kernel's own row is that of its last message
     last = np.zeros(len(sizes.values), np.bool_)
-    last[sizes.starts[1:][sizes.lengths() > 0] - 1] = True
+    last[sizes.starts[1:] - 1] = True
     kernel, row = sizes.rows(), np.empty(len(last), np.int64)
     row[last], row[~last] = kernel[last], len(graph) + np.arange(int((~last).sum()))
     first = begins(kernel)

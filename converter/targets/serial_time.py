@@ -41,7 +41,7 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     measured = _Intervals(graph.start_ns, graph.start_ns + graph.duration_ns)
     on_host = ~graph.is_activity & ~graph.is_delay
     computes = graph.is_activity & (graph.type == NodeType.COMP)
-    waits = on_host & _named(graph, WAITING)
+    waits = on_host & graph.name.where(WAITING.__contains__)
     idle, kept_idle = graph.duration_ns[waits], alone(*measured.of(waits), *measured.of(on_host & ~waits))
     duration = graph.duration_ns.copy()
     duration[waits] = kept_idle
@@ -56,7 +56,3 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
         host_overlap=measured.of(on_host & ~waits).overlap(),
         device_overlap=measured.of(computes).overlap(),
     )
-
-
-def _named(graph: ExecutionGraph, names: tuple[str, ...]) -> Bool:
-    return graph.name.equal(*names)
