@@ -49,6 +49,7 @@ def test_what_has_no_number_meets_in_order() -> None:
 def test_numbers_that_differ_throughout_are_not_used() -> None:
     # where messages are counted too, ranks that send more have higher numbers
     assert met(calls(*range(30)), calls(*range(0, 90, 3))) == 30
+    assert set(match([Calls.of(calls(*range(30))), Calls.of(calls(*range(0, 90, 3)))]).sequence.tolist()) == {-1}
 
 
 def test_a_few_numbers_that_differ_are_believed() -> None:
