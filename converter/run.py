@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64
+from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.groups import previous_in_group
 from ..schema.linked import LinkedTrace, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
@@ -26,6 +26,9 @@ class Edges(NamedTuple):
         """Edges of one kind; pairs with a missing end (-1) are left out."""
         real = (source >= 0) & (target >= 0)
         return Edges(source[real], target[real], np.full(int(real.sum()), kind, np.int64))
+
+    def where(self, chosen: Bool) -> "Edges":
+        return Edges(*(column[chosen] for column in self))
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":

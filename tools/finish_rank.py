@@ -11,8 +11,6 @@ from ..converter.targets import (
     for_target,
     order_collectives,
     resize_communication,
-    restrict_to_ranks,
-    separate_messages,
 )
 from ..schema.graph import ExecutionGraph
 from .build_rank import RankResult, RankTask, failed
@@ -35,8 +33,6 @@ def finish_rank(task: FinishTask) -> RankResult:
     try:
         graph = ExecutionGraph.read(str(build.graph))
         if build.options.target == ASTRA_SIM:
-            graph = restrict_to_ranks(graph, plan.ranks, whole_groups=build.options.whole_groups)
-            graph = separate_messages(graph)
             graph = compute_instead(graph, plan.alone)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         made = for_target(graph, build.options.target, plan.numbers)

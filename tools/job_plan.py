@@ -14,8 +14,6 @@ from ..converter.targets import (
     common_sizes,
     issues,
     recorded_groups,
-    restrict_to_ranks,
-    separate_messages,
     settled,
     unmatched,
 )
@@ -34,21 +32,17 @@ class JobPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
-    ranks: tuple[int, ...]
     alone: list[int]
     sizes: dict[int, int]
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...], *, whole_groups: bool = False) -> Communicates:
-    """What the other ranks have to know of a graph, seen as one of `ranks`."""
-    if target != ASTRA_SIM:
-        return Communicates(recorded_groups(graph).lists, [])
-    graph = separate_messages(restrict_to_ranks(graph, ranks, whole_groups=whole_groups))
-    return Communicates(recorded_groups(graph).lists, issues(graph))
+def look_up(graph: ExecutionGraph, target: str) -> Communicates:
+    """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
+    return Communicates(recorded_groups(graph).lists, issues(graph) if target == ASTRA_SIM else [])
 
 
-def plan_job(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
+def plan_job(known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
     """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
@@ -56,7 +50,7 @@ def plan_job(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[
     alone = unmatched(issued)
     left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
     columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
-    return {rank: JobPlan(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
+    return {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
 
 
 def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:

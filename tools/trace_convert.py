@@ -117,6 +117,7 @@ def summary(report: ConvertReport) -> str:
         lines.append(
             f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
         )
+    lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
     if report.unknown_dtypes:
