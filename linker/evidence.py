@@ -8,8 +8,9 @@ import numpy as np
 
 from ..schema.columns import Int64, Strings
 from ..schema.intervals import ROUNDING
-from ..schema.linked import Activities, Calls, previous_on_stream
+from ..schema.linked import Activities, Calls
 from ..schema.machine import Machine, Usual, of_each, of_name
+from ..schema.streams import previous_on_stream
 from ..schema.times import NEVER as NEVER
 
 
