@@ -266,7 +266,8 @@ class InMemory(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def run_tests(tests: Sequence[str], mutant: Mutant | None = None) -> None:
     """Runs tests in this process and ends it with pytest's exit status."""
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # of what is written to: a browser's engine, which a test starts, reserves far more
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
