@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from execgraph.converter.dependencies.event_wait import event_wait
 from execgraph.converter.dependencies.host_sync import host_sync
-from execgraph.converter.dependencies.inferred import LOOKED_BACK, inferred
+from execgraph.converter.dependencies.inferred import inferred
 from execgraph.converter.run import Run
 from execgraph.schema.columns import ABSENT, Strings
 from execgraph.schema.graph import DependencyKind
@@ -73,7 +73,7 @@ def test_what_starts_late_right_after_another_streams_end_waited_for_it(start: i
 
 
 def test_of_several_the_one_that_ended_last_was_awaited() -> None:
-    rows = [Ran(1_000, 4_900, 0), Ran(1_000, 5_000, 1, stream=9, name="source"), Ran(1_000, 4_950, 2, stream=10)]
+    rows = [Ran(1_000, 5_000, 0, name="source"), Ran(1_000, 4_900, 1, stream=9), Ran(1_000, 4_950, 2, stream=10)]
     assert late(*rows, Ran(5_500, 9_000, 3, stream=8, name="late"), called=4) == WAITED
 
 
@@ -88,11 +88,11 @@ def test_what_was_launched_with_it_or_later_was_not_awaited(call: int) -> None:
     assert late(Ran(1_000, 5_000, call), Ran(5_500, 9_000, 1, stream=8, name="late"), called=3) == set()
 
 
-@pytest.mark.parametrize("between", [LOOKED_BACK - 1, LOOKED_BACK])
-def test_no_more_than_a_few_ends_are_looked_at(between: int) -> None:
+@pytest.mark.parametrize("between", [7, 8])
+def test_no_more_than_eight_ends_are_looked_at(between: int) -> None:
     own = [Ran(5_000 + n, 5_001 + n, 1 + n, stream=8, name="own") for n in range(between)]
     rows = [Ran(1_000, 5_000, 0, name="source"), *own, Ran(5_500, 9_000, 1 + between, stream=8, name="late")]
-    assert late(*rows, called=2 + between) == (WAITED if between < LOOKED_BACK else set())
+    assert late(*rows, called=2 + between) == (WAITED if between == 7 else set())
 
 
 @pytest.mark.parametrize("count", [4, 5])
