@@ -313,6 +313,13 @@ def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
     assert told.host_delay_dropped_us == 105
 
 
+def test_what_does_not_apply_is_counted_as_none() -> None:
+    told = report(communicating())
+    assert (told.removed, told.padded, told.control_left_out, told.delay_nodes) == (0, 0, 0, 0)
+    assert (told.lowered, told.as_computation) == ({}, {})
+    assert (told.idle_dropped_us, told.host_delay_dropped_us) == (0, 0)
+
+
 def test_host_delay_before_communication_becomes_computation_before_it() -> None:
     g = GraphBuilder(rank=0, world_size=2)
     gemm = g.activity("gemm", 0, 10_000, stream=7)
