@@ -87,7 +87,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/transfer_waits": ("transfer_waits", "host_communication"),
     "linker/window_options": ("window_options", "commands"),
     "linker/windows": ("windows", "match"),
-    "converter/annex": ("convert", "delays", "windows", *CONVERTING),
+    "converter/annex": ("run", "convert", "delays", "windows", *CONVERTING),
     "converter/attributes": ("convert", "astra_sim", "et_file", *CONVERTING),
     "converter/calling": ("calling", *CONVERTING),
     "converter/communication": ("recorded_arguments", "communication", "host_communication", *CONVERTING),
