@@ -3,30 +3,28 @@
 import importlib.metadata
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, NEVER, Int64, Ragged, Strings
+from ..schema.columns import ABSENT, Int64, Ragged, Strings
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
-from ..schema.host import TensorLists
+from ..schema.groups import begins
+from ..schema.host import NO_TENSORS, TensorLists
+from ..schema.times import NEVER
 from .annex import Annex
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .device_time import DeviceTime
-from .lanes import numbered, whole_microseconds
+from .lanes import lanes_of, whole_microseconds
+from .options import Options
 from .rewire import used
 from .run import Edges, Run
 
-if TYPE_CHECKING:
-    from .convert import Options
-
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 LISTS_AT_ONCE = 1 << 11
 
 
 def graph_of(
-    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: "Options"
+    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: Options
 ) -> tuple[ExecutionGraph, CommunicationColumns]:
     """The graph whose i-th node is number `order[i]`, and what became of its communication.
 
@@ -59,11 +57,12 @@ def graph_of(
         data_deps=dependencies,
         ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
-        duration_micros=whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), columns.lanes()),
+        duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(run, options),
         tensors=columns.tensors() if options.io == "full" else None,
     )
+    graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     return graph, communication
 
 
@@ -123,11 +122,6 @@ class _Columns:
         column[self._delay_place] = self.annex.delays.cause[self.order[self._delay_place] - self.annex.first]
         return column
 
-    def lanes(self) -> Int64:
-        """A number per host thread and per device stream."""
-        activities = self.run.linked.activities
-        return numbered(self.of_activities(activities.device), self.of_activities(activities.stream), self._threads())
-
     def _threads(self) -> Int64:
         column = self._absent()
         column[self._host_place] = self.run.timeline.thread[self._host_row]
@@ -153,7 +147,7 @@ class _Columns:
             # what has no op (-1) finds the value at the end: none
             return np.append(values, ABSENT)[rows]
 
-        schema = np.append(np.where(ops.op_schema.having(bool), ops.op_schema.codes, -1), -1)[rows]
+        schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
         return {
             "op_id": spread(np.where(by_host, ops.id, ABSENT), launched_by),
             "slice": self._slice_numbers(rows),
@@ -170,7 +164,8 @@ class _Columns:
         """Which slice of its op a node is, from 0."""
         column, place = self._absent(), np.flatnonzero(rows >= 0)
         order = place[np.lexsort((place, rows[place]))]
-        _, first, lengths = np.unique(rows[order], return_index=True, return_counts=True)
+        first = np.flatnonzero(begins(rows[order]))
+        lengths = np.diff(np.append(first, len(order)))
         column[order] = np.arange(len(order)) - np.repeat(first, lengths)
         return column
 
@@ -236,7 +231,7 @@ def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
     return values, shapes, types
 
 
-def _metadata(run: Run, options: "Options") -> dict[str, str | int]:
+def _metadata(run: Run, options: Options) -> dict[str, str | int]:
     info = run.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..schema.columns import Int64, Strings
 from ..schema.errors import DataError
+from ..schema.groups import begins
 from .run import Edges
 
 ROUNDS = 64
@@ -19,7 +20,7 @@ def deduplicated(edges: Edges, count: int) -> Edges:
     key = edges.target * count + edges.source
     order = np.argsort(key, kind="stable")
     key = key[order]
-    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    first = np.flatnonzero(begins(key))
     kind = np.bitwise_or.reduceat(edges.kind[order], first) if len(first) else edges.kind
     return Edges(key[first] % count, key[first] // count, kind)
 
@@ -96,6 +97,6 @@ def check(edges: Edges, control: Edges, count: int) -> None:
         if (part.source >= part.target).any():
             at = int(np.flatnonzero(part.source >= part.target)[0])
             raise DataError(f"a {what} dependency points forward: node {part.target[at] + 1} on {part.source[at] + 1}")
-    key = np.sort(edges.target * count + edges.source)
-    if (key[1:] == key[:-1]).any():
-        raise DataError(f"{int((key[1:] == key[:-1]).sum())} dependencies are there twice")
+    again = ~begins(np.sort(edges.target * count + edges.source))
+    if again.any():
+        raise DataError(f"{int(again.sum())} dependencies are there twice")

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ..schema.columns import Bool, Int64
+from ..schema.groups import numbered
 from .dependencies.launch import launching_node
-from .lanes import numbered
 from .run import Edges, Run
 
 

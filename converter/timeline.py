@@ -5,16 +5,17 @@ Time that a thread only waited has no node: the node after it waits instead. All
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.groups import begins, first_from, last_up_to, places
 from ..schema.intervals import innermost, nest
 from ..schema.linked import LinkedTrace
+from ..schema.steps import are_step_marks
+from ..schema.times import FOREVER, NEVER
 from .launch_moments import launch_moments
 
-STEP_MARK = "ProfilerStep#"
 IDLE = "host idle"
 
 
@@ -105,7 +106,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
 
 def _owners(linked: LinkedTrace) -> _Owners:
     ops, calls = linked.ops, linked.calls
-    op = np.flatnonzero((ops.start != ABSENT) & ~ops.name.having(lambda name: name.startswith(STEP_MARK)))
+    op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
     # of ops of one length that begin together the caller has the smaller id
     op = op[np.argsort(ops.id[op], kind="stable")]
     call = np.flatnonzero(calls.op_row < 0)
@@ -134,7 +135,7 @@ def _owners(linked: LinkedTrace) -> _Owners:
 def _blocking(linked: LinkedTrace, cuts: Int64) -> _Blocking:
     waits, calls = linked.host_waits, linked.calls
     call, group = np.unique(waits.call_row, return_inverse=True)
-    awaited = np.full(len(call), np.iinfo(np.int64).min, np.int64)
+    awaited = np.full(len(call), NEVER, np.int64)
     real = waits.source_row >= 0
     np.maximum.at(awaited, group[real], linked.activities.end[waits.source_row[real]])
     end = calls.end[call]
@@ -161,9 +162,9 @@ def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Bloc
     )  # fmt: skip
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    fresh = np.append(True, (thread[1:] != thread[:-1]) | (time[1:] != time[:-1]))[: len(time)]
+    fresh = begins(thread, time)
     thread, time = thread[fresh], time[fresh]
-    inside = thread[1:] == thread[:-1]
+    inside = ~begins(thread)[1:]
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
     waited |= _covered(
         thread, time, over.target_thread[idle_from], over.waiting_since[idle_from], over.target_time[idle_from]
@@ -181,8 +182,8 @@ def _extent(thread: Int64, owners: _Owners, linked: LinkedTrace) -> tuple[Int64,
     """For each row when its thread's first op or call to it begins and its last work or hand-over ends: there is no idle time outside."""
     over = linked.hand_overs
     numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
-    first = np.full(len(numbers), np.iinfo(np.int64).max, np.int64)
-    last = np.full(len(numbers), np.iinfo(np.int64).min, np.int64)
+    first = np.full(len(numbers), FOREVER, np.int64)
+    last = np.full(len(numbers), NEVER, np.int64)
     np.minimum.at(first, np.searchsorted(numbers, owners.thread), owners.start)
     np.minimum.at(first, np.searchsorted(numbers, over.target_thread), over.target_time)
     np.maximum.at(last, np.searchsorted(numbers, owners.thread), owners.end)
@@ -194,19 +195,9 @@ def _extent(thread: Int64, owners: _Owners, linked: LinkedTrace) -> tuple[Int64,
 def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
     """Which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
     change = np.zeros(len(time) + 1, np.int64)
-    np.add.at(change, _place(thread, time, of_thread, since), 1)
-    np.add.at(change, _place(thread, time, of_thread, until), -1)
+    np.add.at(change, places(thread, time, of_thread, since), 1)
+    np.add.at(change, places(thread, time, of_thread, until), -1)
     return np.cumsum(change)[: len(time)] > 0
-
-
-def _place(thread: Int64, time: Int64, of_thread: Int64, at: Int64, side: Literal["left", "right"] = "left") -> Int64:
-    """Where each (thread, time) stands among the rows, which are sorted so: before those that are equal, or after them ("right")."""
-    place = np.zeros(len(at), np.int64)
-    for number in np.unique(of_thread).tolist():
-        first, last = np.searchsorted(thread, number), np.searchsorted(thread, number, side="right")
-        mine = of_thread == number
-        place[mine] = first + np.searchsorted(time[first:last], at[mine], side)
-    return place
 
 
 def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: _Nodes) -> _Nodes:
@@ -215,7 +206,7 @@ def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: 
     launch = np.flatnonzero(cuts != ABSENT)
     order = np.lexsort((segments.end, segments.thread))
     place = np.minimum(
-        _place(segments.thread[order], segments.end[order], calls.thread[launch], cuts[launch]), max(len(order) - 1, 0)
+        places(segments.thread[order], segments.end[order], calls.thread[launch], cuts[launch]), max(len(order) - 1, 0)
     )
     if len(order):
         before = order[place]
@@ -241,7 +232,7 @@ def _waits(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blockin
 def _beginnings(nodes: _Nodes, linked: LinkedTrace, blocking: _Blocking) -> _Nodes:
     """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
     order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
-    first = order[np.unique(nodes.thread[order], return_index=True)[1]]
+    first = order[begins(nodes.thread[order])]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
     none = np.full(len(first), -1, np.int64)
@@ -250,24 +241,13 @@ def _beginnings(nodes: _Nodes, linked: LinkedTrace, blocking: _Blocking) -> _Nod
 
 def _fixed_ends(linked: LinkedTrace, nodes: _Nodes) -> tuple[Bool, Bool]:
     """Nodes whose start must not move (waits, receivers of a hand-over) and whose end must not (launches, waits, givers)."""
-    over, start, end = linked.hand_overs, nodes.is_wait.copy(), nodes.call >= 0
-    receivers = _first_from(nodes, over.target_thread, over.target_time)
-    givers = _last_until(nodes, over.source_thread, over.source_time)
+    over, is_wait = linked.hand_overs, nodes.is_wait
+    start, end = is_wait.copy(), nodes.call >= 0
+    receivers = first_from(nodes.thread, nodes.start, over.target_thread, over.target_time)
+    givers = last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time)
     start[receivers[receivers >= 0]] = True
     end[givers[givers >= 0]] = True
     return start, end
-
-
-def _last_until(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
-    """For each (thread, time) the last node of the thread that has ended by then, -1 for none."""
-    place = _place(nodes.thread, nodes.end, thread, time, side="right")
-    return np.where(place > np.searchsorted(nodes.thread, thread), place - 1, -1)
-
-
-def _first_from(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
-    """For each (thread, time) the first node of the thread that starts then or later, -1 for none."""
-    place = _place(nodes.thread, nodes.start, thread, time)
-    return np.where(place < np.searchsorted(nodes.thread, thread, side="right"), place, -1)
 
 
 def _fold(nodes: _Nodes, fixed_start: Bool, fixed_end: Bool, shortest: int) -> _Nodes:
@@ -318,7 +298,7 @@ def _timeline(
     alone = np.flatnonzero((cuts != ABSENT) & (launcher < 0))
     if len(alone):
         order = np.lexsort((nodes.end, nodes.thread))
-        place = _place(nodes.thread[order], nodes.end[order], calls.thread[alone], cuts[alone])
+        place = places(nodes.thread[order], nodes.end[order], calls.thread[alone], cuts[alone])
         for call, first in zip(alone.tolist(), place.tolist(), strict=True):
             launcher[call] = _sharing(nodes, order, first, int(owners.of_call[call]), int(cuts[call]))
     # what has no owner (-1) finds the last row: none
@@ -332,8 +312,8 @@ def _timeline(
         call_row=np.where(nodes.is_wait, nodes.call, owner_call),
         launcher=launcher,
         waiter=waiter,
-        released_by=_last_until(nodes, over.source_thread, over.source_time),
-        resumed=_first_from(nodes, over.target_thread, over.target_time),
+        released_by=last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time),
+        resumed=first_from(nodes.thread, nodes.start, over.target_thread, over.target_time),
         folded=folded,
         zero_length=int(((linked.ops.start == linked.ops.end) & (linked.ops.start != ABSENT)).sum()),
     )
@@ -351,13 +331,7 @@ def _sharing(nodes: _Nodes, order: Int64, first: int, owner: int, cut: int) -> i
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Strings:
     """What each host node is called: its op, the call where there is none, the blocking call of a wait, or idle."""
-    place: dict[str, int] = {}
-    op_code = np.array([place.setdefault(name, len(place)) for name in linked.ops.name.table] or [0], np.int32)
-    call_code = np.array([place.setdefault(name, len(place)) for name in linked.calls.name.table] or [0], np.int32)
-    idle = place.setdefault(IDLE, len(place))
-    codes = np.full(len(timeline), idle, np.int32)
+    ops, calls = linked.ops.name, linked.calls.name
     of_op = (timeline.op_row >= 0) & ~timeline.is_wait
-    codes[of_op] = op_code[linked.ops.name.codes[timeline.op_row[of_op]]]
-    of_call = (timeline.call_row >= 0) & ~of_op
-    codes[of_call] = call_code[linked.calls.name.codes[timeline.call_row[of_call]]]
-    return Strings(codes, list(place))
+    of_call = np.where(timeline.call_row >= 0, timeline.call_row, len(calls)) + len(ops)
+    return Strings.joined((ops, calls, Strings.of([IDLE]))).take(np.where(of_op, timeline.op_row, of_call))

@@ -6,12 +6,13 @@ went on can have held it up, except by as much as the clocks are in doubt.
 
 import numpy as np
 
-from ..schema.columns import Int64, Strings
 from ..schema.intervals import ROUNDING
-from ..schema.linked import Activities, Calls, previous_on_stream
-from ..schema.machine import Machine, Usual, of_name
+from ..schema.linked import Activities, Calls
+from ..schema.machine import Machine, of_each, of_name
+from ..schema.streams import previous_on_stream
+from ..schema.times import NEVER as NEVER
 
-NEVER = int(np.iinfo(np.int64).min)
+FAR = 1 << 62
 
 
 class Evidence:
@@ -27,15 +28,13 @@ class Evidence:
         self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
         self._wake, self._names = machine.wake, calls.name
         before, call = previous_on_stream(activities), activities.call_row
-        gap = _most(machine.gap, activities.category)
-        launch = _most(machine.launch, calls.name)
-        follows, called = before >= 0, call >= 0
-        ended = np.where(follows, activities.end[before], NEVER) if len(before) else before
-        begun = np.where(called, calls.start[call], NEVER) if len(calls) else np.full(len(call), NEVER)
-        arrived = np.where(called, calls.end[call] + launch[call], NEVER) if len(calls) else begun
+        called = call >= 0
+        ended, begun = np.append(activities.end, NEVER)[before], np.append(calls.start, NEVER)[call]
+        arrived = np.append(calls.end + of_each(machine.launch, calls.name).most, NEVER)[call]
+        passed = np.where(before >= 0, ended + of_each(machine.gap, activities.category).most, NEVER)
         self.freed: list[int] = np.maximum(ended, begun).tolist()
-        self.due: list[int] = np.maximum(np.where(follows, ended + gap, NEVER), arrived).tolist()
-        since_launch = activities.start[called] - calls.start[call[called]]
+        self.due: list[int] = np.maximum(passed, arrived).tolist()
+        since_launch = activities.start[called] - begun[called]
         self.ahead = self.doubt + (max(int(since_launch.min()), 0) if len(since_launch) else 0)
         self.gap = of_name(machine.gap, "").most
 
@@ -47,8 +46,3 @@ class Evidence:
         """The activity is known to follow one that ended at `end`, usually within `reach`."""
         self.freed[activity] = max(self.freed[activity], end)
         self.due[activity] = max(self.due[activity], end + reach)
-
-
-def _most(usual: dict[str, Usual], names: Strings) -> Int64:
-    """For each row the longest usual time of its name."""
-    return np.array([of_name(usual, name).most for name in names.table] + [0], np.int64)[names.codes]

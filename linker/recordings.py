@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 class Recordings:
     """All recordings in the order of time; numbers of recordings are positions in `rows`, which holds their calls.
 
-    `kind` is the position in `kinds`, `place` equal for the same call of every step, `streams` what may be recorded on, likeliest first.
+    `kind` is the position in `kinds`, `streams` what may be recorded on, likeliest first.
     """
 
     def __init__(
@@ -55,9 +55,6 @@ class Recordings:
         self.kind = [
             numbers[(int(calls.thread[row]), places.path(row), self._launched_before(row, places))] for row in self.rows
         ]
-        self.place = np.full(len(self.rows), -1, np.int64)
-        for number, same in enumerate(places.of(self.rows, self.kind)):
-            self.place[same] = number
         of_kind = np.array(self.kind, np.int64)
         time = np.array(self.time, np.int64)
         by_kind = np.argsort(of_kind, kind="stable")

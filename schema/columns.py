@@ -12,8 +12,6 @@ Bool = npt.NDArray[np.bool_]
 
 ABSENT = np.iinfo(np.int64).min
 """Stands in an int64 attribute column where a node does not have the attribute."""
-NEVER = ABSENT // 2
-"""A time before all others, from which times can be subtracted."""
 
 
 @dataclass(slots=True)
@@ -30,13 +28,28 @@ class Strings:
         code = self.codes[row]
         return self.table[code] if code >= 0 else ""
 
+    def where(self, test: Callable[[str], bool]) -> Bool:
+        """Which rows have a text that passes the test; each text is tested once."""
+        # one more than the table has, for the code -1 of rows without a text
+        return np.array([*map(test, self.table), False], np.bool_)[self.codes]
+
+    def equal(self, *texts: str) -> Bool:
+        """Which rows have one of the texts."""
+        return self.where(texts.__contains__)
+
+    def numbers(self, number: Callable[[str], int], without: int = 0) -> Int64:
+        """A number for each row's text, `without` for a row that has none."""
+        return np.array([*map(number, self.table), without], np.int64)[self.codes]
+
     def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Strings":
         return Strings(self.codes[rows], self.table)
 
-    def having(self, wanted: Callable[[str], bool]) -> Bool:
-        """Which rows have a text that is wanted; `wanted` is asked once per distinct text, and rows without a text never have one."""
-        # one place more than the table has, for the code -1
-        return np.array([wanted(text) for text in self.table] + [False])[self.codes]
+    @staticmethod
+    def joined(columns: "Iterable[Strings]") -> "Strings":
+        """The rows of all columns, one column after the other."""
+        place: dict[str, int] = {}
+        codes = [c.numbers(lambda text: place.setdefault(text, len(place)), -1) for c in columns]
+        return Strings(np.concatenate(codes).astype(np.int32), list(place))
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Strings":

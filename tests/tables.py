@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 from execgraph.linker.device_rows import SyncRows
-from execgraph.schema.columns import Int64, Strings
-from execgraph.schema.linked import Activities, Calls
+from execgraph.schema.columns import ABSENT, Int64, Strings
+from execgraph.schema.linked import Activities, Calls, Ops
 
 FIRST = 100
 """The correlation of the first call."""
@@ -15,6 +15,20 @@ class Called(NamedTuple):
     start: int
     end: int
     name: str = "cudaLaunchKernel"
+
+
+class Op(NamedTuple):
+    """An op, without times unless they are given; `forward` is the thread that its forward op ran on."""
+
+    name: str = "aten::mm"
+    start: int = ABSENT
+    end: int = ABSENT
+    thread: int = 0
+    sequence: int = -1
+    forward: int = 0
+    schema: str = ""
+    inputs: bytes = b""
+    outputs: bytes = b""
 
 
 class Ran(NamedTuple):
@@ -41,6 +55,32 @@ class Synced(NamedTuple):
 
 def column(*values: int) -> Int64:
     return np.array(values, np.int64)
+
+
+def ops(*rows: Op) -> Ops:
+    number = np.arange(len(rows), dtype=np.int64)
+    unknown, name = 0 * number - 1, Strings.of(row.name for row in rows)
+    return Ops(
+        id=number,
+        parent_id=unknown,
+        name=name,
+        thread=column(*(row.thread for row in rows)),
+        start=column(*(row.start for row in rows)),
+        end=column(*(row.end for row in rows)),
+        exclusive=0 * number,
+        recorded_by_host=number >= 0,
+        op_schema=Strings.of(row.schema for row in rows),
+        rf_id=unknown,
+        fw_parent=unknown,
+        seq_id=column(*(row.sequence for row in rows)),
+        scope=0 * number,
+        tid=unknown,
+        fw_tid=column(*(row.forward for row in rows)),
+        inputs=[row.inputs for row in rows],
+        outputs=[row.outputs for row in rows],
+        extra={},
+        communication_row=unknown,
+    )
 
 
 def calls(*rows: Called) -> Calls:

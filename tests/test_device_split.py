@@ -10,9 +10,9 @@ from execgraph.converter.device_room import Room, device_room
 from execgraph.converter.device_time import DeviceTime, device_time, release
 from execgraph.converter.run import Edges, Run
 from execgraph.converter.timeline import slice_host
-from execgraph.schema.columns import NEVER
 from execgraph.schema.graph import Delay
 from execgraph.schema.machine import Machine, Usual
+from execgraph.schema.times import NEVER
 from references import linked_of
 from tables import Called, Ran, activities, calls
 

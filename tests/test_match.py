@@ -3,16 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
-from execgraph.linker.alignment import align, occurrences
 from execgraph.linker.link import link
 from execgraph.linker.match import Match, match_ops
-from execgraph.schema.columns import ABSENT, Int64
+from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from runs import convert_linked, read_pair
 
 BY_ID, BY_ORDER = "record function id", "order of names"
@@ -383,71 +379,3 @@ def test_half_of_the_smaller_side_is_enough() -> None:
     assert link_mixed(one, other_run(lambda t: layers(t, ("a", "b", "x", "y")))).report.agreement_pct == 50
     with pytest.raises(DataError, match="1 of 4"):
         link_mixed(one, other_run(lambda t: layers(t, ("a", "x", "y", "z"))))
-
-
-# Alignment of two sequences of names
-
-
-def names(text: str) -> Int64:
-    return np.array([ord(letter) for letter in text], np.int64)
-
-
-def longest_common_subsequence(left: str, right: str) -> int:
-    """The textbook table, O(n m)."""
-    above = [0] * (len(right) + 1)
-    for letter in left:
-        row = [0]
-        for column, other in enumerate(right):
-            row.append(above[column] + 1 if letter == other else max(above[column + 1], row[-1]))
-        above = row
-    return above[-1]
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.text("abc", min_size=1, max_size=14), st.text("abc", max_size=14))
-def test_alignment_is_as_long_as_the_longest_common_subsequence(left: str, right: str) -> None:
-    # one that is much longer is searched for a window instead
-    left, right = left[: max(1, 2 * len(right) - 1)], right[: 2 * len(left) - 1]
-    found, other_way = align(names(left), names(right)), align(names(right), names(left))
-    assert len(other_way.left) == len(found.left)
-    assert "".join(left[at] for at in found.left) == "".join(right[at] for at in found.right)
-    assert all(np.diff(found.left) > 0) and all(np.diff(found.right) > 0)
-    assert len(found.left) == longest_common_subsequence(left, right)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.text("ab", min_size=1, max_size=6), st.text("ab", max_size=20))
-def test_occurrences_are_all_places_of_a_part(part: str, whole: str) -> None:
-    wanted = [at for at in range(len(whole)) if whole.startswith(part, at)]
-    assert occurrences(names(part), names(whole)).tolist() == wanted
-
-
-def test_a_window_with_a_few_differences_is_found_in_a_much_longer_sequence() -> None:
-    rng = np.random.default_rng(7)
-    whole = rng.integers(0, 40, 2000)
-    part = np.delete(whole[700:1000], [10, 280])
-    found = align(part.astype(np.int64), whole.astype(np.int64))
-    assert len(found.left) == len(part)
-    assert found.right[149] == 850
-
-
-def test_a_place_is_counted_where_a_window_with_a_few_differences_would_fit() -> None:
-    step = np.random.default_rng(7).integers(0, 40, 300)
-    for count in (1, 2, 3):
-        assert align(np.delete(step, [10, 280]), np.tile(step, count)).places == count
-
-
-@pytest.mark.parametrize("lost", [slice(1, 39), slice(299, 337)], ids=["before", "behind"])
-def test_a_window_may_lack_a_tenth_of_its_ops_and_some_on_one_side_of_its_middle(lost: slice) -> None:
-    whole = np.concatenate((np.arange(800), step := np.arange(1000, 1338), np.arange(2000, 3000)))
-    part = np.delete(step, lost)
-    assert whole[align(part, whole).right].tolist() == part.tolist()
-
-
-@pytest.mark.parametrize(("held", "there"), [(2, 5), (40, 90)])
-def test_repeated_steps_of_a_window_are_found_together(held: int, there: int) -> None:
-    step = np.random.default_rng(7).integers(0, 40, 300)
-    part = np.delete(np.tile(step, held), [10, 580])
-    found = align(part, np.tile(step, there))
-    assert len(found.left) == len(part)
-    assert found.places == there - held + 1

@@ -75,6 +75,41 @@ def test_a_long_call_waited_for_what_ended_before_it_returned() -> None:
     assert host_waits(link_run(t)) == {("awaited", "cudaEventSynchronize")}
 
 
+def test_a_step_that_did_otherwise_is_judged_by_itself() -> None:
+    t = TraceBuilder(**UNRECORDED)
+    longer = ["reduce", "gather", "reduce", "reduce"]
+    for step, awaited in enumerate(longer):
+        with t.annotation(f"ProfilerStep#{step}"):
+            events = {}
+            for name, stream in (("reduce", 20), ("gather", 24)):
+                # in one step neither can have been waited for in all
+                outlasts = name != awaited and step < 2
+                t.launch(name, stream, 900 if outlasts else 300 if name == awaited else 5)
+                events[name] = t.record_event(stream=stream)
+            with t.op("aten::copy_"):
+                t.wait_event(events[awaited], stream=7)
+                t.launch("copy", 7, 5)
+            t.device_synchronize()
+    assert waits_of_steps(link_run(t)) == [(awaited, "copy") for awaited in longer]
+
+
+def test_the_order_of_a_files_rows_tells_nothing() -> None:
+    t = TraceBuilder(**UNRECORDED)
+    for stream in (20, 24):
+        t.launch(f"awaited on {stream}", stream, 300)
+        done = t.record_event(stream=stream)
+        t.wait_event(done, stream=stream + 1)
+        t.launch(f"after {stream}", stream + 1, 5)
+        t.event_synchronize(done)
+    t.leaf("aten::add", 5)
+    expected = link_run(t)
+    t.calls.reverse()
+    t.activities.reverse()
+    linked = link_run(t)
+    assert device_waits(linked) == {(f"awaited on {stream}", f"after {stream}") for stream in (20, 24)}
+    assert (device_waits(linked), host_waits(linked)) == (device_waits(expected), host_waits(expected))
+
+
 # what the order of calls tells
 
 

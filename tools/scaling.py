@@ -37,8 +37,8 @@ class Scale(NamedTuple):
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
-        found = self.target.search
-        return graph.name.having(lambda name: found(name) is not None)
+        search = self.target.search
+        return graph.name.where(lambda name: bool(search(name)))
 
 
 def parse_scale(spec: str) -> Scale:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...schema.graph import DependencyKind
+from ...schema.groups import split_groups
 from ...schema.machine import of_name
 from ..run import Edges, Run
 
@@ -25,12 +26,10 @@ def graph_launch(run: Run) -> Edges:
 def _launches(run: Run) -> Iterator[list[int]]:
     """The activities of each launch over several streams, each stream in its order."""
     activities = run.linked.activities
-    called = np.flatnonzero(activities.call_row >= 0)
-    call = activities.call_row[called]
-    several = called[np.bincount(call)[call] > 1]
-    order = several[np.lexsort((activities.end[several], activities.start[several], activities.call_row[several]))]
-    for members in np.split(order, np.flatnonzero(np.diff(activities.call_row[order])) + 1):
-        if len(np.unique(activities.stream[members])) > 1:
+    order = np.lexsort((activities.end, activities.start, activities.call_row))
+    order = order[activities.call_row[order] >= 0]
+    for members in split_groups(order, activities.call_row):
+        if len(members) > 1 and len(np.unique(activities.stream[members])) > 1:
             yield members.tolist()
 
 

@@ -15,11 +15,12 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION, SILENT
 from ..lanes import lanes_of
+from ..ranks.recorded_groups import recorded_groups
 from ..rewire import control_edges, data_edges, rewired, spliced, used
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
-from .groups import name_groups, recorded_groups
+from .groups import name_groups
 from .host_delays import delays_before_communication
 from .ready_set import WIDE, widest_ready_set
 from .serial_time import SerialTime, serialise
