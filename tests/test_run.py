@@ -1,9 +1,9 @@
 """What the rules look at, by runs made by hand: streams, callers, and when work whose launch is unknown was released."""
 
 import pytest
-from execgraph.converter.annex import Annex
-from execgraph.converter.delays import Delays
-from execgraph.schema.columns import ABSENT
+from execgraph.converter.building.synthetic_nodes import Annex
+from execgraph.converter.device_time.delays import Delays
+from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.machine import Machine
 from references import Op, linked_of
 from rules import run_of, sliced
