@@ -111,7 +111,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/host_communication/transfer_waits": ("transfer_waits", "host_communication"),
     "linker/waits/unnamed_waits": ("counted_waits", "synchronisation", "waits_by_place", "host_holds", *LINKING),
     "linker/windows/windows": ("windows", "match"),
-    "converter/building/synthetic_nodes": ("convert", "delays", "windows", *CONVERTING),
+    "converter/building/synthetic_nodes": ("run", "convert", "delays", "windows", *CONVERTING),
     "converter/building/attributes": ("convert", "astra_sim", "et_file", *CONVERTING),
     "converter/building/calling_slices": ("calling", *CONVERTING),
     "converter/building/communication": ("recorded_arguments", "communication", "host_communication", *CONVERTING),

@@ -1,11 +1,13 @@
 """What the rules look at, by runs made by hand: streams, callers, and when work whose launch is unknown was released."""
 
 import pytest
+from execgraph.converter.building.synthetic_nodes import Annex
+from execgraph.converter.device_time.delays import Delays
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.machine import Machine
 from references import Op, linked_of
 from rules import run_of, sliced
-from tables import Called, Ran
+from tables import Called, Ran, column
 
 CHAIN = [Ran(1_000, 2_000), Ran(2_700, 3_000), Ran(3_701, 4_000)]
 """Without launch calls, 700 and 701 ns apart, where up to 700 are usual."""
@@ -72,3 +74,14 @@ def test_the_op_that_called_an_op_is_found_by_its_id() -> None:
     assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, 3]
     linked.ops.start[3] = ABSENT
     assert sliced(linked).op_parent.tolist() == [-1, 0, -1, 1, -1]
+
+
+@pytest.mark.parametrize(("recorded", "unrecorded"), [(5, -1), (0, -1), (-7, -8), (-(1 << 63), -(1 << 62) - 1)])
+def test_the_thread_of_unrecorded_launches_has_a_number_below_zero_and_all_others(
+    recorded: int, unrecorded: int
+) -> None:
+    """But for absurd ones."""
+    run = run_of(CHAIN, [Called(0, 10)])
+    run.timeline.thread[:] = recorded
+    annex = Annex(Delays(*(column() for _ in Delays.__slots__)), column(0), run.node_count)
+    assert annex.threads(run).tolist() == [unrecorded] * 3 + [unrecorded - 1]
