@@ -29,11 +29,11 @@ test: $(VENV)/.test
 	$(BIN)/pytest
 
 bench: $(VENV)/.ready
-	$(BIN)/python -m execgraph.tools.bench.__main__
+	$(BIN)/python -m execgraph.tools.bench
 
 accuracy: $(VENV)/.ready
-	$(BIN)/python -m execgraph.tools.accuracy.__main__
-	$(BIN)/python -m execgraph.tools.ablation.__main__ $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
+	$(BIN)/python -m execgraph.tools.accuracy
+	$(BIN)/python -m execgraph.tools.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py $(MUTANTS)

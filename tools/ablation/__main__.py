@@ -17,7 +17,7 @@ from ..command import command_parser, progress, run_command
 from ..generate import NAMED, PRESETS, RANDOM, build_job, simulate
 from .measured_runs import HEAD, MeasuredRun, measured_runs
 
-NAME = "python -m execgraph.tools.ablation.__main__"
+NAME = "python -m execgraph.tools.ablation"
 STEPS = 4
 
 

@@ -20,7 +20,7 @@ from .dependencies import Tally, dependency_accuracy
 from .tables import Group, Result, Subject, dependency_tables, group_tables, groups, job_tables
 from .what_if import VARIANTS, answers, graphs_of, true_outcomes
 
-NAME = "python -m execgraph.tools.accuracy.__main__"
+NAME = "python -m execgraph.tools.accuracy"
 RANKS = (2, 4)
 STEPS = 4
 """So many that waits at the end of one step hold up the next ones."""

@@ -23,7 +23,7 @@ from ..command import command_parser, progress, run_command
 from .results import MB, Benchmark, Result, Size, build_share, changes_table, size_table
 from .work import DEVICE, HOST, TRACES, WORKS, Timing, exists
 
-NAME = "python -m execgraph.tools.bench.__main__"
+NAME = "python -m execgraph.tools.bench"
 JOB = ("--job", "ddp", "--ranks", "2", "--layers", "24")
 """Training steps with all-reduces on a stream of their own, about 1.2 MB each."""
 PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
