@@ -79,7 +79,7 @@ def test_a_work_that_fails_is_named_with_what_it_said(tmp_path, capsys, monkeypa
         (traces / name).write_text("no trace")
     code, _, err = run(capsys, "--keep", str(tmp_path))
     assert code == 1
-    assert "bench_work link" in err
+    assert "bench.work link" in err
     assert "Traceback" not in err
 
 

@@ -21,11 +21,12 @@ from ...schema.errors import DataError
 from ...schema.io import open_output
 from ..command import command_parser, progress, run_command
 from .results import MB, Benchmark, Result, Size, build_share, changes_table, size_table
-from .work import DEVICE, HOST, TRACES, WORKS, Timing, exists
+from .work import DEVICE, HOST, TRACES, WORKS, Timing
 
 NAME = "python -m execgraph.tools.bench"
 JOB = ("--job", "ddp", "--ranks", "2", "--layers", "24")
 """Training steps with all-reduces on a stream of their own, about 1.2 MB each."""
+WORK, GENERATE = f"{__package__}.work", f"{(__package__ or '').rpartition('.')[0]}.commands.trace_generate"
 PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -60,8 +61,6 @@ def _positive(text: str) -> int:
 
 def _bench(arguments: argparse.Namespace) -> None:
     old = _saved(arguments.compare, arguments.sizes) if arguments.compare else None
-    for missing in (name for name in WORKS if not exists(name)):
-        print(f"{missing}: left out, this installation has no {WORKS[missing].module.strip('.')}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="execgraph-bench-") as scratch:
         root = Path(arguments.keep or scratch).resolve()
         sizes = [_measured(root / f"{megabytes}MB", megabytes, arguments.runs) for megabytes in arguments.sizes]
@@ -100,10 +99,10 @@ def _measured(folder: Path, megabytes: int, runs: int) -> Size:
     traces = (folder / HOST, folder / DEVICE)
     if not all(trace.exists() for trace in traces):
         _generate(folder, megabytes)
-    results = [Result(name, [], 0) for name in WORKS if exists(name)]
+    results = [Result(name, [], 0) for name in WORKS]
     size = Size(megabytes, sum(trace.stat().st_size for trace in traces), {}, results)
     for result in progress(results * runs, f"{megabytes} MB", unit="work"):
-        output, peak = _run_alone(folder, "bench_work", result.work)
+        output, peak = _run_alone(folder, WORK, result.work)
         timing = msgspec.json.decode(output, type=Timing)
         result.seconds.append(timing.seconds)
         result.peak_bytes = max(result.peak_bytes, peak)
@@ -122,7 +121,7 @@ def _generate(folder: Path, megabytes: int) -> None:
 
 def _generated(folder: Path, steps: int) -> int:
     """Writes the first rank's traces of a job; the bytes of both."""
-    _run_alone(folder, "trace_generate", *JOB, "--steps", str(steps), "--output-dir", ".", "--quiet")
+    _run_alone(folder, GENERATE, *JOB, "--steps", str(steps), "--output-dir", ".", "--quiet")
     traces = (folder / Path(HOST).name, folder / Path(DEVICE).name)
     for other in {*folder.iterdir()}.difference(traces):
         other.unlink()
@@ -130,8 +129,8 @@ def _generated(folder: Path, steps: int) -> int:
 
 
 def _run_alone(folder: Path, tool: str, *arguments: str) -> tuple[bytes, int]:
-    """Runs a module beside this one in a fresh process that works in `folder`; its output and its peak memory in bytes."""
-    command = [sys.executable, "-m", f"{__package__}.{tool}", *arguments]
+    """Runs a module in a fresh process that works in `folder`; its output and its peak memory in bytes."""
+    command = [sys.executable, "-m", tool, *arguments]
     with (
         tempfile.TemporaryFile() as said,
         subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said) as process,

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,11 +25,8 @@ PIECE = bytes(1 << 20)
 Counts = dict[str, int]
 
 
-class Work(NamedTuple):
-    """`ready` imports what the work needs and returns the work, `module` is where it lives."""
-
-    module: str
-    ready: Callable[[], Callable[[], Counts]]
+Work = Callable[[], Callable[[], Counts]]
+"""Imports what some work needs and returns the work."""
 
 
 class Timing(msgspec.Struct):
@@ -42,7 +38,7 @@ def _command(module: str, *arguments: str) -> Work:
     """The work of a command line."""
 
     def ready() -> Callable[[], Counts]:
-        main = importlib.import_module(module, __package__).main
+        main = importlib.import_module(f"..commands.{module}", __package__).main
 
         def work() -> Counts:
             try:
@@ -54,7 +50,7 @@ def _command(module: str, *arguments: str) -> Work:
 
         return work
 
-    return Work(module, ready)
+    return ready
 
 
 class _HostFile(msgspec.Struct):
@@ -112,26 +108,22 @@ FLOORS = {
 }
 """What the least possible work for a work is called."""
 
-WORKS = {
-    "link": _command(".trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED),
-    "link floor": Work("..schema.kineto", _link_floor),
-    "convert": _command(".trace_convert", "--input", LINKED, "--output", GRAPH),
-    "convert floor": Work("..schema.linked_file", _convert_floor),
-    "link + convert": Work("..converter", _link_and_convert),
-    "build": _command(".trace_build", "--input-dir", TRACES, "--output-dir", "built", "--jobs", "1", "--force"),
-    "jsonize": _command(".trace_jsonize", "--input", GRAPH, "--output", TEXT),
-    "jsonize back": _command(".trace_jsonize", "--input", TEXT, "--output", "again.et"),
-    "replay": _command(".trace_replay", "--input", GRAPH),
+WORKS: dict[str, Work] = {
+    "link": _command("trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED),
+    "link floor": _link_floor,
+    "convert": _command("trace_convert", "--input", LINKED, "--output", GRAPH),
+    "convert floor": _convert_floor,
+    "link + convert": _link_and_convert,
+    "build": _command("trace_build", "--input-dir", TRACES, "--output-dir", "built", "--jobs", "1", "--force"),
+    "jsonize": _command("trace_jsonize", "--input", GRAPH, "--output", TEXT),
+    "jsonize back": _command("trace_jsonize", "--input", TEXT, "--output", "again.et"),
+    "replay": _command("trace_replay", "--input", GRAPH),
 }
 """In this order each work finds the files that it needs."""
 
 
-def exists(name: str) -> bool:
-    return importlib.util.find_spec(WORKS[name].module, __package__) is not None
-
-
 def main() -> None:
-    work = WORKS[sys.argv[1]].ready()
+    work = WORKS[sys.argv[1]]()
     begin = time.perf_counter()
     counts = work()
     timing = Timing(time.perf_counter() - begin, counts)
