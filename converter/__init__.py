@@ -1,6 +1,7 @@
 """Linked trace -> execution graph (.et), and graphs as JSON."""
 
 from ..schema.graph import ConvertReport
-from .convert import Options, convert
+from .convert import convert
+from .options import Options
 
 __all__ = ["ConvertReport", "Options", "convert"]

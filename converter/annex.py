@@ -38,11 +38,10 @@ class Annex:
         delay = self.first + np.arange(len(self.delays), dtype=np.int64)
         group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
         kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
-        released = self.delays.after >= 0
         return Edges.joined(
             [
-                Edges(self.delays.after[released], delay[released], kind[released]),
-                Edges(delay, run.activity_node(self.delays.activity), kind),
+                Edges.of(self.delays.after, delay, kind),
+                Edges.of(delay, run.activity_node(self.delays.activity), kind),
                 Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
             ]
         )
@@ -59,13 +58,9 @@ class Annex:
 
     def names(self, run: Run) -> Strings:
         """Names of all nodes, the annex included."""
-        host, device, ops = names_of(run.linked, run.timeline), run.linked.activities.name, run.linked.ops.name
-        place = {name: code for code, name in enumerate(host.table)}
-        recode = np.array([place.setdefault(name, len(place)) for name in device.table] or [0], np.int32)
         own = [UNRECORDED] * len(run.unrecorded) + [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
-        own += [ops[row] for row in self.groups.tolist()]
-        extra = np.array([place.setdefault(name, len(place)) for name in own], np.int32)
-        return Strings(np.concatenate((host.codes, recode[device.codes], extra)), list(place))
+        own += [run.linked.ops.name[row] for row in self.groups.tolist()]
+        return Strings.joined((names_of(run.linked, run.timeline), run.linked.activities.name, Strings.of(own)))
 
     def threads(self, run: Run) -> Int64:
         """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded ones."""

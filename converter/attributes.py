@@ -3,30 +3,28 @@
 import importlib.metadata
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Ragged, Strings
 from ..schema.graph import Column, ExecutionGraph, NodeType, TensorText
-from ..schema.host import TensorLists
+from ..schema.groups import begins
+from ..schema.host import NO_TENSORS, TensorLists
+from ..schema.times import NEVER
 from .annex import Annex
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .device_time import DeviceTime
+from .lanes import lanes_of, whole_microseconds
+from .options import Options
 from .rewire import used
 from .run import Edges, Run
-from .timeline import HostKind
 
-if TYPE_CHECKING:
-    from .convert import Options
-
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 LISTS_AT_ONCE = 1 << 11
 
 
 def graph_of(
-    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: "Options"
+    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: Options
 ) -> tuple[ExecutionGraph, CommunicationColumns]:
     """The graph whose i-th node is number `order[i]`, and what became of its communication.
 
@@ -52,7 +50,6 @@ def graph_of(
         **columns.device_attributes(),
         **communication.attributes,
     }
-    lane = columns.lanes()
     graph = ExecutionGraph(
         id=np.arange(1, len(order) + 1, dtype=np.int64),
         name=annex.names(run).take(order),
@@ -60,18 +57,19 @@ def graph_of(
         data_deps=dependencies,
         ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
-        duration_micros=_whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), start, lane),
+        duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(run, options),
         tensors=columns.tensors() if options.io == "full" else None,
     )
+    graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     return graph, communication
 
 
 def _gap(run: Run, time: DeviceTime, edges: Edges, columns: "_Columns") -> Int64:
     """Of the nodes that are activities the time between the end of the last dependency and the start."""
     start, end = (columns.annex.start(run)[columns.order], columns.annex.end(run)[columns.order])
-    ready = np.full(len(start), np.iinfo(np.int64).min // 2)
+    ready = np.full(len(start), NEVER)
     np.maximum.at(ready, edges.target, end[edges.source])
     return np.where(columns.is_activity, np.maximum(start - ready, 0), ABSENT)
 
@@ -86,16 +84,6 @@ def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
     order = np.lexsort((edges.source, edges.target))
     sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
     return sources, Ragged(sources.starts, edges.kind[order])
-
-
-def _whole_microseconds(duration: Int64, start: Int64, lane: Int64) -> Int64:
-    """Durations in whole µs whose running total on each lane stays within 1 µs of the exact one."""
-    order = np.lexsort((start, lane))
-    total = np.cumsum(duration[order])
-    rounded = (total + 500) // 1000
-    whole = np.empty(len(duration), np.int64)
-    whole[order] = np.diff(rounded, prepend=0)
-    return whole
 
 
 class _Columns:
@@ -134,15 +122,6 @@ class _Columns:
         column[self._delay_place] = self.annex.delays.cause[self.order[self._delay_place] - self.annex.first]
         return column
 
-    def lanes(self) -> Int64:
-        """A number per host thread and per device stream."""
-        activities = self.run.linked.activities
-        _, stream = np.unique(np.stack((activities.device, activities.stream)), axis=1, return_inverse=True)
-        _, thread = np.unique(self._threads(), return_inverse=True)
-        lane = thread.reshape(-1).astype(np.int64)
-        lane[self._activity_place] = lane.max(initial=0) + 1 + stream.reshape(-1)[self._activity_row]
-        return lane
-
     def _threads(self) -> Int64:
         column = self._absent()
         column[self._host_place] = self.run.timeline.thread[self._host_row]
@@ -152,47 +131,40 @@ class _Columns:
     def _op_rows(self) -> Int64:
         """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
         timeline = self.run.timeline
-        own = np.where(timeline.kind == HostKind.SLICE, timeline.op_row, -1)
+        own = np.where(timeline.is_wait, -1, timeline.op_row)
         rows = np.full(len(self.order), -1, np.int64)
         rows[self._host_place] = own[self._host_row]
         return rows
 
     def host_attributes(self) -> dict[str, Column]:
         ops, rows = self.run.linked.ops, self._op_rows()
-        owned, recorded = rows >= 0, np.zeros(len(rows), np.bool_)
-        recorded[owned] = ops.recorded_by_host[rows[owned]]
+        by_host = ops.recorded_by_host
+        # an activity belongs to the op that launched it
+        launched_by = rows.copy()
+        launched_by[self._activity_place] = self.run.linked.activities.op_row[self._activity_row]
 
-        def spread(values: Int64, mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Int64:
-            column = self._absent()
-            column[mask] = values[rows[mask]]
-            return column
+        def spread(values: Int64, rows: Int64 = rows) -> Int64:
+            # what has no op (-1) finds the value at the end: none
+            return np.append(values, ABSENT)[rows]
 
-        schema = np.full(len(rows), -1, np.int32)
-        schema[owned] = ops.op_schema.codes[rows[owned]]
-        if "" in ops.op_schema.table:
-            schema[schema == ops.op_schema.table.index("")] = -1
-        op_id = spread(ops.id, recorded)
-        launching = self.run.linked.activities.op_row
-        known = np.where(launching >= 0, ops.id[launching], ABSENT) if len(ops) else launching
-        known = np.where((launching >= 0) & (ops.recorded_by_host[launching] if len(ops) else False), known, ABSENT)
-        op_id[self._activity_place] = known[self._activity_row]
+        schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
         return {
-            "op_id": op_id,
+            "op_id": spread(np.where(by_host, ops.id, ABSENT), launched_by),
             "slice": self._slice_numbers(rows),
             "tid": self._threads(),
-            "rf_id": spread(ops.rf_id, owned),
-            "fw_parent": spread(ops.fw_parent, recorded),
-            "seq_id": spread(ops.seq_id, owned),
-            "scope": spread(ops.scope, owned),
-            "fw_tid": spread(ops.fw_tid, owned),
-            "op_schema": Strings(schema, ops.op_schema.table),
+            "rf_id": spread(ops.rf_id),
+            "fw_parent": spread(np.where(by_host, ops.fw_parent, ABSENT)),
+            "seq_id": spread(ops.seq_id),
+            "scope": spread(ops.scope),
+            "fw_tid": spread(ops.fw_tid),
+            "op_schema": Strings(schema.astype(np.int32), ops.op_schema.table),
         }
 
     def _slice_numbers(self, rows: Int64) -> Int64:
         """Which slice of its op a node is, from 0."""
         column, place = self._absent(), np.flatnonzero(rows >= 0)
         order = place[np.lexsort((place, rows[place]))]
-        first = np.flatnonzero(np.append(True, rows[order][1:] != rows[order][:-1])[: len(order)])
+        first = np.flatnonzero(begins(rows[order]))
         lengths = np.diff(np.append(first, len(order)))
         column[order] = np.arange(len(order)) - np.repeat(first, lengths)
         return column
@@ -259,7 +231,7 @@ def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
     return values, shapes, types
 
 
-def _metadata(run: Run, options: "Options") -> dict[str, str | int]:
+def _metadata(run: Run, options: Options) -> dict[str, str | int]:
     info = run.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",

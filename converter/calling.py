@@ -3,7 +3,6 @@
 import numpy as np
 
 from .run import Edges, Run
-from .timeline import HostKind
 
 
 def calling_slices(run: Run) -> Edges:
@@ -12,17 +11,15 @@ def calling_slices(run: Run) -> Edges:
     A wait was called by the op around the blocking call. Always implied by program order.
     """
     timeline = run.timeline
-    slices = np.flatnonzero((timeline.op_row >= 0) & (timeline.kind == HostKind.SLICE))
+    slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
     called = np.flatnonzero(timeline.op_row >= 0)
-    caller = np.where(
-        timeline.kind[called] == HostKind.WAIT, timeline.op_row[called], run.op_parent[timeline.op_row[called]]
-    ) if len(called) else called  # fmt: skip
+    op = timeline.op_row[called]
+    caller = np.where(timeline.is_wait[called], op, run.op_parent[op])
     # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
     by_op = slices[np.lexsort((slices, timeline.op_row[slices]))]
     width = len(timeline) + 1
     place = np.searchsorted(timeline.op_row[by_op] * width + by_op, caller * width + called) - 1
-    candidate = by_op[np.maximum(place, 0)] if len(by_op) else np.full(len(called), -1, np.int64)
-    fits = (place >= 0) & (caller >= 0)
-    if len(by_op):
-        fits &= (timeline.op_row[candidate] == caller) & (timeline.thread[candidate] == timeline.thread[called])
-    return Edges.of(np.where(fits, candidate, -1).astype(np.int64), called.astype(np.int64), 0)
+    # before the first slice (-1) stands the row at the end: none
+    candidate = np.append(by_op, -1)[place]
+    fits = (timeline.op_row[candidate] == caller) & (timeline.thread[candidate] == timeline.thread[called])
+    return Edges.of(np.where(fits, candidate, -1), called, 0)

@@ -1,12 +1,13 @@
 """Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
+from ..schema.host import GROUP_INIT
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from .annex import Annex
@@ -15,37 +16,16 @@ from .calling import calling_slices
 from .communication_columns import CommunicationColumns
 from .delays import Delays, by_cause, delays
 from .dependencies import RULES
-from .dependencies.inferred import inferred
+from .dependencies.inferred import CUT_OFF, inferred
 from .dependencies.launch import launch
 from .device_only import without_host
 from .device_room import Room, device_room
 from .device_time import DeviceTime, device_time
+from .options import Options
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
 from .timeline import slice_host
-
-GROUP_INIT = "process_group:init"
-
-
-@dataclass(slots=True)
-class Options:
-    """How to convert; without `host` only activities are in the graph.
-
-    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known
-    of its dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
-    """
-
-    target: str = "generic"
-    promote: str = "sync"
-    io: str = "full"
-    inferred: bool = True
-    host: bool = True
-    whole_groups: bool = False
-    shortest_slice: int = 1_000
-    delays: bool = True
-    left_out: tuple[str, ...] = ()
 
 
 def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
@@ -56,7 +36,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
     run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _dependencies(run, options)
+    edges, dropped = _dependencies(run, options)
     time, room = _device_time(run, edges)
     explained = delays(run, time, room)
     annex = Annex(explained if options.delays else explained.none(), _group_nodes(run, options.target), run.node_count)
@@ -75,20 +55,26 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     else:
         graph = without_host(graph)
-    graph.report = _report(run, graph, explained, communication)
+    graph.report = replace(_report(run, graph, explained, communication), dropped=dropped)
     return graph
 
 
-def _dependencies(run: Run, options: Options) -> Edges:
-    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them."""
+def _dependencies(run: Run, options: Options) -> tuple[Edges, dict[str, int]]:
+    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them; and what was not
+    looked for, by reason."""
     rules = [rule(run) for rule in RULES if rule.__name__ not in options.left_out]
-    edges = deduplicated(_trusted(Edges.joined(rules), options.inferred), run.node_count)
+    edges = Edges.joined(rules)
+    if not options.inferred:
+        edges = edges.where(edges.kind & int(DependencyKind.INFERRED) == 0)
+    edges = deduplicated(edges, run.node_count)
     info = run.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
-        return edges
+        return edges, {}
     late = np.flatnonzero(device_time(run, edges, info.machine).delay > 0)
     longest = of_name(info.machine.launch, "").most
-    return deduplicated(Edges.joined([edges, inferred(run, late, longest)]), run.node_count)
+    guesses, cut_off = inferred(run, late, longest)
+    dropped = {CUT_OFF: cut_off} if cut_off else {}
+    return deduplicated(Edges.joined([edges, guesses]), run.node_count), dropped
 
 
 def _device_time(run: Run, edges: Edges) -> tuple[DeviceTime, Room]:
@@ -99,18 +85,11 @@ def _device_time(run: Run, edges: Edges) -> tuple[DeviceTime, Room]:
     return (device_time(run, edges, machine, room.placed) if room.places else time), room
 
 
-def _trusted(edges: Edges, with_inferred: bool) -> Edges:
-    if with_inferred:
-        return edges
-    known = (edges.kind & int(DependencyKind.INFERRED)) == 0
-    return Edges(edges.source[known], edges.target[known], edges.kind[known])
-
-
 def _group_nodes(run: Run, target: str) -> Int64:
     """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
     ops = run.linked.ops
-    codes = [code for code, name in enumerate(ops.name.table) if GROUP_INIT in name]
-    return np.flatnonzero(np.isin(ops.name.codes, codes)) if target == "generic" else np.empty(0, np.int64)
+    is_group = ops.name.where(lambda name: GROUP_INIT in name)
+    return np.flatnonzero(is_group) if target == "generic" else np.empty(0, np.int64)
 
 
 def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns) -> ConvertReport:

@@ -13,8 +13,10 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ..schema.groups import numbered
+from ..schema.times import NEVER
 from .lane_clocks import Clock, joined, known_after
-from .lanes import lanes_of, numbered, whole_microseconds
+from .lanes import lanes_of, whole_microseconds
 from .order import deduplicated
 from .rewire import NO_EDGES, data_edges, rewired
 from .run import Edges
@@ -78,7 +80,7 @@ def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) 
 def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
     """Gives every activity the time between its dependencies' measured end (none: the trace's start) and its own start, less its gap."""
     start, gap, edges = device.start_ns, device.integers("gap_ns", 0), data_edges(device)
-    released = np.full(len(device), np.iinfo(np.int64).min)
+    released = np.full(len(device), NEVER)
     np.maximum.at(released, edges.target, (start + device.duration_ns)[edges.source])
     released[np.setdiff1d(np.arange(len(device)), edges.target)] = start_of_trace
     delay = np.maximum(start - gap - released, 0)

@@ -11,11 +11,10 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64, Strings
 from ..schema.graph import DependencyKind
-from ..schema.linked import took_over
 from ..schema.machine import Machine, Usuals, by_name, of_each
+from ..schema.streams import took_over
+from ..schema.times import NEVER
 from .run import Edges, Run
-
-NEVER = np.iinfo(np.int64).min // 2
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ def _in_turn(run: Run, placed: Bool, delay: Int64, spread: Int64) -> Int64:
         own = own[np.argsort(activities.start[own], kind="stable")]
         ready = activities.start[own] - np.where(placed[own], delay[own], 0)
         later[own] = np.maximum.accumulate(ready) - ready
-    return np.where(placed & (later <= spread), later, 0)
+    return np.where(later <= spread, later, 0)
 
 
 def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:

@@ -1,4 +1,4 @@
-"""Graph files to JSON and back, byte for byte, a block of nodes at a time: memory does not grow with the file.
+"""Graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
 
 The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read as well.
 """
@@ -6,7 +6,7 @@ The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any ot
 import io
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
@@ -17,19 +17,16 @@ import numpy as np
 from ..schema.errors import DataError
 from ..schema.files import open_input, open_output
 from ..schema.framing import FrameBlock, read_bytes, read_frames
-from ..schema.json_form import METADATA, FormError
-from ..schema.json_parsing import GivenNode, NodeEncoder, NodesDecoder
-from ..schema.json_rendering import NodeRenderer
+from ..schema.json_form import METADATA, NODE, Form, FormError
 from ..schema.json_stream import ArrayReader
 from ..schema.varints import varint, varint_lengths
-from ..schema.wire import Messages, WireError
+from ..schema.wire import WireError
 
 T = TypeVar("T")
 Progress = Callable[[int], object]
 """Is told how many more bytes of the input were read."""
 
 HEAD_SIZE = 1 << 20
-NODES_AT_ONCE = 4000
 NODES_KEY = re.compile(rb'"nodes"\s*:\s*(?=\[)')
 
 
@@ -47,16 +44,18 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is not UTF-8.
     """
     nodes = size = 0
-    renderer = NodeRenderer()
     with open_input(source) as stream, open_output(target) as out:
         for block in read_frames(stream, source):
             try:
-                count, text = _block_text(block, nodes, renderer)
+                for text in _texts(block):
+                    if not size:
+                        size += out.write(b'{"metadata":%s,"nodes":[' % text)
+                        continue
+                    size += out.write((b",\n" if nodes else b"\n") + text)
+                    nodes += 1
             except WireError as error:
                 at = block.offset + error.at
                 raise DataError(f"{source}: cannot be converted: {error.what} at byte {at}") from error
-            nodes += count
-            size += out.write(text)
             progress(len(block.data))
         if not size:
             raise DataError(f"{source}: is empty; was the graph written to its end?")
@@ -64,25 +63,15 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     return Converted(nodes, size)
 
 
-def _block_text(block: FrameBlock, nodes_before: int, renderer: NodeRenderer) -> tuple[int, bytes]:
-    """The number of nodes in a block and their text, in a file's first block with what stands before the nodes."""
+def _texts(block: FrameBlock) -> Iterator[bytes]:
+    """The JSON texts of messages, of which a file's first one is the metadata. Raises WireError with a place in the block."""
     _check_lengths(block)
-    opening, nodes = b"", slice(None)
-    if not block.offset:
-        opening, nodes = b'{"metadata":%s,"nodes":[' % _metadata_text(block), slice(1, None)
-    starts, ends = block.starts[nodes], block.ends[nodes]
-    if not len(starts):
-        return 0, opening
-    separator = b",\n" if nodes_before else b"\n"
-    return len(starts), opening + separator + renderer.render(Messages.of(block.data, starts, ends))
-
-
-def _metadata_text(block: FrameBlock) -> bytes:
-    start, end = block.starts[0], block.ends[0]
-    try:
-        return METADATA.decode(block.data[start:end])
-    except WireError as error:
-        raise WireError(error.what, int(start) + error.at) from error
+    for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+        form = NODE if block.offset or start > block.starts[0] else METADATA
+        try:
+            yield form.decode(block.data[start:end])
+        except WireError as error:
+            raise WireError(error.what, start + error.at) from error
 
 
 def _check_lengths(block: FrameBlock) -> None:
@@ -161,36 +150,33 @@ class _Resumed(io.RawIOBase):
 
 def _write_nodes(rest: BinaryIO, source: str, out: IO[bytes], progress: Progress) -> tuple[int, int, _Remainder]:
     """Writes all nodes as frames; returns their number, their bytes and what stands after them."""
-    encoder = NodeEncoder()
     count = size = 0
 
-    def write(nodes: Sequence[GivenNode]) -> None:
+    def write(nodes: Iterable[msgspec.Raw]) -> None:
         nonlocal count, size
-        try:
-            size += out.write(encoder.encode(nodes))
-        except FormError as error:
-            raise DataError(f"{source}: nodes[{count + error.row}]: {error}") from error
-        count += len(nodes)
+        for node in nodes:
+            size += out.write(_frame(NODE, node, f"{source}: nodes[{count}]"))
+            count += 1
 
-    waiting: list[GivenNode] = []
-    reader: ArrayReader[GivenNode] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress, decoder=NodesDecoder())
+    reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
     for _, nodes in reader:
-        waiting += nodes
-        while len(waiting) >= NODES_AT_ONCE:
-            write(waiting[:NODES_AT_ONCE])
-            del waiting[:NODES_AT_ONCE]
+        write(nodes)
     remainder = _decode(b'{"last_nodes":' + reader.document, _Remainder, source)
-    write([*waiting, *remainder.last_nodes])
+    write(remainder.last_nodes)
     return count, size, remainder
 
 
 def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:
     if isinstance(text, msgspec.UnsetType):
         raise DataError(f"{source}: has no metadata, which a graph begins with; add it as metadata: {{}}")
+    return _frame(METADATA, text, f"{source}: metadata")
+
+
+def _frame(form: Form[Any], text: msgspec.Raw, where: str) -> bytes:
     try:
-        message = METADATA.encode(bytes(text))
+        message = form.encode(text)
     except FormError as error:
-        raise DataError(f"{source}: metadata: {error}") from error
+        raise DataError(f"{where}: {error}") from error
     return varint(len(message)) + message
 
 

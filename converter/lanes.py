@@ -4,6 +4,7 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64
 from ..schema.graph import ExecutionGraph
+from ..schema.groups import numbered
 
 
 def lanes_of(graph: ExecutionGraph) -> Int64:
@@ -12,24 +13,6 @@ def lanes_of(graph: ExecutionGraph) -> Int64:
     place = np.where(on_device, graph.integers("device"), graph.integers("tid"))
     stream = np.where(on_device, graph.integers("stream"), 0)
     return numbered(on_device.astype(np.int64), place, stream)
-
-
-def numbered(*columns: Int64) -> Int64:
-    """A number from 0 on for each distinct row of the columns, ascending with the rows."""
-    number = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + code, return_inverse=True)[1]
-    return number.astype(np.int64)
-
-
-def previous_on_lane(lane: Int64) -> Int64:
-    """For each row the row before it on its lane, -1 for a lane's first."""
-    order = np.argsort(lane, kind="stable")
-    same = lane[order[1:]] == lane[order[:-1]]
-    previous = np.full(len(lane), -1, np.int64)
-    previous[order[1:][same]] = order[:-1][same]
-    return previous
 
 
 def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:

@@ -7,16 +7,16 @@ copies do, launches early in the call if the device was not ready: the rest of i
 import numpy as np
 
 from ..schema.columns import ABSENT, Int64
-from ..schema.linked import LinkedTrace, previous_on_stream
+from ..schema.linked import LinkedTrace
 from ..schema.machine import Usual, by_name, of_each
-
-NEVER = np.iinfo(np.int64).min // 2
+from ..schema.streams import previous_on_stream
+from ..schema.times import FOREVER, NEVER
 
 
 def launch_moments(linked: LinkedTrace) -> Int64:
     """For each call its end, or a launch latency before its first activity if that starts earlier; ABSENT if it has none."""
     calls, activities = linked.calls, linked.activities
-    first = np.full(len(calls), np.iinfo(np.int64).max, np.int64)
+    first = np.full(len(calls), FOREVER, np.int64)
     called = activities.call_row >= 0
     np.minimum.at(first, activities.call_row[called], activities.start[called])
     latency = of_each(linked.info.machine.launch, calls.name).median
@@ -37,8 +37,7 @@ def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
     submission = moment[call] - calls.start[call]
     free = freed <= calls.start[call]
     kinds = by_name(submission[free], activities.name, row[free], linked.info.machine.resolution_ns)
-    usual = np.array([kinds.get(name, kinds.get("", Usual())).median for name in activities.name.table], np.int64)
-    usual = usual[activities.name.codes[row]]
+    usual = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", Usual())).median)
     gap = of_each(linked.info.machine.gap, activities.category).median[row]
     held = np.abs(activities.start[row] - freed - gap) < np.abs(submission - usual)
     moment[call[held]] = np.minimum(moment[call], calls.start[call] + usual)[held]

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..schema.columns import Int64, Strings
 from ..schema.errors import DataError
+from ..schema.groups import begins
 from .run import Edges
 
 ROUNDS = 64
@@ -19,7 +20,7 @@ def deduplicated(edges: Edges, count: int) -> Edges:
     key = edges.target * count + edges.source
     order = np.argsort(key, kind="stable")
     key = key[order]
-    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    first = np.flatnonzero(begins(key))
     kind = np.bitwise_or.reduceat(edges.kind[order], first) if len(first) else edges.kind
     return Edges(key[first] % count, key[first] // count, kind)
 
@@ -75,9 +76,7 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
 
 
 def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Strings] | None) -> str:
-    blocked = np.ones(int(max(edges.source.max(), edges.target.max())) + 1, np.bool_)
-    blocked[ordered[ordered < len(blocked)]] = False
-    inside = blocked[edges.source] & blocked[edges.target]
+    inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
     graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
     nodes = [source for source, _ in nx.find_cycle(graph)]
     known = names() if names is not None else None
@@ -98,6 +97,6 @@ def check(edges: Edges, control: Edges, count: int) -> None:
         if (part.source >= part.target).any():
             at = int(np.flatnonzero(part.source >= part.target)[0])
             raise DataError(f"a {what} dependency points forward: node {part.target[at] + 1} on {part.source[at] + 1}")
-    key = np.sort(edges.target * count + edges.source)
-    if (key[1:] == key[:-1]).any():
-        raise DataError(f"{int((key[1:] == key[:-1]).sum())} dependencies are there twice")
+    again = ~begins(np.sort(edges.target * count + edges.source))
+    if again.any():
+        raise DataError(f"{int(again.sum())} dependencies are there twice")

@@ -18,42 +18,44 @@ NO_EDGES = Edges(*np.empty((3, 0), np.int64))
 
 def data_edges(graph: ExecutionGraph) -> Edges:
     """Edges between rows, one per pair, their kinds united. O((n + e) log n). Raises DataError where one leads to no node."""
-    kinds = graph.attributes.get("data_dep_kinds")
-    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts)
-    kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(graph.data_deps.values), np.int64)
-    return deduplicated(_edges(graph, graph.data_deps, kind), len(graph))
+    return _sound(graph, graph.data_deps, recorded_edges(graph))
 
 
 def control_edges(graph: ExecutionGraph) -> Edges:
     """The same of the control dependencies, which have no kind."""
-    return deduplicated(_edges(graph, graph.ctrl_deps, np.zeros(len(graph.ctrl_deps.values), np.int64)), len(graph))
+    ids = graph.ctrl_deps.values
+    edges = Edges(graph.rows_of(ids), graph.ctrl_deps.rows(), np.zeros(len(ids), np.int64))
+    return _sound(graph, graph.ctrl_deps, edges)
 
 
-def _edges(graph: ExecutionGraph, dependencies: Ragged, kind: Int64) -> Edges:
-    source, target = graph.rows_of(dependencies.values), dependencies.rows()
-    if (missing := np.flatnonzero(source < 0)).size:
-        node, absent = graph.id[target[missing[0]]], dependencies.values[missing[0]]
+def recorded_edges(graph: ExecutionGraph) -> Edges:
+    """The data dependencies as they stand in the file, sorted by target; a source that the graph does not have is -1."""
+    kinds, dependencies = graph.attributes.get("data_dep_kinds"), graph.data_deps
+    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, dependencies.starts)
+    kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(dependencies.values), np.int64)
+    return Edges(graph.rows_of(dependencies.values), dependencies.rows(), kind)
+
+
+def _sound(graph: ExecutionGraph, dependencies: Ragged, edges: Edges) -> Edges:
+    if (missing := np.flatnonzero(edges.source < 0)).size:
+        node, absent = graph.id[edges.target[missing[0]]], dependencies.values[missing[0]]
         raise DataError(f"node {node} depends on node {absent}, which the graph does not have; convert the trace again")
-    return Edges(source, target, kind)
+    return deduplicated(edges, len(graph))
 
 
 def spliced(edges: Edges, removed: Bool) -> Edges:
     """Edges that leave the removed rows out: who followed one follows what that one did. The edges are acyclic, sorted by target."""
     into = Ragged.grouped(edges.target, np.arange(len(edges.target)), len(removed))
-    done, open_ends = [], _where(edges, ~removed[edges.target])
+    done, open_ends = [], edges.where(~removed[edges.target])
     while len(open_ends.source):
         through = removed[open_ends.source]
-        done.append(_where(open_ends, ~through))
-        before, after = _where(open_ends, through), into.lengths()[open_ends.source[through]]
+        done.append(open_ends.where(~through))
+        before, after = open_ends.where(through), into.lengths()[open_ends.source[through]]
         inner = take_rows(into, before.source).values
         outer = np.repeat(np.arange(len(before.source)), after)
         bypass = Edges(edges.source[inner], before.target[outer], edges.kind[inner] | before.kind[outer])
         open_ends = deduplicated(bypass, len(removed))
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
-
-
-def _where(edges: Edges, chosen: Bool) -> Edges:
-    return Edges(*(column[chosen] for column in edges))
 
 
 def rewired(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:

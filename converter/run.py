@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64
+from ..schema.columns import ABSENT, Bool, Int64
+from ..schema.groups import previous_in_group
 from ..schema.linked import LinkedTrace
 from ..schema.machine import of_name
+from ..schema.numbering import rows_of
+from ..schema.streams import previous_on_stream, stream_sorted
 from .timeline import Timeline
 
 
@@ -20,10 +23,14 @@ class Edges(NamedTuple):
     kind: Int64
 
     @staticmethod
-    def of(source: Int64, target: Int64, kind: int) -> "Edges":
-        """Edges of one kind; pairs with a missing end (-1) are left out."""
+    def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
+        """Edges of one kind, or of one each; pairs with a missing end (-1) are left out."""
         real = (source >= 0) & (target >= 0)
-        return Edges(source[real], target[real], np.full(int(real.sum()), kind, np.int64))
+        kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
+        return Edges(source[real], target[real], kinds[real])
+
+    def where(self, chosen: Bool) -> "Edges":
+        return Edges(*(column[chosen] for column in self))
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
@@ -105,28 +112,18 @@ class Run:
     @cached_property
     def stream_sorted(self) -> Int64:
         """Activity rows by device, stream and start."""
-        activities = self.linked.activities
-        return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
+        return stream_sorted(self.linked.activities)
 
     @cached_property
     def stream_next(self) -> Int64:
         """For each activity the next one on its stream, -1 for the last."""
-        activities, order = self.linked.activities, self.stream_sorted
-        same = (activities.device[order[1:]] == activities.device[order[:-1]]) & (
-            activities.stream[order[1:]] == activities.stream[order[:-1]]
-        )
-        following = np.full(len(order), -1, np.int64)
-        following[order[:-1][same]] = order[1:][same]
-        return following
+        activities = self.linked.activities
+        return previous_in_group(self.stream_sorted[::-1], activities.device, activities.stream)
 
     @cached_property
     def stream_previous(self) -> Int64:
         """For each activity the one before it on its stream, -1 for the first."""
-        following = self.stream_next
-        previous = np.full(len(following), -1, np.int64)
-        rows = np.flatnonzero(following >= 0)
-        previous[following[rows]] = rows
-        return previous
+        return previous_on_stream(self.linked.activities)
 
     @cached_property
     def activity_end(self) -> Int64:
@@ -156,10 +153,6 @@ class Run:
     def op_parent(self) -> Int64:
         """For each op the row of the op that called it, -1 for none."""
         ops = self.linked.ops
-        order = np.argsort(ops.id, kind="stable")
-        if not len(order):
-            return np.empty(0, np.int64)
-        place = np.minimum(np.searchsorted(ops.id[order], ops.parent_id), len(order) - 1)
-        parent = np.where(ops.id[order[place]] == ops.parent_id, order[place], -1)
+        parent = rows_of(ops.id, ops.parent_id)
         parent[parent == np.arange(len(parent))] = -1
-        return np.where((parent >= 0) & (ops.start[parent] == ABSENT), -1, parent)
+        return np.where(ops.start[parent] == ABSENT, -1, parent)

@@ -5,35 +5,30 @@ Time that a thread only waited has no node: the node after it waits instead. All
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.groups import begins, first_from, last_up_to, places
 from ..schema.intervals import innermost, nest
 from ..schema.linked import LinkedTrace
+from ..schema.steps import are_step_marks
+from ..schema.times import FOREVER, NEVER
 from .launch_moments import launch_moments
 
-STEP_MARK = "ProfilerStep#"
 IDLE = "host idle"
-
-
-class HostKind(IntEnum):
-    SLICE = 0
-    WAIT = 1
-    IDLE = 2
 
 
 @dataclass(slots=True)
 class Timeline:
     """n host nodes, by thread and then in program order.
 
-    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not. `launcher` is the
-    node that each launch call's slice became, `waiter` the wait node of each blocking call, -1 for other calls; `released_by` and
-    `resumed` are the nodes at both ends of each hand-over.
+    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not; `is_wait` are those
+    that wait for the device. `launcher` is the node that each launch call's slice became, `waiter` the wait node of each blocking call,
+    -1 for other calls; `released_by` and `resumed` are the nodes at both ends of each hand-over.
     """
 
-    kind: Int64
+    is_wait: Bool
     thread: Int64
     start: Int64
     end: Int64
@@ -72,7 +67,7 @@ class _Nodes:
     start: Int64
     end: Int64
     moment: Int64
-    kind: Int64
+    is_wait: Bool
     owner: Int64
     call: Int64
 
@@ -111,8 +106,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
 
 def _owners(linked: LinkedTrace) -> _Owners:
     ops, calls = linked.ops, linked.calls
-    marks = np.array([name.startswith(STEP_MARK) for name in ops.name.table] + [False], np.bool_)
-    op = np.flatnonzero((ops.start != ABSENT) & ~marks[ops.name.codes])
+    op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
     # of ops of one length that begin together the caller has the smaller id
     op = op[np.argsort(ops.id[op], kind="stable")]
     call = np.flatnonzero(calls.op_row < 0)
@@ -124,7 +118,7 @@ def _owners(linked: LinkedTrace) -> _Owners:
     own_end = np.concatenate((nesting.end[: len(op)], end[len(op) :]))
     of_op, of_call = np.full(len(ops), -1, np.int64), np.full(len(calls), -1, np.int64)
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
-    of_call = np.where(calls.op_row >= 0, of_op[calls.op_row], of_call) if len(ops) else of_call
+    of_call = np.where(calls.op_row >= 0, np.append(of_op, -1)[calls.op_row], of_call)
     none_op, none_call = np.full(len(call), -1, np.int64), np.full(len(op), -1, np.int64)
     return _Owners(
         thread,
@@ -141,7 +135,7 @@ def _owners(linked: LinkedTrace) -> _Owners:
 def _blocking(linked: LinkedTrace, cuts: Int64) -> _Blocking:
     waits, calls = linked.host_waits, linked.calls
     call, group = np.unique(waits.call_row, return_inverse=True)
-    awaited = np.full(len(call), np.iinfo(np.int64).min, np.int64)
+    awaited = np.full(len(call), NEVER, np.int64)
     real = waits.source_row >= 0
     np.maximum.at(awaited, group[real], linked.activities.end[waits.source_row[real]])
     end = calls.end[call]
@@ -168,9 +162,9 @@ def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Bloc
     )  # fmt: skip
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    fresh = np.append(True, (thread[1:] != thread[:-1]) | (time[1:] != time[:-1]))[: len(time)]
+    fresh = begins(thread, time)
     thread, time = thread[fresh], time[fresh]
-    inside = thread[1:] == thread[:-1]
+    inside = ~begins(thread)[1:]
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
     waited |= _covered(
         thread, time, over.target_thread[idle_from], over.waiting_since[idle_from], over.target_time[idle_from]
@@ -179,18 +173,17 @@ def _segments(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Bloc
     start, end = time[kept], time[kept + 1]
     owner = innermost(thread[kept], start, end, owners.thread, owners.start, owners.end, owners.parent)
     first, last = _extent(thread[kept], owners, linked)
-    alive = (owner >= 0) | ((start >= first) & (end <= last))
-    kind = np.where(owner >= 0, HostKind.SLICE, HostKind.IDLE)
-    nodes = _Nodes(thread[kept], start, end, start, kind, owner, np.full(len(kept), -1, np.int64))
-    return nodes.take(alive)
+    none = np.full(len(kept), -1, np.int64)
+    nodes = _Nodes(thread[kept], start, end, start, np.zeros(len(kept), np.bool_), owner, none)
+    return nodes.take((start >= first) & (end <= last))
 
 
 def _extent(thread: Int64, owners: _Owners, linked: LinkedTrace) -> tuple[Int64, Int64]:
     """For each row when its thread's first op or call to it begins and its last work or hand-over ends: there is no idle time outside."""
     over = linked.hand_overs
     numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
-    first = np.full(len(numbers), np.iinfo(np.int64).max, np.int64)
-    last = np.full(len(numbers), np.iinfo(np.int64).min, np.int64)
+    first = np.full(len(numbers), FOREVER, np.int64)
+    last = np.full(len(numbers), NEVER, np.int64)
     np.minimum.at(first, np.searchsorted(numbers, owners.thread), owners.start)
     np.minimum.at(first, np.searchsorted(numbers, over.target_thread), over.target_time)
     np.maximum.at(last, np.searchsorted(numbers, owners.thread), owners.end)
@@ -202,21 +195,9 @@ def _extent(thread: Int64, owners: _Owners, linked: LinkedTrace) -> tuple[Int64,
 def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
     """Which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
     change = np.zeros(len(time) + 1, np.int64)
-    np.add.at(change, _place(thread, time, of_thread, since), 1)
-    np.add.at(change, _place(thread, time, of_thread, until), -1)
+    np.add.at(change, places(thread, time, of_thread, since), 1)
+    np.add.at(change, places(thread, time, of_thread, until), -1)
     return np.cumsum(change)[: len(time)] > 0
-
-
-def _place(thread: Int64, time: Int64, of_thread: Int64, at: Int64) -> Int64:
-    """The row of each (thread, time) in the sorted cuts that hold it."""
-    place = np.zeros(len(at), np.int64)
-    numbers, firsts = np.unique(thread, return_index=True)
-    for number, first, last in zip(
-        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(thread)], strict=False
-    ):
-        mine = of_thread == number
-        place[mine] = first + np.searchsorted(time[first:last], at[mine])
-    return place
 
 
 def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: _Nodes) -> _Nodes:
@@ -225,7 +206,7 @@ def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: 
     launch = np.flatnonzero(cuts != ABSENT)
     order = np.lexsort((segments.end, segments.thread))
     place = np.minimum(
-        _place(segments.thread[order], segments.end[order], calls.thread[launch], cuts[launch]), max(len(order) - 1, 0)
+        places(segments.thread[order], segments.end[order], calls.thread[launch], cuts[launch]), max(len(order) - 1, 0)
     )
     if len(order):
         before = order[place]
@@ -233,66 +214,40 @@ def _bare_launches(linked: LinkedTrace, owners: _Owners, cuts: Int64, segments: 
         same &= segments.owner[before] == owners.of_call[launch]
         segments.call[before[same]] = launch[same]
         launch = launch[~same]
-    kind = np.full(len(launch), HostKind.SLICE, np.int64)
+    is_wait = np.zeros(len(launch), np.bool_)
     return _Nodes(
-        calls.thread[launch], cuts[launch], cuts[launch], calls.start[launch], kind, owners.of_call[launch], launch
+        calls.thread[launch], cuts[launch], cuts[launch], calls.start[launch], is_wait, owners.of_call[launch], launch
     )
 
 
 def _waits(linked: LinkedTrace, owners: _Owners, cuts: Int64, blocking: _Blocking) -> _Nodes:
     call = blocking.call
-    kind = np.full(len(call), HostKind.WAIT, np.int64)
+    is_wait = np.ones(len(call), np.bool_)
     # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
     begin = linked.calls.start[call]
     moment = np.where(blocking.since < cuts[call], begin - 1, np.maximum(begin + 1, blocking.since))
-    return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, kind, owners.of_call[call], call)
+    return _Nodes(linked.calls.thread[call], blocking.until, blocking.end, moment, is_wait, owners.of_call[call], call)
 
 
 def _beginnings(nodes: _Nodes, linked: LinkedTrace, blocking: _Blocking) -> _Nodes:
     """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
     order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
-    first = order[np.append(True, nodes.thread[order][1:] != nodes.thread[order][:-1])[: len(order)]]
-    first = first[nodes.kind[first] == HostKind.WAIT]
+    first = order[begins(nodes.thread[order])]
+    first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
     none = np.full(len(first), -1, np.int64)
-    return _Nodes(nodes.thread[first], since, since, since, np.full(len(first), HostKind.IDLE, np.int64), none, none)
+    return _Nodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, none)
 
 
 def _fixed_ends(linked: LinkedTrace, nodes: _Nodes) -> tuple[Bool, Bool]:
     """Nodes whose start must not move (waits, receivers of a hand-over) and whose end must not (launches, waits, givers)."""
-    over, is_wait = linked.hand_overs, nodes.kind == HostKind.WAIT
-    start, end = is_wait.copy(), is_wait | (nodes.call >= 0)
-    receivers = _first_from(nodes, over.target_thread, over.target_time)
-    givers = _last_until(nodes, over.source_thread, over.source_time)
+    over, is_wait = linked.hand_overs, nodes.is_wait
+    start, end = is_wait.copy(), nodes.call >= 0
+    receivers = first_from(nodes.thread, nodes.start, over.target_thread, over.target_time)
+    givers = last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time)
     start[receivers[receivers >= 0]] = True
     end[givers[givers >= 0]] = True
     return start, end
-
-
-def _last_until(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
-    """For each (thread, time) the last node of the thread that has ended by then, -1 for none."""
-    row = np.full(len(time), -1, np.int64)
-    numbers, firsts = np.unique(nodes.thread, return_index=True)
-    for number, first, last in zip(
-        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(nodes.start)], strict=False
-    ):
-        mine = thread == number
-        place = np.searchsorted(nodes.end[first:last], time[mine], side="right") - 1
-        row[mine] = np.where(place >= 0, first + place, -1)
-    return row
-
-
-def _first_from(nodes: _Nodes, thread: Int64, time: Int64) -> Int64:
-    """For each (thread, time) the first node of the thread that starts then or later, -1 for none."""
-    row = np.full(len(time), -1, np.int64)
-    numbers, firsts = np.unique(nodes.thread, return_index=True)
-    for number, first, last in zip(
-        numbers.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(nodes.start)], strict=False
-    ):
-        mine = thread == number
-        place = np.searchsorted(nodes.start[first:last], time[mine], side="left")
-        row[mine] = np.where(place < last - first, first + place, -1)
-    return row
 
 
 def _fold(nodes: _Nodes, fixed_start: Bool, fixed_end: Bool, shortest: int) -> _Nodes:
@@ -336,30 +291,29 @@ def _timeline(
     calls, over = linked.calls, linked.hand_overs
     rows = np.arange(len(nodes.start))
     launcher, waiter = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
-    is_wait = nodes.kind == HostKind.WAIT
-    waiter[nodes.call[is_wait]] = rows[is_wait]
-    launching = (nodes.call >= 0) & ~is_wait
+    waiter[nodes.call[nodes.is_wait]] = rows[nodes.is_wait]
+    launching = (nodes.call >= 0) & ~nodes.is_wait
     launcher[nodes.call[launching]] = rows[launching]
     # calls that launch at one moment from one op share its slice
     alone = np.flatnonzero((cuts != ABSENT) & (launcher < 0))
     if len(alone):
         order = np.lexsort((nodes.end, nodes.thread))
-        place = _place(nodes.thread[order], nodes.end[order], calls.thread[alone], cuts[alone])
+        place = places(nodes.thread[order], nodes.end[order], calls.thread[alone], cuts[alone])
         for call, first in zip(alone.tolist(), place.tolist(), strict=True):
             launcher[call] = _sharing(nodes, order, first, int(owners.of_call[call]), int(cuts[call]))
-    owner_op = np.where(nodes.owner >= 0, owners.op_row[nodes.owner], -1) if len(owners.op_row) else nodes.owner
-    owner_call = np.where(nodes.owner >= 0, owners.call_row[nodes.owner], -1) if len(owners.op_row) else nodes.owner
+    # what has no owner (-1) finds the last row: none
+    owner_op, owner_call = np.append(owners.op_row, -1)[nodes.owner], np.append(owners.call_row, -1)[nodes.owner]
     return Timeline(
-        kind=nodes.kind,
+        is_wait=nodes.is_wait,
         thread=nodes.thread,
         start=nodes.start,
         end=nodes.end,
         op_row=owner_op,
-        call_row=np.where(is_wait, nodes.call, owner_call),
+        call_row=np.where(nodes.is_wait, nodes.call, owner_call),
         launcher=launcher,
         waiter=waiter,
-        released_by=_last_until(nodes, over.source_thread, over.source_time),
-        resumed=_first_from(nodes, over.target_thread, over.target_time),
+        released_by=last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time),
+        resumed=first_from(nodes.thread, nodes.start, over.target_thread, over.target_time),
         folded=folded,
         zero_length=int(((linked.ops.start == linked.ops.end) & (linked.ops.start != ABSENT)).sum()),
     )
@@ -369,7 +323,7 @@ def _sharing(nodes: _Nodes, order: Int64, first: int, owner: int, cut: int) -> i
     """The slice of `owner` that ends at `cut`, among those that do."""
     while first < len(order) and nodes.end[order[first]] == cut:
         row = int(order[first])
-        if nodes.owner[row] == owner and nodes.kind[row] == HostKind.SLICE:
+        if nodes.owner[row] == owner and not nodes.is_wait[row]:
             return row
         first += 1
     return -1
@@ -377,13 +331,7 @@ def _sharing(nodes: _Nodes, order: Int64, first: int, owner: int, cut: int) -> i
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Strings:
     """What each host node is called: its op, the call where there is none, the blocking call of a wait, or idle."""
-    place: dict[str, int] = {}
-    op_code = np.array([place.setdefault(name, len(place)) for name in linked.ops.name.table] or [0], np.int32)
-    call_code = np.array([place.setdefault(name, len(place)) for name in linked.calls.name.table] or [0], np.int32)
-    idle = place.setdefault(IDLE, len(place))
-    codes = np.full(len(timeline), idle, np.int32)
-    of_op = (timeline.op_row >= 0) & (timeline.kind == HostKind.SLICE)
-    codes[of_op] = op_code[linked.ops.name.codes[timeline.op_row[of_op]]]
-    of_call = (timeline.call_row >= 0) & ~of_op
-    codes[of_call] = call_code[linked.calls.name.codes[timeline.call_row[of_call]]]
-    return Strings(codes, list(place))
+    ops, calls = linked.ops.name, linked.calls.name
+    of_op = (timeline.op_row >= 0) & ~timeline.is_wait
+    of_call = np.where(timeline.call_row >= 0, timeline.call_row, len(calls)) + len(ops)
+    return Strings.joined((ops, calls, Strings.of([IDLE]))).take(np.where(of_op, timeline.op_row, of_call))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import Bool, Int64
 from .evidence import FAR, NEVER
 from .process import Process
 from .streams import StreamKey, Tails
@@ -49,6 +49,9 @@ class Candidates:
     def __init__(self, process: Process, tails: Tails, waits: Sequence[Unnamed]) -> None:
         self._process, self._recordings, self._queues = process, process.recordings, process.queues
         self._stream, self._number = tails.streams, tails.number
+        self._is_alone = len(tails.streams) == 1
+        launched = process.launches.streams()
+        self._is_launched: Bool = np.array([stream in launched for stream in tails.streams], np.bool_)
         nothing = np.full((1, len(tails.streams)), -1, np.int64)
         self.tails = np.append(tails.before(self._recordings.time), nothing, axis=0)
         """For each recording the last activity on each stream then; the row -1 is that of no recording."""
@@ -77,9 +80,18 @@ class Candidates:
         """The recording that an option is for each wait, -1 for none."""
         if option.kind < 0:
             return np.full(len(waits), -1, np.int64)
+        if option.how == RIGHT_BEFORE:
+            return np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
         kind = self._recordings.kinds[option.kind]
         place = np.searchsorted(kind.time, [self._process.start(wait.call_row) for wait in waits]) - option.back
         return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
+
+    def streams_for(self, waiting: StreamKey | None) -> Bool:
+        """Which streams a wait may be for: those that calls launch to, the waiting one only where it is the only one."""
+        possible = self._is_launched.copy()
+        if waiting in self._number and not self._is_alone:
+            possible[self._number[waiting]] = False
+        return possible
 
     def note(self, wait: Unnamed, recording: int, stream: int, source: int, waiting: StreamKey | None) -> None:
         """A wait was found to be for a recording on `stream`, which marks the activity `source`, and to hold `waiting` up."""
@@ -132,7 +144,7 @@ class Candidates:
         is_right_before = row == recordings.right_before(wait.call_row)
         if is_right_before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
             return 2 * count + row, RIGHT_BEFORE
-        own = waiting is not None and self._stream[stream] == waiting
+        own = self._stream[stream] == waiting and not self._is_alone
         is_marked = (stream, int(self.tails[row, stream])) in self._marks
         if row in free and row > known and not own and not (is_marked and waiting):
             # a program's waits are nested, those for collectives in their order
@@ -155,11 +167,13 @@ class Candidates:
     def _in_use(self, row: int, wait: Unnamed) -> tuple[int, ...]:
         """The streams that a recording may be on, the likeliest first.
 
-        No stream waits for itself, nor is it told twice to wait for the same work.
+        No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
         """
         streams, waiting = self._recordings.streams[row], wait.held[0].stream
         if waiting is None:
             return tuple(self._number[stream] for stream in streams if stream not in self._waiting[wait.event])
+        if self._is_alone:
+            return (self._number[waiting],)
         if row == self._recordings.right_before(wait.call_row) or wait.event >= 0:
             streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
         likely = [stream for stream in self._whose_data(wait.call_row, waiting) if stream in streams]

@@ -9,8 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import Int64
+from ..schema.groups import begins, split_groups
 from ..schema.linked import Activities, Calls
 from ..schema.machine import AGREEING
+from ..schema.streams import stream_sorted
+from ..schema.times import NEVER
 from .device_rows import SyncRows
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
@@ -96,7 +99,7 @@ def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
     first, last = int(bounds.time.min()), int(bounds.time.max())
     window = (bounds.time - first) * WINDOWS // (last - first + 1)
     order = np.lexsort((sign * bounds.value, window))
-    rows = order[np.append(window[order][1:] != window[order][:-1], True)]
+    rows = order[np.append(begins(window[order])[1:], True)]
     return _Bounds(bounds.time[rows], bounds.value[rows])
 
 
@@ -138,8 +141,8 @@ def awaited_ends(activities: Activities, calls: Calls, syncs: SyncRows) -> Await
 
 def _copies(activities: Activities, calls: Calls) -> Awaited:
     """Copies to pageable memory."""
-    kept = np.array([all(word in name for word in SYNCHRONOUS_COPY) for name in activities.name.table] + [False])
-    rows = np.flatnonzero(kept[activities.name.codes] & (activities.call_row >= 0))
+    kept = activities.name.where(lambda name: all(word in name for word in SYNCHRONOUS_COPY))
+    rows = np.flatnonzero(kept & (activities.call_row >= 0))
     # a copy that began more than its call's length after the call's end was none that blocks, whatever the clocks
     call = activities.call_row[rows]
     rows = rows[activities.start[rows] - calls.end[call] < calls.end[call] - calls.start[call]]
@@ -153,8 +156,7 @@ def _synchronised(activities: Activities, calls: Calls, syncs: SyncRows) -> list
     device_calls = np.flatnonzero(kinds == SyncCall.DEVICE_SYNC)
     if len(streams.devices) == 1:
         found.append(streams.all_ended(device_calls, calls.start[device_calls]))
-    recorded = np.array([SYNC_RECORDS.get(kind.lower(), SyncCall.NONE) for kind in syncs.kind.table] + [SyncCall.NONE])
-    kind = recorded[syncs.kind.codes]
+    kind = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
     row_of = dict(zip(calls.correlation.tolist(), range(len(calls)), strict=True))
     row_of.pop(0, None)
     waits: dict[int, list[tuple[int, int]]] = {}
@@ -179,16 +181,12 @@ class _Streams:
     """The streams of a trace: when each one's activities had been submitted, and when they ended."""
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
-        submitted = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
+        submitted = np.full(len(activities), NEVER, np.int64)
         called = activities.call_row >= 0
         submitted[called] = calls.end[activities.call_row[called]]
-        order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
         self.devices = np.unique(activities.device)
         self._of: dict[tuple[int, int], tuple[Int64, Int64]] = {}
-        keys = np.stack((activities.device[order], activities.stream[order]))
-        firsts = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(order)])
-        for begin, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(order)], strict=False):
-            rows = order[begin:end]
+        for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
             key = int(activities.device[rows[0]]), int(activities.stream[rows[0]])
             self._of[key] = np.maximum.accumulate(submitted[rows]), np.maximum.accumulate(activities.end[rows])
 
@@ -202,9 +200,9 @@ class _Streams:
 
 
 def _last(call: Int64, time: Int64, queues: list[tuple[Int64, Int64]]) -> Awaited:
-    last = np.full(len(call), np.iinfo(np.int64).min, np.int64)
+    last = np.full(len(call), NEVER, np.int64)
     for submitted, ends in queues:
         place = np.searchsorted(submitted, time, side="right") - 1
         last = np.maximum(last, np.where(place >= 0, ends[np.maximum(place, 0)], last))
-    known = last > np.iinfo(np.int64).min
+    known = last > NEVER
     return Awaited(call[known], last[known])

@@ -36,12 +36,7 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 
 def is_communication_kernel(names: Strings) -> Bool:
     """Activities whose kernel belongs to a communication library."""
-    known = np.array([bool(KERNEL.search(name)) for name in names.table] + [False], np.bool_)
-    return known[names.codes]
-
-
-def _equal(texts: Strings, text: str) -> Bool:
-    return np.equal(texts.codes, texts.table.index(text) if text in texts.table else -2)
+    return names.where(lambda name: bool(KERNEL.search(name)))
 
 
 @dataclass(slots=True)
@@ -97,7 +92,7 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
     recorded: dict[int, Communication] = {}
     device_row = np.full(len(ops), -1, np.int64)
     device_row[device_op] = np.arange(len(device_op))
-    for op in np.flatnonzero(_equal(ops.name, RECORD)).tolist():
+    for op in np.flatnonzero(ops.name.equal(RECORD)).tolist():
         known = ops.recorded_by_host[op]
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
         args = device.communication.get((Role.OP, int(device_row[op])))
@@ -122,7 +117,7 @@ def link_communications(
     """
     communications: list[Communication] = []
     position, of_source = np.full(len(activity_op), -1, np.int64), dict[tuple[str, int], int]()
-    of_library = _equal(device.activities.category, "collective_comm")
+    of_library = device.activities.category.equal("collective_comm")
     kernels = np.flatnonzero(is_communication_kernel(device.activities.name) | of_library)
     kernels = kernels[np.argsort(device.activities.start[kernels], kind="stable")]
     together = _launched_together(collectives, device, ops, calls, call_row, activity_op, kernels)

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64
-from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops, previous_on_stream
+from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops
 from ..schema.numbering import rows_of
-from .match import are_ops, are_step_marks
+from ..schema.steps import are_step_marks
+from ..schema.streams import previous_on_stream
+from .match import are_ops
 from .selection import Kept, select_linked, select_rows
-from .windows import SMALLEST_REST, Span
+from .windows import SMALLEST_REST, Period
 
 
 class Part(NamedTuple):
@@ -43,17 +45,17 @@ def of_both(linked: LinkedTrace) -> Part:
     return Part(part, calls, Counter())
 
 
-def cut(linked: LinkedTrace, span: Span) -> Part:
-    """The part of a trace that belongs to a span.
+def cut(linked: LinkedTrace, period: Period) -> Part:
+    """The part of a trace that belongs to a period.
 
-    A call belongs to the span it starts in, whole, even if it returns later: a thread's part of the span begins and ends when the call
+    A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and ends when the call
     that is running at the border returns. Ops that overlap that part are kept and cut to it. Activities belong to their launch call,
     whenever they ran; those without a call to the time they started at. An untimed op goes with the one before it by id. Waits and
     hand-overs between the part and the rest are lost: what they held back starts as measured. O(n log n).
     """
-    stretch = _Stretch(linked.calls, span)
+    stretch = _Stretch(linked.calls, period)
     calls = stretch.starts(linked.calls.thread, linked.calls.start)
-    kept = Kept(_ops(linked.ops, stretch), calls, _activities(linked, calls, span))
+    kept = Kept(_ops(linked.ops, stretch), calls, _activities(linked, calls, period))
     part = select_linked(linked, kept)
     ops, shortened = _shortened(part.ops, stretch)
     waits, lost = part.host_waits, _crossing(linked, kept)
@@ -75,11 +77,11 @@ def cut(linked: LinkedTrace, span: Span) -> Part:
 
 
 class _Stretch:
-    """Each thread's part of a span, from `first` up to but without `last`."""
+    """Each thread's part of a period, from `first` up to but without `last`."""
 
-    def __init__(self, calls: Calls, span: Span) -> None:
+    def __init__(self, calls: Calls, period: Period) -> None:
         self._threads = np.unique(calls.thread)
-        self._borders = [(time, _borders(calls, self._threads, time)) for time in span]
+        self._borders = [(time, _borders(calls, self._threads, time)) for time in period]
 
     def first(self, thread: Int64) -> Int64:
         return self._border(0, thread)
@@ -150,9 +152,9 @@ def _beyond(ops: Ops) -> Bool:
     return ~_with_callers(ops, ~beyond)
 
 
-def _activities(linked: LinkedTrace, calls: Bool, span: Span) -> Bool:
+def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
     activities = linked.activities
-    kept = (activities.start >= span.start) & (activities.start < span.end)
+    kept = (activities.start >= period.start) & (activities.start < period.end)
     called = activities.call_row >= 0
     kept[called] = calls[activities.call_row[called]]
     return kept

@@ -13,12 +13,12 @@ import numpy as np
 
 from ..schema import kineto
 from ..schema.columns import ABSENT, Int64, Strings
-from ..schema.command import progress_bytes
 from ..schema.damage import Damage
 from ..schema.errors import DataError
 from ..schema.files import open_input
 from ..schema.json_stream import ArrayReader, decode, kind_of_text
 from ..schema.numbers import identity, integer
+from ..schema.progress import Advanced, unseen
 from ..schema.times import ExactTimes, InexactTime, exact_times, nanoseconds
 from .categories import ANNOTATIONS, Role, role_of
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, QueueEventRows, SyncRows
@@ -47,7 +47,11 @@ HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
 def read_device_trace(
-    path: str, strict: bool = False, also: Callable[[bytes], object] | None = None, arguments: bool = False
+    path: str,
+    strict: bool = False,
+    also: Callable[[bytes], object] | None = None,
+    arguments: bool = False,
+    advanced: Advanced = unseen,
 ) -> DeviceTrace:
     """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
 
@@ -56,14 +60,15 @@ def read_device_trace(
 
     With `arguments` the ops keep what was recorded of theirs, for want of a host trace.
     `also` is given the text of each list of events that passes by, so that what linking does not need can be read in the same pass.
+    `advanced` is told of the bytes.
     """
     if is_database(path):
         return read_rocpd(path)
     damage = Damage(path, "device events", strict)
     events = _Events(arguments)
     renamed = False
-    with open_input(path) as stream, progress_bytes("read device trace", None) as bar:
-        reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, bar.update, damage)
+    with open_input(path) as stream:
+        reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, advanced, damage)
         for piece, decoded in reader:
             renamed = renamed or RENAMED.search(piece) is not None
             events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
@@ -220,14 +225,13 @@ def _trace(path: str, top: kineto.DeviceFile, events: _Events) -> DeviceTrace:
 def _ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
     start, end = rows.start_end(pad)
     category = rows.category.column()
-    annotation = np.array([name.lower() in ANNOTATIONS for name in category.table] + [False], np.bool_)
     return OpRows(
         name=rows.name.column(),
         process=rows.column("process"),
         thread=rows.column("thread"),
         start=start,
         end=end,
-        annotation=annotation[category.codes],
+        annotation=category.where(lambda name: name.lower() in ANNOTATIONS),
         rf_id=rows.column("record_function_id"),
         external_id=rows.column("external_id"),
         event_index=rows.column("ev_idx"),

@@ -7,10 +7,11 @@ went on can have held it up, except by as much as the clocks are in doubt.
 import numpy as np
 
 from ..schema.intervals import ROUNDING
-from ..schema.linked import Activities, Calls, previous_on_stream
+from ..schema.linked import Activities, Calls
 from ..schema.machine import Machine, of_each, of_name
+from ..schema.streams import previous_on_stream
+from ..schema.times import NEVER as NEVER
 
-NEVER = int(np.iinfo(np.int64).min)
 FAR = 1 << 62
 
 

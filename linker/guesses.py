@@ -94,8 +94,7 @@ class Guesses:
         over, spoken = self._ends.judged(waits, ends, held)
         rank, asks = self._ranks(options, turn), waits[0].asks
         allowed = (ends > NEVER).any(axis=1) & ((rank < LEAST) | ((spoken > 0) & (not asks)))
-        if held.stream in self._tails.number:
-            allowed[:, self._tails.number[held.stream]] = False
+        allowed[:, ~self._candidates.streams_for(held.stream)] = False
         if not allowed.any():
             return None
         wrong = np.asarray(over.sum(axis=1), np.int64)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.groups import split_groups
 from ..schema.intervals import TOLERANCE, innermost
 from ..schema.linked import Calls, Found, HandOvers, Ops
 from ..schema.machine import ANY_THREAD, ENOUGH, Usual, usual
+from ..schema.steps import are_step_marks
+from ..schema.times import FOREVER, NEVER
 
-NO_THREADS = np.empty(0, np.int64)
-EVER = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 AUTOGRAD = "autograd::engine::evaluate_function"
-STEP_MARK = "ProfilerStep#"
 
 
 class Burst(NamedTuple):
@@ -55,16 +55,12 @@ class _Thread(NamedTuple):
     top_end: Int64
 
 
-def hand_overs(
-    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
-) -> HandOvers:
+def hand_overs(ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64) -> HandOvers:
     """The hand-overs of one process: those around its transfers, and those of its other threads.
 
     O(n log n) in ops and calls for a bounded number of threads.
     """
-    work = np.flatnonzero(
-        (ops.start != ABSENT) & ~_marks(ops.name, (STEP_MARK,)) & ~np.isin(ops.thread, transfer_threads)
-    )
+    work = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads))
     numbers, sizes = np.unique(ops.thread[work], return_counts=True)
     if len(numbers) < 2:
         return _columns(transfers)
@@ -99,9 +95,7 @@ def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> 
     owner = innermost(
         np.full(len(middle), number), middle, middle, ops.thread[mine], ops.start[mine], ops.end[mine], outer
     )
-    computes = (np.array([bool(text) for text in ops.op_schema.table] + [False])[ops.op_schema.codes]) | _marks(
-        ops.name, ("aten::",)
-    )
+    computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
     may_wait = np.where(owner >= 0, ~computes[mine[owner]], True) if len(mine) else np.ones(len(middle), np.bool_)
     in_call = _covered(boundaries, calls.start[called], calls.end[called])
     top = mine[outer < 0]
@@ -120,7 +114,7 @@ def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
 def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
     """The thread whose forward ops share the sequence numbers of the worker's backward ops, None for threads without any."""
     mine = work[ops.thread[work] == worker]
-    is_backward = (ops.fw_tid > 0) | _marks(ops.name, (AUTOGRAD,))
+    is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
     backward = mine[is_backward[mine] & (ops.seq_id[mine] >= 0)]
     forward = work[~is_backward[work] & (ops.seq_id[work] >= 0)]
     forward = forward[np.isin(ops.seq_id[forward], ops.seq_id[backward])]
@@ -130,7 +124,7 @@ def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
 
 def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iterable[Burst]:
     """The worker's ops, grouped by the quiet stretch of the caller that holds them."""
-    edges = np.concatenate(([EVER[0]], calling.boundaries, [EVER[1]]))
+    edges = np.concatenate(([NEVER], calling.boundaries, [FOREVER]))
     open_stretch = np.concatenate(([True], calling.may_wait, [True]))
     stretch = np.full(len(worker.top_start), -1, np.int64)
     # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
@@ -138,19 +132,18 @@ def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iter
         place = np.searchsorted(edges, worker.top_start + early, side="right") - 1
         inside = open_stretch[place] & (worker.top_end - TOLERANCE <= edges[place + 1])
         stretch = np.where((stretch < 0) & inside, place, stretch)
-    first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1])) if len(stretch) else np.empty(0, np.int64)
-    for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(stretch)], strict=True):
-        if stretch[begin] < 0:
+    for rows in split_groups(np.arange(len(stretch)), stretch):
+        if stretch[rows[0]] < 0:
             continue
-        quiet_from, quiet_until = int(edges[stretch[begin]]), int(edges[stretch[begin] + 1])
-        start, last = max(int(worker.top_start[begin]), quiet_from), int(worker.top_end[begin:end].max())
+        quiet_from, quiet_until = edges[stretch[rows[0]] : stretch[rows[0]] + 2].tolist()
+        start, last = max(int(worker.top_start[rows[0]]), quiet_from), int(worker.top_end[rows].max())
         yield Burst(number, caller, quiet_from, quiet_until, start, min(last, quiet_until), _idle_since(worker, start))
 
 
 def _usual(bursts: list[Burst]) -> Usual:
     """How long a thread of this run takes to go on when another one calls it or returns to it."""
-    called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != EVER[0]]
-    returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != EVER[1]]
+    called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != NEVER]
+    returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != FOREVER]
     found = usual(np.array(called + returned, np.int64))
     return found if found.count >= ENOUGH else ANY_THREAD
 
@@ -160,7 +153,7 @@ def _idle_since(thread: _Thread, time: int) -> int:
     place = int(np.searchsorted(thread.boundaries, time)) - 1
     if place < 0:
         return ABSENT
-    return int(thread.boundaries[place]) if thread.idle[place] else time
+    return time if place < len(thread.idle) and not thread.idle[place] else int(thread.boundaries[place])
 
 
 def _waits(bursts: list[Burst]) -> Iterable[Wait]:
@@ -174,7 +167,7 @@ def _waits(bursts: list[Burst]) -> Iterable[Wait]:
         for burst in group:
             started = called if burst.since == ABSENT or burst.since <= called else burst.first
             yield Wait(burst.caller, called, burst.worker, started, burst.since, found)
-            if burst.quiet_until != EVER[1]:
+            if burst.quiet_until != FOREVER:
                 yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
 
 
@@ -207,12 +200,7 @@ def _by_timing(workers: dict[int, _Thread], main: int, calling: _Thread, wake: U
 def _last_end(thread: _Thread, time: int) -> int:
     """When the thread's last outermost op before `time` ended."""
     place = int(np.searchsorted(thread.top_end, time, side="right")) - 1
-    return int(thread.top_end[place]) if place >= 0 else EVER[0]
-
-
-def _marks(names: Strings, prefixes: tuple[str, ...]) -> Bool:
-    marked = np.array([name.startswith(prefixes) for name in names.table] + [False], np.bool_)
-    return marked[names.codes]
+    return int(thread.top_end[place]) if place >= 0 else NEVER
 
 
 def _columns(waits: Iterable[Wait]) -> HandOvers:

@@ -1,13 +1,14 @@
 """What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of threads that look on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.linked import Activities, Calls, Found
 from ..schema.machine import Machine, of_each, usual
+from ..schema.times import FOREVER, NEVER
 from .places import Places
 
 FULL_QUEUE = 500
@@ -26,9 +27,9 @@ class HostEdge(NamedTuple):
 def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> Iterator[HostEdge]:
     """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
     not when the copy has yet to be launched. Never waited for is what is asynchronous, and pinned or on the device."""
-    asynchronous = _where(calls.name, lambda name: "Async" in name)
-    unwaited = _where(activities.name, lambda name: "Pinned" in name or "DtoD" in name)
-    rows = np.flatnonzero((activities.call_row >= 0) & _where(activities.category, lambda cat: "memcpy" in cat))
+    asynchronous = calls.name.where(lambda name: "Async" in name)
+    unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
+    rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
     rows = rows[~(asynchronous[activities.call_row[rows]] & unwaited[rows])]
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
@@ -66,7 +67,7 @@ def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
     """The calls that launched, and when the first of each one's activities started and the last one ended."""
     called = np.flatnonzero(activities.call_row >= 0)
     rows, group = np.unique(activities.call_row[called], return_inverse=True)
-    first, last = np.full(len(rows), np.iinfo(np.int64).max), np.full(len(rows), np.iinfo(np.int64).min)
+    first, last = np.full(len(rows), FOREVER), np.full(len(rows), NEVER)
     np.minimum.at(first, group, activities.start[called])
     np.maximum.at(last, group, activities.end[called])
     return rows, first, last
@@ -101,8 +102,3 @@ def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator
     kept = (place >= 0) & (activities.end[source] > since) if len(by_end) else place >= 0
     for call, awaited, idle in zip(row[kept].tolist(), source[kept].tolist(), since[kept].tolist(), strict=True):
         yield HostEdge(call, awaited, idle, Found.TIMING)
-
-
-def _where(names: Strings, test: Callable[[str], bool]) -> Bool:
-    mask = np.array([test(name) for name in names.table] + [False], np.bool_)
-    return mask[names.codes]

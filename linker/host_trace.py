@@ -10,20 +10,19 @@ import numpy as np
 
 from ..schema import host
 from ..schema.columns import ABSENT, Int64, Strings
-from ..schema.command import progress_bytes
 from ..schema.damage import Damage
 from ..schema.errors import DataError
 from ..schema.files import open_input
+from ..schema.host import NO_TENSORS
 from ..schema.json_stream import ArrayReader, kind_of_text
 from ..schema.numbers import integer, integers
+from ..schema.progress import Advanced, unseen
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
-GROUP_INIT = "process_group:init"
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 
 
 @dataclass(slots=True)
@@ -61,15 +60,16 @@ class HostTrace:
         return len(self.id)
 
 
-def read_host_trace(path: str, strict: bool = False) -> HostTrace:
+def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
     """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is said.
 
     Raises DataError when it is no host trace, holds no node, or, with `strict`, is damaged. Memory is that of the columns and one piece.
+    `advanced` is told of the bytes.
     """
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
-    with open_input(path) as stream, progress_bytes("read host trace", None) as bar:
-        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, bar.update, damage)
+    with open_input(path) as stream:
+        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, advanced, damage)
         for _, piece in reader:
             nodes.add(piece)
     if not reader.found or reader.document.lstrip()[:1] == b"[":

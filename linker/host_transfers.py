@@ -73,8 +73,7 @@ def _timed(ops: Ops, prefix: str) -> Int64:
 
 
 def _named(ops: Ops, prefix: str) -> Int64:
-    named = np.array([name.startswith(prefix) for name in ops.name.table] + [False], np.bool_)
-    return np.flatnonzero(named[ops.name.codes])
+    return np.flatnonzero(ops.name.where(lambda name: name.startswith(prefix)))
 
 
 def _unmatched_counterparts(ops: Ops, transfers: Int64) -> dict[int, int]:

@@ -8,8 +8,10 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.errors import DataError
+from ..schema.host import NO_TENSORS
 from ..schema.intervals import Nesting, nest
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
+from ..schema.steps import are_step_marks
 from .communication import awaited_collectives, collective_ops, link_communications
 from .cut import Part, cut, of_both
 from .device_trace import DeviceTrace, OpRows
@@ -19,7 +21,7 @@ from .host_trace import HostTrace
 from .host_transfers import host_transfers
 from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
 from .link_report import report_of
-from .match import Match, are_step_marks, match_ops
+from .match import Match, match_ops
 from .measured_machine import machine_of
 from .merged import one_rank
 from .messages_in_flight import messages_in_flight
@@ -28,9 +30,7 @@ from .process_groups import process_groups, with_members
 from .selection import through
 from .synchronisation import Synchronisation, synchronise
 from .transfer_waits import transfer_waits
-from .windows import EVERYTHING, Window, host_span, span_of, trace_start, whole
-
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
+from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
 
 
 def link(
@@ -70,7 +70,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     """What of the whole belongs to the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
     held = of_both(linked)
-    covered = host_span(device, match) if match is not None else None
+    covered = host_period(device, match) if match is not None else None
     if match is not None and match.places > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
         remarks.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
@@ -78,14 +78,14 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
         remarks.append(
             f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
         )
-    span = span_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
-    if span is None:
+    period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
+    if period is None:
         return held, remarks
     if window != EVERYTHING:
-        remarks.append(f"the window is from {span.in_words(zero)} of the trace")
-    part = cut(held.linked, span)
+        remarks.append(f"the window is from {period.in_words(zero)} of the trace")
+    part = cut(held.linked, period)
     if part.is_empty:
-        raise DataError(f"{device.path}: nothing was recorded in the window, {span.in_words(zero)} of the trace")
+        raise DataError(f"{device.path}: nothing was recorded in the window, {period.in_words(zero)} of the trace")
     return part, remarks
 
 
@@ -168,7 +168,7 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
     inside = nested >= 0
     parent_id[device_op[inside]] = ids[nested[inside]]
     blank, unknown = np.zeros(len(device.start), np.int64), np.full(len(device.start), -1, np.int64)
-    names = _concatenated(host.name if host is not None else None, device.name.take(alone))
+    names = Strings.joined((*([host.name] if host is not None else []), device.name.take(alone)))
     missing = [NO_TENSORS] * int(alone.sum())
     recorded = [
         msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
@@ -183,7 +183,7 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
         end=timed(nesting.end),
         exclusive=timed(nesting.exclusive),
         recorded_by_host=np.arange(count) < nodes,
-        op_schema=_concatenated(host.schema_text if host is not None else None, Strings.of("" for _ in missing)),
+        op_schema=Strings.joined((*([host.schema_text] if host is not None else []), Strings.of("" for _ in missing))),
         rf_id=joined(host.rf_id if host is not None else None, device.rf_id),
         fw_parent=joined(host.fw_parent if host is not None else None, blank),
         seq_id=joined(host.seq_id if host is not None else None, device.sequence),
@@ -199,14 +199,6 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
     ops.seq_id[device_op] = np.where(ops.seq_id[device_op] < 0, device.sequence, ops.seq_id[device_op])
     ops.fw_tid[device_op] = np.where(ops.fw_tid[device_op] <= 0, device.forward_thread, ops.fw_tid[device_op])
     return ops, device_op
-
-
-def _concatenated(first: Strings | None, second: Strings) -> Strings:
-    if first is None:
-        return second
-    place = {text: code for code, text in enumerate(first.table)}
-    codes = np.array([place.setdefault(text, len(place)) for text in second.table] or [0], np.int32)
-    return Strings(np.concatenate((first.codes, codes[second.codes])).astype(np.int32), list(place))
 
 
 def _activities(

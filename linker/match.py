@@ -8,13 +8,16 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.errors import DataError
+from ..schema.host import GROUP_INIT
 from ..schema.intervals import thread_order
+from ..schema.numbering import Numbering
+from ..schema.steps import are_step_marks
+from ..schema.times import FOREVER
 from .alignment import Alignment, align_steps
 from .device_trace import DeviceTrace, OpRows
-from .host_trace import GROUP_INIT, ROOT_NODE, HostTrace
+from .host_trace import ROOT_NODE, HostTrace
 
 SMALLEST_AGREEMENT = 0.5
-STEP_MARK = "ProfilerStep#"
 
 
 @dataclass(slots=True)
@@ -67,14 +70,7 @@ def is_op(host: HostTrace) -> Bool:
 
 def are_ops(names: Strings) -> Bool:
     """Names of ops, not of process and thread nodes or process-group metadata, which no device trace holds."""
-    special = np.array([bool(ROOT_NODE.search(name)) or GROUP_INIT in name for name in names.table] + [False], np.bool_)
-    return ~special[names.codes]
-
-
-def are_step_marks(names: Strings) -> Bool:
-    """Names of annotations that mark steps: they enclose everything and own no time."""
-    marks = np.array([name.startswith(STEP_MARK) for name in names.table] + [False], np.bool_)
-    return marks[names.codes]
+    return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 
 def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
@@ -136,7 +132,7 @@ class _Overlap(NamedTuple):
     first_id: int = ABSENT
     end_id: int = np.iinfo(np.int64).max
     start: int = ABSENT
-    end: int = np.iinfo(np.int64).max
+    end: int = FOREVER
 
     def holds_ids(self, ids: Int64) -> Bool:
         return (ids >= self.first_id) & (ids < self.end_id)
@@ -178,14 +174,9 @@ class _Names(NamedTuple):
 
 def _shared_names(host: Strings, device: Strings) -> _Names:
     """Names after what Kineto does to them: quotes, backslashes, control characters."""
-    table: dict[str, int] = {}
-    columns = []
-    for names in (host, device):
-        codes = np.array(
-            [table.setdefault(_as_kineto_writes(name), len(table)) for name in names.table] or [0], np.int64
-        )
-        columns.append(codes[names.codes])
-    return _Names(columns[0], columns[1], np.array([name.startswith(STEP_MARK) for name in table] + [False], np.bool_))
+    table = Numbering[str]()
+    both = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
+    return _Names(both[0], both[1], np.append(are_step_marks(Strings.of(table)), False))
 
 
 def _as_kineto_writes(name: str) -> str:

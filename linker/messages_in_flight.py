@@ -18,8 +18,7 @@ FIRST_LANE = -2
 
 def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
     """The trace with other threads for its messages. O(m log m) for m messages, of which few are in flight at once."""
-    named = np.array([name.startswith(MESSAGES) for name in device.ops.name.table] + [False], np.bool_)
-    messages = np.flatnonzero(named[device.ops.name.codes])
+    messages = np.flatnonzero(device.ops.name.where(lambda name: name.startswith(MESSAGES)))
     if not len(messages):
         return device
     thread = device.ops.thread.copy()

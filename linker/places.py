@@ -8,7 +8,7 @@ import numpy as np
 from ..schema.columns import ABSENT, Int64
 from ..schema.linked import Calls, Ops
 from ..schema.numbering import Numbering
-from .match import are_step_marks
+from ..schema.steps import are_step_marks
 
 
 class Places:

@@ -3,10 +3,9 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from ..schema.times import NEVER
 from .device_rows import QueueEventRows
 from .streams import StreamKey, StreamQueues
-
-NEVER = -(1 << 63)
 
 
 def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:

@@ -10,11 +10,11 @@ import numpy as np
 from ..schema.columns import ABSENT
 from ..schema.intervals import innermost, nest
 from ..schema.linked import Calls, Ops
-from .hand_over import STEP_MARK
+from ..schema.steps import are_step_marks
+from ..schema.times import FOREVER
 
 WAITS = "_c10d_functional::wait_tensor"
 COMPUTE = ("aten::", "c10d::", "gloo:")
-NEVER = int(np.iinfo(np.int64).max)
 
 
 class Pause(NamedTuple):
@@ -28,11 +28,7 @@ class Quiet:
     """The quiet stretches of one thread, between the moments at which an op or a call begins or ends."""
 
     def __init__(self, ops: Ops, calls: Calls, thread: int) -> None:
-        mine = [
-            row
-            for row in np.flatnonzero((ops.start != ABSENT) & (ops.thread == thread)).tolist()
-            if not ops.name[row].startswith(STEP_MARK)
-        ]
+        mine = np.flatnonzero((ops.start != ABSENT) & (ops.thread == thread) & ~are_step_marks(ops.name)).tolist()
         called = np.flatnonzero(calls.thread == thread)
         start = np.concatenate((ops.start[mine], calls.start[called]))
         end = np.concatenate((ops.end[mine], calls.end[called]))
@@ -48,7 +44,7 @@ class Quiet:
         """The quiet stretch that `time` is in or the start of; nothing but that moment where the thread was busy."""
         place = int(np.searchsorted(self._cuts, time, side="right"))
         begin = int(self._cuts[place - 1]) if place else ABSENT
-        end = int(self._cuts[place]) if place < len(self._cuts) else NEVER
+        end = int(self._cuts[place]) if place < len(self._cuts) else FOREVER
         return Pause(begin, end) if self._quiet[place] else Pause(time, time)
 
     def waiting_for(self, end: int, since: int, until: int) -> Pause | None:

@@ -138,7 +138,7 @@ def _activities(
     ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], process: int, skipped: Counter[str]
 ) -> ActivityRows:
     category = _categories(ops[:, 6], names)
-    work, timed = np.isin(category.codes, _codes(category, WORK)), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3])
+    work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3])
     _count_others(category.take(~work), ops[~work, 6], names, skipped)
     skipped["ops of zero length"] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
@@ -168,12 +168,8 @@ def _categories(types: Int64, names: dict[int, str]) -> Strings:
     return kinds.take(rows.astype(np.int64))
 
 
-def _codes(column: Strings, texts: tuple[str, ...]) -> list[int]:
-    return [code for code, text in enumerate(column.table) if text in texts]
-
-
 def _count_others(category: Strings, types: Int64, names: dict[int, str], skipped: Counter[str]) -> None:
-    waits = np.isin(category.codes, _codes(category, (WAIT,)))
+    waits = category.equal(WAIT)
     skipped["device rows that record waiting"] += int(waits.sum())
     for code, count in zip(*np.unique(types[~waits], return_counts=True), strict=True):
         skipped[f"unknown opType {names.get(int(code), '')}".rstrip()] += int(count)

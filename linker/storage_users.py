@@ -40,11 +40,8 @@ class Users:
     def __init__(self, ops: Ops, of: Iterable[Stretches]) -> None:
         storages = {storage for stretches in of for storage in stretches}
         self._uses: dict[bytes, list[Use]] = defaultdict(list)
-        uses = np.array([not _is_view(schema) for schema in ops.op_schema.table] + [True], np.bool_)
-        moves = np.array([name.startswith(TRANSFER) for name in ops.name.table] + [False], np.bool_)
-        rows = np.flatnonzero(
-            (ops.start != ABSENT) & ops.recorded_by_host & uses[ops.op_schema.codes] & ~moves[ops.name.codes]
-        )
+        uses = ~ops.op_schema.where(_is_view) & ~ops.name.where(lambda name: name.startswith(TRANSFER))
+        rows = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host & uses)
         for row in rows[np.argsort(ops.start[rows], kind="stable")].tolist() if storages else []:
             for storage, used in stretches(ops.inputs[row]).items():
                 if storage in storages:

@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import Int64
+from ..schema.columns import Bool, Int64
+from ..schema.groups import begins, previous_in_group, split_groups
 from ..schema.linked import Activities, Calls
+from ..schema.streams import stream_sorted
+from ..schema.times import NEVER
 
 
 class StreamKey(NamedTuple):
@@ -30,26 +33,22 @@ class StreamQueues:
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
-        submitted = np.full(len(activities), np.iinfo(np.int64).min, np.int64)
+        submitted = np.full(len(activities), NEVER, np.int64)
         called = activities.call_row >= 0
         submitted[called] = calls.start[activities.call_row[called]]
-        order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
-        device, stream = activities.device[order], activities.stream[order]
-        changes = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
-        first = np.flatnonzero(np.append(True, changes)[: len(order)])
         self.rows: dict[StreamKey, list[int]] = {}
         self.submitted: dict[StreamKey, list[int]] = {}
         self.waits: dict[StreamKey, list[PendingWait]] = {}
-        for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(order)], strict=False):
-            key = StreamKey(int(device[begin]), int(stream[begin]))
-            self.rows[key] = order[begin:end].tolist()
-            self.submitted[key] = np.maximum.accumulate(submitted[order[begin:end]]).tolist()
+        for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
+            key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
+            self.rows[key] = rows.tolist()
+            self.submitted[key] = np.maximum.accumulate(submitted[rows]).tolist()
             self.waits[key] = []
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
         self.submitted_until = np.empty(len(activities), np.int64)
-        for key, rows in self.rows.items():
-            self.submitted_until[rows] = self.submitted[key]
+        for key in self.rows:
+            self.submitted_until[self.rows[key]] = self.submitted[key]
 
     def position(self, key: StreamKey, time: int) -> int:
         """How many activities had been submitted to the stream before `time`."""
@@ -96,13 +95,21 @@ class StreamQueues:
         return key
 
 
+def _first_of_call(activities: Activities) -> Bool:
+    """Whether an activity is the first of its launch call, or has none; only a graph has others, which may be on streams of its own."""
+    order = np.lexsort((activities.start, activities.call_row))
+    call = activities.call_row[order]
+    first = np.empty(len(order), np.bool_)
+    first[order] = (call < 0) | begins(call)
+    return first
+
+
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     """For each call that launched to several streams (a graph) the last activity on each: the graph ends when all have."""
     order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     keys = (activities.call_row[order], activities.device[order], activities.stream[order])
-    is_tail = np.ones(len(order), np.bool_)
-    is_tail[:-1] = np.any([key[1:] != key[:-1] for key in keys], axis=0) if len(order) else is_tail[:-1]
+    is_tail = np.append(begins(*keys)[1:], True)[: len(order)]
     tails, call = order[is_tail], keys[0][is_tail]
     several = np.isin(call, call[1:][call[1:] == call[:-1]])
     found: dict[int, list[int]] = {}
@@ -130,11 +137,7 @@ class Tails:
 
 def calls_before(calls: Calls) -> Int64:
     """The call before each one on its thread, -1 for none."""
-    order = np.lexsort((calls.start, calls.thread))
-    same = calls.thread[order[1:]] == calls.thread[order[:-1]]
-    before = np.full(len(order), -1, np.int64)
-    before[order[1:][same]] = order[:-1][same]
-    return before
+    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
 
 
 class ThreadLaunches:
@@ -149,6 +152,7 @@ class ThreadLaunches:
         self._runs: dict[int, tuple[list[int], list[StreamKey]]] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
+        self._is_first = _first_of_call(activities)
         for number in np.unique(thread).tolist():
             mine = order[thread[order] == number]
             self._times[number] = time[mine].tolist()
@@ -162,6 +166,10 @@ class ThreadLaunches:
         """The stream of an activity."""
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
+    def streams(self) -> set[StreamKey]:
+        """All that calls launched to. A graph's other streams are its own: no program can name them."""
+        return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
+
     def next_launch(self, thread: int, time: int) -> int:
         """The row of the first activity that the thread launched after `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, []), time)
@@ -174,9 +182,9 @@ class ThreadLaunches:
 
     def _runs_of(self, rows: Int64, time: Int64) -> tuple[list[int], list[StreamKey]]:
         """When the thread went over to another stream with what was no communication, and to which."""
-        own = ~self._communicates[rows]
+        own = self._is_first[rows] & ~self._communicates[rows]
         rows, time = rows[own], time[own]
-        fresh = np.append(True, (np.diff(self._stream[rows]) != 0) | (np.diff(self._device[rows]) != 0))[: len(rows)]
+        fresh = begins(self._stream[rows], self._device[rows])
         return time[fresh].tolist(), [self.stream_of(row) for row in rows[fresh].tolist()]
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:

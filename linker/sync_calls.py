@@ -3,8 +3,6 @@
 import re
 from enum import IntEnum
 
-import numpy as np
-
 from ..schema.columns import Int64, Strings
 
 
@@ -44,8 +42,7 @@ def sync_call(name: str) -> SyncCall:
 
 def sync_calls(names: Strings) -> Int64:
     """The SyncCall of every call."""
-    kinds = np.array([sync_call(name) for name in names.table] + [SyncCall.NONE], np.int64)
-    return kinds[names.codes]
+    return names.numbers(sync_call, SyncCall.NONE)
 
 
 SYNC_RECORDS = {

@@ -13,10 +13,11 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool
 from ..schema.host import TensorLists
 from ..schema.linked import Calls, Found, Ops
+from ..schema.times import FOREVER
 from .hand_over import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
-from .quiet import NEVER, WAITS, Pause, Quiet
+from .quiet import WAITS, Pause, Quiet
 from .storage_users import Stretches, Users, stretches
 
 WRITES_NOTHING = ("send", "barrier")
@@ -95,7 +96,7 @@ class _Around:
         user = self._users.first(self._written[asked.request], made)
         known = user >= 0
         thread, found = self._thread(user if known else asked.request), Found.RECORD if known else Found.TIMING
-        used = self._used_from(user) if known else NEVER
+        used = self._used_from(user) if known else FOREVER
         pause = self._quiet(thread).waiting_for(end, made, used)
         if pause is None and known and end <= used:
             pause = Pause(used, used)

@@ -1,4 +1,4 @@
-"""Which part of a trace is linked: the time span that steps, an annotation or the clock give, and the one that both files cover.
+"""Which part of a trace is linked: the time period that steps, an annotation or the clock give, and the one that both files cover.
 
 Spans that follow each other share no moment and leave none out between them.
 """
@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.errors import DataError
+from ..schema.steps import STEP_MARK
+from ..schema.times import FOREVER, NEVER
 from .device_rows import DeviceTrace
-from .match import STEP_MARK, Match
+from .match import Match
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
@@ -19,7 +21,7 @@ SMALLEST_REST = 0.05
 STEPS_NAMED = 8
 
 
-class Span(NamedTuple):
+class Period(NamedTuple):
     """From `start` up to but without `end`, ns on the device trace's clock."""
 
     start: int
@@ -42,26 +44,26 @@ class Window(NamedTuple):
 EVERYTHING = Window()
 
 
-def span_of(device: DeviceTrace, window: Window, span: Span) -> Span:
-    """The span that a window has in a trace, within another one. Raises DataError where the trace does not hold what is asked for."""
+def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:
+    """The period that a window has in a trace, within another one. Raises DataError where the trace does not hold what is asked for."""
     if window.clock is not None:
-        span = common(span, clock_span(device, *window.clock))
+        period = common(period, clock_span(device, *window.clock))
     if window.steps is not None:
-        span = common(span, step_span(device, *window.steps))
+        period = common(period, step_span(device, *window.steps))
     if window.annotation is not None:
-        span = annotation_span(device, window.annotation, span)
-    return span
+        period = annotation_period(device, window.annotation, period)
+    return period
 
 
-def common(left: Span, right: Span) -> Span:
-    return Span(max(left.start, right.start), min(left.end, right.end))
+def common(left: Period, right: Period) -> Period:
+    return Period(max(left.start, right.start), min(left.end, right.end))
 
 
-def whole(device: DeviceTrace) -> Span:
+def whole(device: DeviceTrace) -> Period:
     """From the first start to the last end of any row."""
     tables = (device.ops, device.calls, device.activities)
     starts, ends = (np.concatenate([getattr(table, name) for table in tables]) for name in ("start", "end"))
-    return Span(int(starts.min(initial=1 << 62)), int(ends.max(initial=-(1 << 62))) + 1)
+    return Period(int(starts.min(initial=FOREVER)), int(ends.max(initial=NEVER)) + 1)
 
 
 def trace_start(device: DeviceTrace) -> int:
@@ -70,19 +72,19 @@ def trace_start(device: DeviceTrace) -> int:
     return first if device.recording_start is None else min(first, device.recording_start)
 
 
-def clock_span(device: DeviceTrace, begin: float, end: float) -> Span:
-    """From `begin` to `end` µs after the trace's start. Raises DataError for a span that holds nothing of the trace."""
+def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
+    """From `begin` to `end` µs after the trace's start. Raises DataError for a period that holds nothing of the trace."""
     trace, zero = whole(device), trace_start(device)
-    span = Span(zero + round(begin * 1000), zero + round(end * 1000))
-    if common(span, trace).start >= common(span, trace).end:
+    period = Period(zero + round(begin * 1000), zero + round(end * 1000))
+    if common(period, trace).start >= common(period, trace).end:
         first, last = ((time - zero) / 1000 for time in trace)
         raise DataError(
             f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} to {last:.0f} µs"
         )
-    return span
+    return period
 
 
-def step_span(device: DeviceTrace, first: int, end: int) -> Span:
+def step_span(device: DeviceTrace, first: int, end: int) -> Period:
     """The steps from number `first` up to but without `end`, by the ProfilerStep#N annotations.
 
     A step lasts until the next begins, the last until its own end. Raises DataError when one of them is not in the trace.
@@ -92,19 +94,19 @@ def step_span(device: DeviceTrace, first: int, end: int) -> Span:
     if missing or end <= first:
         held = f"steps {_listing(steps)}" if steps else "no ProfilerStep#N annotation"
         raise DataError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {held}")
-    after = [span.start for number, span in steps.items() if number >= end and span.start > steps[end - 1].start]
-    return Span(steps[first].start, min(after, default=steps[end - 1].end))
+    after = [period.start for number, period in steps.items() if number >= end and period.start > steps[end - 1].start]
+    return Period(steps[first].start, min(after, default=steps[end - 1].end))
 
 
-def _steps(device: DeviceTrace) -> dict[int, Span]:
+def _steps(device: DeviceTrace) -> dict[int, Period]:
     """The steps by number; of one that several threads mark, the first mark."""
     names = device.ops.name
     numbers = {code: int(found.group(1)) for code, name in enumerate(names.table) if (found := STEP.match(name))}
     rows = np.flatnonzero(np.isin(names.codes, list(numbers)))
-    steps: dict[int, Span] = {}
+    steps: dict[int, Period] = {}
     for row in rows[np.argsort(device.ops.start[rows], kind="stable")].tolist():
-        span = Span(int(device.ops.start[row]), int(device.ops.end[row]))
-        steps.setdefault(numbers[int(names.codes[row])], span)
+        period = Period(int(device.ops.start[row]), int(device.ops.end[row]))
+        steps.setdefault(numbers[int(names.codes[row])], period)
     return steps
 
 
@@ -120,18 +122,19 @@ def _listing(numbers: Iterable[int]) -> str:
     return ", ".join([*texts[:STEPS_NAMED], *["…"] * (len(texts) > STEPS_NAMED)])
 
 
-def annotation_span(device: DeviceTrace, name: str, within: Span) -> Span:
-    """The first annotation of that name that begins in a span. Raises DataError when there is none."""
+def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
+    """The first annotation of that name that begins in a period. Raises DataError when there is none."""
     ops = device.ops
-    named = np.array([text == name for text in ops.name.table] + [False], np.bool_)[ops.name.codes]
-    rows = np.flatnonzero(named & ops.annotation & (ops.start >= within.start) & (ops.start < within.end))
+    rows = np.flatnonzero(
+        ops.name.equal(name) & ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
+    )
     if not len(rows):
         raise DataError(f"{device.path}: no annotation named {name!r} in that part of the trace")
     row = rows[np.argmin(ops.start[rows])]
-    return Span(int(ops.start[row]), min(int(ops.end[row]), within.end))
+    return Period(int(ops.start[row]), min(int(ops.end[row]), within.end))
 
 
-def host_span(device: DeviceTrace, match: Match) -> Span | None:
+def host_period(device: DeviceTrace, match: Match) -> Period | None:
     """The part of a device trace that a host trace covers; None for all of it, but for single ops that got lost.
 
     It begins with the first op that both hold and lasts until the first one begins that the host trace, which was over, does not hold.
@@ -145,4 +148,4 @@ def host_span(device: DeviceTrace, match: Match) -> Span | None:
     if before.sum() + after.sum() <= SMALLEST_REST * len(matched):
         return None
     trace = whole(device)
-    return Span(first if before.any() else trace.start, int(ops.start[after].min(initial=trace.end)))
+    return Period(first if before.any() else trace.start, int(ops.start[after].min(initial=trace.end)))

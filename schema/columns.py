@@ -1,6 +1,6 @@
 """Column types that the records are made of: interned strings and rows of varying length."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +28,28 @@ class Strings:
         code = self.codes[row]
         return self.table[code] if code >= 0 else ""
 
+    def where(self, test: Callable[[str], bool]) -> Bool:
+        """Which rows have a text that passes the test; each text is tested once."""
+        # one more than the table has, for the code -1 of rows without a text
+        return np.array([*map(test, self.table), False], np.bool_)[self.codes]
+
+    def equal(self, *texts: str) -> Bool:
+        """Which rows have one of the texts."""
+        return self.where(texts.__contains__)
+
+    def numbers(self, number: Callable[[str], int], without: int = 0) -> Int64:
+        """A number for each row's text, `without` for a row that has none."""
+        return np.array([*map(number, self.table), without], np.int64)[self.codes]
+
     def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Strings":
         return Strings(self.codes[rows], self.table)
+
+    @staticmethod
+    def joined(columns: "Iterable[Strings]") -> "Strings":
+        """The rows of all columns, one column after the other."""
+        place: dict[str, int] = {}
+        codes = [c.numbers(lambda text: place.setdefault(text, len(place)), -1) for c in columns]
+        return Strings(np.concatenate(codes).astype(np.int32), list(place))
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Strings":

@@ -1,4 +1,4 @@
-"""Graph files (.et): the columns of an ExecutionGraph to varint-framed protobuf messages and back, a block of nodes at a time."""
+"""Graph files (.et): the columns of a graph to varint-framed protobuf messages and back, a block of nodes at a time."""
 
 from collections import defaultdict
 
@@ -8,15 +8,15 @@ from .columns import Ragged, Strings
 from .errors import DataError
 from .files import open_input, open_output
 from .framing import FrameBlock, no_graph, read_frames
-from .graph import ATTRIBUTES, Attribute, Column, ExecutionGraph, TensorText
 from .graph_decoder import TextTable, decode_metadata, decode_nodes
 from .graph_encoder import encode_metadata, encode_nodes, node_encoders
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
 ROWS_AT_ONCE = 1 << 13
 
 
-def write_graph(graph: ExecutionGraph, path: str) -> None:
+def write_columns(graph: NodeColumns, path: str) -> None:
     """Writes the graph as a .et file, whole or not at all; equal graphs give equal bytes. O(bytes).
 
     Raises DataError when the graph holds what the format cannot, or the file cannot be written.
@@ -28,7 +28,7 @@ def write_graph(graph: ExecutionGraph, path: str) -> None:
             out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
 
 
-def read_graph(path: str, tensors: bool = True) -> ExecutionGraph:
+def read_columns(path: str, tensors: bool) -> NodeColumns:
     """Reads a .et file (gzip accepted), of this project or another. O(bytes).
 
     Without `tensors` these are skipped, which are most of a file. Raises DataError with the byte at which the file stops being a graph.
@@ -41,7 +41,7 @@ def read_graph(path: str, tensors: bool = True) -> ExecutionGraph:
     return _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
 
 
-def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> ExecutionGraph:
+def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> NodeColumns:
     messages = Messages.of(block.data, block.starts, block.ends)
     try:
         if block.offset:
@@ -55,7 +55,7 @@ def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors:
     return graph
 
 
-def _with_unique_ids(graph: ExecutionGraph, path: str) -> ExecutionGraph:
+def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
     """The graph. Raises DataError where several nodes have one id: nobody could tell which of them others depend on."""
     if not (graph.id[1:] > graph.id[:-1]).all():
         identity, count = np.unique(graph.id, return_counts=True)
@@ -67,10 +67,10 @@ def _with_unique_ids(graph: ExecutionGraph, path: str) -> ExecutionGraph:
     return graph
 
 
-def concatenate(parts: list[ExecutionGraph]) -> ExecutionGraph:
+def concatenate(parts: list[NodeColumns]) -> NodeColumns:
     """One graph of the nodes of all parts, with the first one's metadata. Equal columns of the parts share their table of texts."""
     present = set().union(*(part.attributes for part in parts))
-    return ExecutionGraph(
+    return NodeColumns(
         id=np.concatenate([part.id for part in parts]),
         name=_join_texts([part.name for part in parts]),
         type=np.concatenate([part.type for part in parts]),
@@ -84,7 +84,7 @@ def concatenate(parts: list[ExecutionGraph]) -> ExecutionGraph:
     )
 
 
-def _join_attribute(attribute: Attribute, parts: list[ExecutionGraph]) -> Column:
+def _join_attribute(attribute: Attribute, parts: list[NodeColumns]) -> Column:
     if attribute.value == "string_val":
         return _join_texts([part.texts(attribute.name) for part in parts])
     if attribute.value.endswith("_list"):
@@ -92,7 +92,7 @@ def _join_attribute(attribute: Attribute, parts: list[ExecutionGraph]) -> Column
     return np.concatenate([part.integers(attribute.name) for part in parts])
 
 
-def _lists(graph: ExecutionGraph, attribute: str) -> Ragged:
+def _lists(graph: NodeColumns, attribute: str) -> Ragged:
     column = graph.attributes.get(attribute)
     return column if isinstance(column, Ragged) else Ragged(np.zeros(len(graph) + 1, np.int64), np.zeros(0, np.int64))
 
@@ -106,7 +106,7 @@ def _join_rows(columns: list[Ragged]) -> Ragged:
     return Ragged(np.cumsum(lengths), np.concatenate([column.values for column in columns]))
 
 
-def _join_tensors(parts: list[ExecutionGraph]) -> TensorText | None:
+def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
     offsets = np.cumsum([0, *map(len, parts[:-1])])
     given = [(offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors is not None]
     if not given:
@@ -116,7 +116,7 @@ def _join_tensors(parts: list[ExecutionGraph]) -> TensorText | None:
     return TensorText(rows, *([text for _, tensors in given for text in getattr(tensors, name)] for name in names))
 
 
-def _with_parallel_kinds(graph: ExecutionGraph, path: str) -> ExecutionGraph:
+def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
     """Gives kind 0 to the dependencies of nodes that have no `data_dep_kinds`, so that the two are parallel throughout."""
     kinds = graph.attributes.get("data_dep_kinds")
     if not isinstance(kinds, Ragged):

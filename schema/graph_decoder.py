@@ -9,9 +9,9 @@ from google.protobuf.message import DecodeError
 
 from .columns import ABSENT, Int64, Ragged, Strings
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .graph import ATTRIBUTES, Column, ExecutionGraph, NodeType, TensorText
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
 from .known_attributes import known_attributes
+from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
 from .spans import first_not_utf8
 from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
 from .wire_types import wire_types
@@ -50,7 +50,7 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if isinstance(value, (str, int))}
 
 
-def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool = True) -> ExecutionGraph:
+def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -> NodeColumns:
     """The columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a file.
 
     Raises WireError where a message is no Node.
@@ -59,7 +59,7 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool = 
     fields = walk(nodes.data, nodes.starts, nodes.ends)
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
     own, attributes = fields.where(~is_attribute), fields.where(is_attribute)
-    return ExecutionGraph(
+    return NodeColumns(
         id=_integers(own, Node.ID_FIELD_NUMBER, count),
         name=_names(nodes, own, tables["node name"]),
         type=_types(nodes, own),

@@ -10,7 +10,7 @@ import numpy as np
 from .columns import ABSENT, Int64, Ragged, Strings
 from .errors import DataError
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .graph import ATTRIBUTES, Attribute, Column, ExecutionGraph
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns
 from .spans import Bytes, Spans, first_not_utf8, join
 from .varints import prefixed_varints, varint
 from .wire import DELIMITED, VARINT, delimited, tag
@@ -36,7 +36,7 @@ def encode_metadata(metadata: dict[str, str | int]) -> bytes:
     return _prefixed(b"", message.SerializeToString(deterministic=True))
 
 
-def node_encoders(graph: ExecutionGraph) -> list[RowEncoder]:
+def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
     """The encoders of all fields that the graph's nodes have, in the order in which they stand in a message."""
     if unknown := graph.attributes.keys() - {attribute.name for attribute in ATTRIBUTES}:
         raise DataError(f"the graph cannot be written: no such attributes in the format: {', '.join(sorted(unknown))}")

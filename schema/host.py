@@ -9,6 +9,10 @@ import msgspec
 
 Raw = msgspec.Raw
 EMPTY_LIST = Raw(b"[]")
+NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
+"""The arguments or results of an op that has none."""
+GROUP_INIT = "process_group:init"
+"""Is in the name of ops that only describe process groups."""
 
 
 class Attr(msgspec.Struct, gc=False):

@@ -60,23 +60,3 @@ def _numbered(suffix: str) -> dict[int, IntegerKind]:
 
 
 INTEGER_VALUES, INTEGER_LISTS = _numbered("_val"), _numbered("_list")
-
-
-def _bounds(place: int) -> Int64:
-    """The lowest (0) or highest (1) plain integer of each attribute value by field number; of a value that is none, 1 and 0."""
-    bounds = np.full(AttributeProto.BYTES_LIST_FIELD_NUMBER + 1, 1 - place)
-    for field in AttributeProto.DESCRIPTOR.fields:
-        kind = field.name.rpartition("_")[0]
-        if kind in PLAIN_RANGES:
-            bounds[field.number] = PLAIN_RANGES[kind][place]
-    return bounds
-
-
-PLAIN_RANGES = {
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-    "uint32": (0, (1 << 32) - 1),
-    "uint64": (0, (1 << 63) - 1),
-}
-"""The values for which a varint on the wire is the number itself, as signed 64 bits; the upper half of uint64 is not among them."""
-LOWEST, HIGHEST = _bounds(0), _bounds(1)

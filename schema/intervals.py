@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .columns import Bool, Int64
+from .groups import begins, last_up_to
 
 TOLERANCE = 1_000
 """ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
@@ -61,9 +62,7 @@ def _enclosing(thread: Int64, start: Int64, end: Int64) -> Int64:
 
     Pointer jumping: an earlier interval that has ended cannot enclose, so its own candidate is tried next.
     """
-    parent = np.arange(-1, len(start) - 1)
-    parent[: 1 if len(start) else 0] = -1
-    parent[1:][thread[1:] != thread[:-1]] = -1
+    parent = np.where(begins(thread), -1, np.arange(-1, len(start) - 1))
     active = np.flatnonzero(parent >= 0)
     while len(active):
         candidate = parent[active]
@@ -92,14 +91,9 @@ def innermost(
     A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to `tolerance` ns
     belongs to the innermost of them.
     """
-    found = np.full(len(start), -1, np.int64)
     order = thread_order(of_thread, of_start, of_end)
-    threads, firsts = np.unique(of_thread[order], return_index=True)
-    for number, first, last in zip(threads.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(order)], strict=False):
-        rows = np.flatnonzero(thread == number)
-        inside = order[first:last]
-        place = np.searchsorted(of_start[inside], start[rows], side="right") - 1
-        found[rows] = np.where(place >= 0, inside[place], -1)
+    place = last_up_to(of_thread[order], of_start[order], thread, start)
+    found = np.append(order, -1)[place]
     strict = _climb(found, end - rounding, of_end, parent)
     if not tolerance:
         return strict

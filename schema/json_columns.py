@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import orjson
 
 from .columns import Int64
-from .decimal_text import decimal_lists, decimals
 from .spans import Spans, join_parts, repeated
 
 SEPARATOR = b",\n"
+COMMA = ord(",")
 SIGNS = Spans.of([b"", b"-"])
 FRACTIONS = Spans.of([f".{fraction:03d}".rstrip("0").rstrip(".").encode() for fraction in range(1000)])
 
@@ -50,7 +51,11 @@ def objects(members: Iterable[Member], count: int) -> bytes:
 
 
 def integers(column: Int64) -> Spans:
-    return decimals(column, b"")
+    """Each integer in decimal digits."""
+    text = np.frombuffer(orjson.dumps(np.ascontiguousarray(column), option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
+    commas = np.flatnonzero(text == COMMA)
+    starts, ends = np.append(1, commas + 1)[: len(column)], np.append(commas, len(text) - 1)[: len(column)]
+    return Spans(text, starts, ends - starts)
 
 
 def texts(table: Iterable[str]) -> Spans:
@@ -67,6 +72,10 @@ def microseconds(time: Int64) -> tuple[Spans, Spans, Spans]:
 def lists(key: str, row: Int64, value: Int64) -> SparseMember:
     """A list in each row that is there, of its values in the order given."""
     order = np.argsort(row, kind="stable")
-    rows, place = np.unique(row[order], return_inverse=True)
-    values = decimal_lists(value[order], place.reshape(-1), len(rows))
-    return SparseMember(key, (repeated(b"[", len(rows)), values, repeated(b"]", len(rows))), rows)
+    rows, first, count = np.unique(row[order], return_index=True, return_counts=True)
+    values, last = integers(value[order]), first + count - 1
+    # the values of a row stand side by side, with the commas between
+    inner = Spans(
+        values.source, values.starts[first], values.starts[last] + values.lengths[last] - values.starts[first]
+    )
+    return SparseMember(key, (repeated(b"[", len(rows)), inner, repeated(b"]", len(rows))), rows)

@@ -1,4 +1,4 @@
-"""The JSON form of a graph's messages, one message at a time; the conversions of whole blocks give the same text and bytes.
+"""The JSON form of a graph's messages, one message at a time: protobuf reads and writes the messages, msgspec and orjson the JSON.
 
 Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields, but for
 `doc_string`, `inputs`, `outputs` and the one value of an attribute, which are left out where the message has none. Bytes are base64
@@ -9,8 +9,9 @@ and its bits as a double in hexadecimal. A node type that has no name is a numbe
 import math
 import struct
 from base64 import b64encode
+from collections.abc import Callable, Iterable
 from types import GenericAlias
-from typing import Annotated, Any, NamedTuple, Union, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, cast
 
 import msgspec
 import orjson
@@ -18,20 +19,21 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from msgspec import UNSET, Meta, Struct
 
-from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Node
+from .execution_graph_pb2 import AttributeProto, DoubleList, FloatList, GlobalMetadata, IOInfo, Node, NodeType
 from .wire import WireError
+
+M = TypeVar("M", bound=Message)
+Members = dict[str, Any]
+"""A message as protobuf's constructors take it and JSON shows it: values by the names of the fields."""
 
 
 class FormError(Exception):
-    """JSON text that stands for no message; says why and where in the text, and which of several texts it is."""
-
-    def __init__(self, what: str, row: int = 0) -> None:
-        super().__init__(what)
-        self.row = row
+    """JSON text that stands for no message; says why and where in the text."""
 
 
 NAN = float("nan")
 LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
+NODE_TYPES: dict[int, str] = {number: name for name, number in NodeType.items()}
 UNSIGNED32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 SIGNED32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 UNSIGNED64 = Annotated[int, Meta(ge=0)]
@@ -42,7 +44,7 @@ JSON_TYPES: dict[int, Any] = {
     FieldDescriptor.TYPE_BOOL: bool,
     FieldDescriptor.TYPE_STRING: str,
     FieldDescriptor.TYPE_BYTES: bytes,
-    FieldDescriptor.TYPE_ENUM: str | int,
+    FieldDescriptor.TYPE_ENUM: Literal[tuple(NODE_TYPES.values())] | SIGNED32,
     FieldDescriptor.TYPE_INT32: SIGNED32,
     FieldDescriptor.TYPE_SINT32: SIGNED32,
     FieldDescriptor.TYPE_SFIXED32: SIGNED32,
@@ -54,62 +56,84 @@ JSON_TYPES: dict[int, Any] = {
     FieldDescriptor.TYPE_UINT64: UNSIGNED64,
     FieldDescriptor.TYPE_FIXED64: UNSIGNED64,
 }
+NOT_VALUES = {"name", "doc_string"}
+FLOATS, FLOAT_LISTS = {"double_val", "float_val"}, {"double_list", "float_list"}
+FLOATING = FLOATS | FLOAT_LISTS
 
 
-def message_text(message: Message) -> bytes:
-    """A message as JSON text in one line."""
-    members = []
-    for field in _fields(message):
-        value = getattr(message, field.name)
-        if message.HasField(field.name) if field.has_presence else value or field.name != "doc_string":
-            text = _list_text(field, value) if _is_repeated(field) else _value_text(field, value)
-            members.append(b'"%s":%s' % (field.name.encode(), text))
-    return b"{" + b",".join(members) + b"}"
+def _metadata(metadata: GlobalMetadata) -> Members:
+    return {"version": metadata.version, "attr": _attributes(metadata.attr)}
 
 
-def _fields(message: Message) -> list[FieldDescriptor]:
-    # stubs name the descriptors of both of protobuf's implementations
-    return cast(list[FieldDescriptor], message.DESCRIPTOR.fields)
+def _node(node: Node) -> Members:
+    members = {
+        "id": node.id,
+        "name": node.name,
+        "type": NODE_TYPES.get(node.type, node.type),
+        "ctrl_deps": node.ctrl_deps[:],
+        "data_deps": node.data_deps[:],
+        "start_time_micros": node.start_time_micros,
+        "duration_micros": node.duration_micros,
+    }
+    if node.HasField("inputs"):
+        members["inputs"] = _tensors(node.inputs)
+    if node.HasField("outputs"):
+        members["outputs"] = _tensors(node.outputs)
+    members["attr"] = _attributes(node.attr)
+    return members
 
 
-def _is_repeated(field: FieldDescriptor) -> bool:
-    # the properties made for this question differ between releases of protobuf
-    return bool(field.default_value == [])
+def _tensors(tensors: IOInfo) -> Members:
+    return {"values": tensors.values, "shapes": tensors.shapes, "types": tensors.types}
 
 
-def _list_text(field: FieldDescriptor, values: Any) -> bytes:
-    return b"[" + b",".join(_value_text(field, value) for value in values) + b"]"
+def _attributes(attributes: Iterable[AttributeProto]) -> list[Members]:
+    shown = []
+    for attribute in attributes:
+        members: Members = {"name": attribute.name}
+        if attribute.doc_string:
+            members["doc_string"] = attribute.doc_string
+        if kind := attribute.WhichOneof("value"):
+            value = getattr(attribute, kind)
+            members[kind] = SHOWN[kind](value) if kind in SHOWN else value
+        shown.append(members)
+    return shown
 
 
-def _value_text(field: FieldDescriptor, value: Any) -> bytes:
-    if field.message_type is not None:
-        return message_text(value)
-    if field.enum_type is not None:
-        named = field.enum_type.values_by_number.get(value)
-        return orjson.dumps(value if named is None else named.name)
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return b'"' + b64encode(value) + b'"'
-    return orjson.dumps(_special_text(value) if isinstance(value, float) and not math.isfinite(value) else value)
-
-
-def _special_text(value: float) -> str:
+def _float_shown(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     bits = struct.pack(">d", value)
     return "NaN" if bits == struct.pack(">d", NAN) else f"NaN:{bits.hex()}"
 
 
-def _special_value(text: str) -> float:
-    if text in ("Infinity", "-Infinity", "NaN"):
-        return float(text)
+def _list_shown(values: Any) -> Members:
+    return {"values": values.values[:]}
+
+
+def _floats_shown(values: DoubleList | FloatList) -> Members:
+    return {"values": [_float_shown(value) for value in values.values]}
+
+
+def _float_meant(shown: float | str) -> float:
+    if not isinstance(shown, str):
+        return shown
+    if shown in ("Infinity", "-Infinity", "NaN"):
+        return float(shown)
     try:
-        kind, digits = text.split(":")
+        kind, digits = shown.split(":")
         (value,) = struct.unpack(">d", bytes.fromhex(digits))
     except (ValueError, struct.error):
         kind, value = "", 0.0
     if kind != "NaN" or not math.isnan(value):
-        raise ValueError(f"{text!r} is no number; NaN, Infinity, -Infinity and NaN:HEX are the ones in quotes")
+        raise ValueError(f"{shown!r} is no number; NaN, Infinity, -Infinity and NaN:HEX are the ones in quotes")
     return float(value)
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
 
 
 def _record(message: Descriptor) -> type[Struct]:
@@ -117,74 +141,71 @@ def _record(message: Descriptor) -> type[Struct]:
     fields: list[tuple[str, Any, Any]] = []
     for field in message.fields:
         kind = _record(field.message_type) if field.message_type is not None else JSON_TYPES[field.type]
-        whole = GenericAlias(list, kind) if _is_repeated(field) else kind
+        # the properties made for this question differ between releases of protobuf
+        whole = GenericAlias(list, kind) if field.default_value == [] else kind
         fields.append((field.name, Union[whole, msgspec.UnsetType], UNSET))  # noqa: UP007
-    return msgspec.defstruct(message.name, fields, forbid_unknown_fields=True)
+    return msgspec.defstruct(message.name, fields, forbid_unknown_fields=True, gc=False)
 
 
-def _fill(message: Message, record: Struct) -> None:
-    """Sets the fields of a message as in the record. Raises ValueError for what the message cannot hold."""
-    for field in _fields(message):
-        value = getattr(record, field.name)
-        if value is UNSET:
-            continue
-        if field.containing_oneof is not None and (other := message.WhichOneof(field.containing_oneof.name)):
-            raise ValueError(f"{other} and {field.name} in one {message.DESCRIPTOR.name}, which has one value")
-        _set(message, field, value)
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    **{kind: _list_shown for kind in AttributeProto.DESCRIPTOR.fields_by_name if kind.endswith("_list")},
+    **dict.fromkeys(FLOAT_LISTS, _floats_shown),
+    **dict.fromkeys(FLOATS, _float_shown),
+}
+"""How values are shown that orjson would not write as they are."""
 
 
-def _set(message: Message, field: FieldDescriptor, value: Any) -> None:
-    if field.message_type is not None:
-        target = getattr(message, field.name)
-        if _is_repeated(field):
-            for item in value:
-                _fill(target.add(), item)
-        else:
-            target.SetInParent()
-            _fill(target, value)
-    elif _is_repeated(field):
-        getattr(message, field.name).extend(_plain(field, item) for item in value)
-    else:
-        setattr(message, field.name, _plain(field, value))
+def _mend_values(attributes: Iterable[Members]) -> None:
+    """Makes numbers of the floats that are texts. Raises ValueError for an attribute of several values, of which protobuf keeps one."""
+    for attribute in attributes:
+        if len(attribute) > 1 + ("name" in attribute):
+            _check_single(attribute)
+        if not FLOATING.isdisjoint(attribute):
+            _mend_floats(attribute)
 
 
-def _plain(field: FieldDescriptor, value: Any) -> Any:
-    if field.enum_type is not None and isinstance(value, str):
-        named = field.enum_type.values_by_name.get(value)
-        if named is None:
-            raise ValueError(f"{value!r} is no {field.enum_type.name}")
-        return named.number
-    if field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT) and isinstance(value, str):
-        return _special_value(value)
-    return value
+def _check_single(attribute: Members) -> None:
+    kinds = [kind for kind in attribute if kind not in NOT_VALUES]
+    if len(kinds) > 1:
+        raise ValueError(f"{' and '.join(kinds)} in one AttributeProto, which has one value")
 
 
-class Form(NamedTuple):
-    """A kind of message and the decoder of its JSON text."""
+def _mend_floats(attribute: Members) -> None:
+    for kind in FLOATS & attribute.keys():
+        attribute[kind] = _float_meant(attribute[kind])
+    for kind in FLOAT_LISTS & attribute.keys():
+        attribute[kind] = {"values": [_float_meant(item) for item in attribute[kind].get("values", ())]}
 
-    message: type[Message]
-    decoder: msgspec.json.Decoder[Struct]
 
-    @staticmethod
-    def of(message: type[Message]) -> "Form":
-        return Form(message, msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR))))
+class Form(Generic[M]):
+    """A kind of message, what JSON shows of one, and the decoder of its JSON text."""
 
-    def encode(self, text: bytes) -> bytes:
+    def __init__(self, message: type[M], shown: Callable[[M], Members]) -> None:
+        self._message = message
+        self._shown = shown
+        # stubs name the descriptors of both of protobuf's implementations
+        self._decoder = msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR)))
+
+    def encode(self, text: bytes | msgspec.Raw) -> bytes:
         """The message that the JSON text stands for. Raises FormError."""
-        message = self.message()
         try:
-            _fill(message, self.decoder.decode(text))
+            members = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
+            _mend_values(members.get("attr", ()))
+            message = self._message(**members)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise FormError(str(error)) from error
         return message.SerializeToString(deterministic=True)
 
     def decode(self, encoded: bytes) -> bytes:
-        """The JSON text of a message that is encoded as this project would. Raises WireError for others, where they differ."""
+        """The JSON text of a message, in one line. Raises WireError for what `encode` would write otherwise, where that differs."""
         try:
-            text = message_text(self.message.FromString(encoded))
+            message = self._message.FromString(encoded)
         except DecodeError as error:
-            raise WireError(f"no {self.message.DESCRIPTOR.name} ({error})", 0) from error
-        again = self.encode(text)
+            raise WireError(f"no {self._message.DESCRIPTOR.name} ({error})", 0) from error
+        message.DiscardUnknownFields()
+        text = orjson.dumps(self._shown(message), _base64)
+        # Python's floats have no room for some NaNs of 32 bits
+        again = self.encode(text) if b'"NaN:' in text else message.SerializeToString(deterministic=True)
         if again != encoded:
             pairs = enumerate(zip(again, encoded, strict=False))
             same = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(again), len(encoded)))
@@ -192,4 +213,4 @@ class Form(NamedTuple):
         return text
 
 
-METADATA, NODE, ATTRIBUTE = Form.of(GlobalMetadata), Form.of(Node), Form.of(AttributeProto)
+METADATA, NODE = Form(GlobalMetadata, _metadata), Form(Node, _node)

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar, cast
+from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
@@ -37,12 +37,6 @@ ARRAY_END = re.compile(rb"\}\s*\]")
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Decodes(Protocol[T]):
-    """A decoder of lists."""
-
-    def decode(self, text: bytes, /) -> list[T]: ...
-
-
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
@@ -58,7 +52,6 @@ class ArrayReader(Generic[T]):
         element: Any,
         on_bytes: Callable[[int], object],
         damage: Damage | None = None,
-        decoder: "Decodes[T] | None" = None,
     ) -> None:
         self.path = path
         self.document = b""
@@ -67,9 +60,8 @@ class ArrayReader(Generic[T]):
         self._name = key
         self._key = re.compile(rb'"' + key.encode() + rb'"\s*:\s*\[|^\s*\[')
         self._list = list[element]
-        typed = msgspec.json.Decoder(self._list)
-        self._decoder = decoder or typed
-        self._elements = Elements(typed, damage) if damage is not None else None
+        self._decoder = msgspec.json.Decoder(self._list)
+        self._elements = Elements(self._decoder, damage) if damage is not None else None
         self._damage = damage
         self._on_bytes = on_bytes
         self._buffer, self._read, self._ended = b"", 0, False

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .columns import Int64
-from .graph import ATTRIBUTES
+from .nodes import ATTRIBUTES
 from .spans import Bytes, Spans
 from .varints import UInt64, words
 from .wire import PADDING, Fields

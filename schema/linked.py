@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from .columns import Bool, Int64, Strings
 from .machine import Machine
@@ -232,36 +231,17 @@ class LinkedTrace:
     report: LinkReport = field(default_factory=LinkReport)
 
 
-def previous_on_stream(activities: Activities) -> Int64:
-    """For each activity the one before it on its stream, -1 for the first."""
-    order = np.lexsort((activities.end, activities.start, activities.stream, activities.device))
-    same = (activities.device[order[1:]] == activities.device[order[:-1]]) & (
-        activities.stream[order[1:]] == activities.stream[order[:-1]]
-    )
-    previous = np.full(len(order), -1, np.int64)
-    previous[order[1:][same]] = order[:-1][same]
-    return previous
-
-
-def took_over(activities: Activities, slack: int) -> Bool:
-    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
-    taken = np.zeros(len(activities), np.bool_)
-    for device in np.unique(activities.device).tolist():
-        own = np.flatnonzero(activities.device == device)
-        by_end = own[np.argsort(activities.end[own], kind="stable")]
-        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
-        last = by_end[np.maximum(place, 0)]
-        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
-        taken[own] = soon & (activities.stream[last] != activities.stream[own])
-    return taken
-
-
 def on_host_clock(activities: Activities, machine: Machine) -> Activities:
     """The activities with their times on the host's clock; lengths stay as recorded."""
     shift = machine.clock_shift(activities.start)
     if not shift.any():
         return activities
     return replace(activities, start=activities.start + shift, end=activities.end + shift)
+
+
+def guessed(found: Strings) -> Bool:
+    """Which edges are known from timing alone."""
+    return found.equal(Found.TIMING.value)
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
@@ -271,8 +251,7 @@ def without_guesses(linked: LinkedTrace) -> LinkedTrace:
 
 
 def _certain(table: Guessable) -> Guessable:
-    timing = table.found.table.index(Found.TIMING.value) if Found.TIMING.value in table.found.table else -2
-    known = table.found.codes != timing
+    known = ~guessed(table.found)
     columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
     kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
     return replace(table, **kept)

@@ -5,11 +5,10 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from .host import Attr
+from .host import NO_TENSORS, Attr
 from .linked import Communication, Found, LinkReport, ProcessGroup, TraceInfo
 
 SCHEMA = "1.1.1-chakra.0.0.4"
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 Raw = msgspec.Raw
 Whole = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
 """A number that fits a column."""

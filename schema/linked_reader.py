@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from .columns import ABSENT, Int32, Int64, Strings
-from .command import progress_bytes
 from .errors import DataError
 from .files import open_input
 from .host import Attr
@@ -40,17 +39,18 @@ from .linked_layout import (
 )
 from .numbering import Numbering, rows_of
 from .numbers import integers
+from .progress import Advanced, unseen
 from .times import InexactTime, nanoseconds
 
 ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), "op_schema")
 SCHEMA_NUMBER = len(INTEGER_ATTRIBUTES)
 
 
-def read_linked(path: str) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's. Raises DataError when it is none."""
+def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
+    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is none."""
     nodes = _Nodes()
-    with open_input(path) as stream, progress_bytes("read linked trace", None) as bar:
-        reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, bar.update)
+    with open_input(path) as stream:
+        reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, advanced)
         for text, piece in reader:
             nodes.add(piece, partial(decode, text, list[ExactNode], path))
     top = decode(reader.document, LinkedFile, path)

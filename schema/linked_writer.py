@@ -8,28 +8,27 @@ import msgspec
 import numpy as np
 
 from .columns import ABSENT, Int64, Strings
-from .command import progress
 from .files import open_output
-from .host import Attr
+from .host import NO_TENSORS, Attr
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
 from .linked import Found, LinkedTrace, Ops
 from .linked_layout import (
     INTEGER_ATTRIBUTES,
-    NO_TENSORS,
     SCHEMA,
     CallTable,
     HandOverTable,
     WaitTable,
 )
 from .numbering import rows_of
+from .progress import Advanced, unseen
 from .spans import Spans, repeated
 
 NODES_AT_ONCE = 1 << 13
 encoded = msgspec.json.encode
 
 
-def write_linked(linked: LinkedTrace, path: str) -> None:
-    """Writes the file whole or not at all; a block of nodes is in memory at a time."""
+def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) -> None:
+    """Writes the file whole or not at all; a block of nodes is in memory at a time. `advanced` is told of the nodes."""
     info = linked.info
     head = {
         "schema": SCHEMA,
@@ -42,9 +41,10 @@ def write_linked(linked: LinkedTrace, path: str) -> None:
     with open_output(path) as out:
         out.write(encoded(head)[:-1] + b',\n"nodes":[')
         before = b"\n"
-        for nodes, block in progress(blocks, "write linked trace", unit="block"):
+        for nodes, block in blocks:
             out.write(before + objects(nodes.members(block), block.stop - block.start))
             before = SEPARATOR
+            advanced(block.stop - block.start)
         out.write(b"],\n")
         out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")

@@ -47,10 +47,6 @@ def repeated(text: bytes, count: int) -> Spans:
     return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
 
 
-Part = tuple[Int64, Spans]
-"""Texts, and the rows of something larger that they are appended to."""
-
-
 def first_not_utf8(texts: Sequence[bytes]) -> int | None:
     """The place of the first text that is not UTF-8, None if all are."""
     try:

@@ -13,8 +13,10 @@ import numpy as np
 
 from .columns import ABSENT, Int64
 
+NEVER, FOREVER = -(1 << 62), 1 << 62
+"""Before and after all times that a trace may hold; their difference is still an int64."""
 EXACT_MICROSECONDS = float(1 << 43)
-LARGEST_MICROSECONDS = float((1 << 62) // 1000)
+LARGEST_MICROSECONDS = float(FOREVER // 1000)
 DECIMAL_TEXT = re.compile(rb"\s*(-?)(\d{1,15}\d?)(?:\.(\d{1,3}))?\s*")
 DOUBLE_FRACTIONS = (0, 250, 500, 750)
 """What a double can hold beside a µs time since 1970, in ns."""
@@ -60,10 +62,10 @@ def _nanoseconds(stamp: Stamp) -> int:
     try:
         exact = Decimal(0 if stamp is None else stamp)
         # a text can name a number that has more digits than there is memory
-        nanosecond = int((exact * 1000).to_integral_value()) if exact.adjusted() < 20 else 1 << 62
+        nanosecond = int((exact * 1000).to_integral_value()) if exact.adjusted() < 20 else FOREVER
     except (InvalidOperation, ValueError, OverflowError):
         return ABSENT
-    return nanosecond if stamp is not None and abs(nanosecond) < 1 << 62 else ABSENT
+    return nanosecond if stamp is not None and NEVER < nanosecond < FOREVER else ABSENT
 
 
 def exact_times(texts: Sequence[bytes]) -> ExactTimes:

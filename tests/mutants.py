@@ -1,7 +1,7 @@
 """Mutation testing of linker/ and converter/: how many small changes of the code do the tests that concern it find?
 
 python tests/mutants.py --sample 200 --seed 1
-python tests/mutants.py --modules linker/match.py converter/order.py --sample 50
+python tests/mutants.py --modules linker/match.py converter/targets --sample 50
 
 No file is changed: a mutant is compiled in the memory of the process that runs its tests. Commands that tests start as processes of
 their own run the original. Tools that mutate files (mutmut, cosmic-ray) do not see that the folders here are installed as one namespace.
@@ -42,7 +42,7 @@ PATIENCE = 4, 10
 
 LINKING = ("link", "pairs", "matrix")
 CONVERTING = ("convert", "timeline", "matrix")
-SIMULATORS = ("astra_sim", "simulator_contract", "cross_rank", "communication")
+SIMULATORS = ("astra_sim", "communication", "cross_rank", "simulator_contract")
 TESTS: dict[str, tuple[str, ...]] = {
     "linker/alignment": ("alignment", "match", "windows"),
     "linker/categories": ("versions", "synchronisation", *LINKING),
@@ -88,14 +88,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/streams": ("streams", "synchronisation", "waits_by_place", *LINKING),
     "linker/sync_calls": ("synchronisation", "versions", *LINKING),
     "linker/synchronisation": ("counted_waits", "synchronisation", "host_holds", "waits_by_place", *LINKING),
-    "linker/trace_link": ("commands",),
     "linker/transfer_waits": ("transfer_waits", "host_communication"),
     "linker/unnamed_waits": ("counted_waits", "synchronisation", "waits_by_place", "host_holds", *LINKING),
-    "linker/window_options": ("window_options", "commands"),
     "linker/windows": ("windows", "match"),
     "converter/annex": ("convert", "delays", "windows", *CONVERTING),
     "converter/attributes": ("convert", "astra_sim", "et_file", *CONVERTING),
-    "converter/calling": CONVERTING,
+    "converter/calling": ("calling", *CONVERTING),
     "converter/communication": ("recorded_arguments", "communication", "host_communication", *CONVERTING),
     "converter/communication_columns": ("communication", "recorded_arguments", "comm_groups", *CONVERTING),
     "converter/convert": CONVERTING,
@@ -118,20 +116,25 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/order": ("order", *CONVERTING),
     "converter/promotion": ("promotion", *CONVERTING, "order"),
     "converter/rewire": ("rewire", "device_only", *SIMULATORS),
-    "converter/run": (*CONVERTING, "windows", "delays"),
-    "converter/timeline": ("timeline", "synchronisation", "hand_over", *CONVERTING),
-    "converter/trace_convert": ("commands",),
-    "converter/trace_jsonize": ("jsonize",),
-    "converter/dependencies/graph_launch": ("convert", "versions", *CONVERTING),
-    "converter/dependencies/inferred": ("synchronisation", "hand_over", *CONVERTING),
+    "converter/run": ("run", *CONVERTING, "windows", "delays"),
+    "converter/timeline": ("slices", "hand_over", "timeline", "synchronisation", *CONVERTING),
+    "converter/dependencies/event_wait": ("dependency_rules", "synchronisation", *CONVERTING),
+    "converter/dependencies/evidence": ("dependency_rules", "hand_over"),
+    "converter/dependencies/graph_launch": ("graph_launch", *CONVERTING),
+    "converter/dependencies/hand_over": ("hand_over", *CONVERTING),
+    "converter/dependencies/host_sync": ("dependency_rules", "synchronisation", *CONVERTING),
+    "converter/dependencies/inferred": ("dependency_rules", "synchronisation", "hand_over", *CONVERTING),
     "converter/dependencies/stream_clocks": ("stream_clocks", "tensor_flow", *CONVERTING),
     "converter/dependencies/tensor_flow": ("tensor_flow", *CONVERTING),
-    "converter/dependencies/tensor_spans": ("spans", "tensor_flow"),
+    "converter/dependencies/tensor_bytes": ("tensor_flow",),
     "converter/dependencies": CONVERTING,
+    "converter/targets/coalesced": ("coalesced", "communication"),
     "converter/targets/control": ("lanes", *SIMULATORS),
     "converter/targets/ready_set": ("lanes", *SIMULATORS),
     "converter/targets/groups": ("comm_groups", *SIMULATORS),
-    "converter/targets/meetings": ("meetings", "cross_rank", "joint_replay"),
+    "converter/ranks/groups": ("matching", "renamed_group"),
+    "converter/ranks/matching": ("matching", "renamed_group"),
+    "converter/ranks": ("matching", *SIMULATORS, "joint_replay"),
     "converter/targets": SIMULATORS,
 }
 """For a module, or a folder, the tests that concern it, the most telling first."""
@@ -360,19 +363,22 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    every = sorted(
-        str(path.relative_to(ROOT)) for folder in ("linker", "converter") for path in (ROOT / folder).rglob("*.py")
-    )
     parser = argparse.ArgumentParser(description="How many mutants of linker/ and converter/ the tests find.")
-    parser.add_argument("--modules", nargs="+", default=every, metavar="FILE", help="as linker/match.py; default all")
+    parser.add_argument(
+        "--modules", nargs="+", default=["linker", "converter"], metavar="PLACE", help="as linker/match.py or converter"
+    )
     parser.add_argument("--sample", type=int, default=200, metavar="N", help="mutants, of all modules together")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="mutants tested at once")
     return parser.parse_args()
 
 
-def _chosen(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
-    every = [make for module in modules for make in mutants(module, (ROOT / module).read_text(encoding="utf-8"))]
+def _chosen(places: Sequence[str], sample: int, seed: int) -> list[Mutant]:
+    found = (
+        path for place in places for path in ([ROOT / place], (ROOT / place).rglob("*.py"))[(ROOT / place).is_dir()]
+    )
+    files = sorted({str(path.relative_to(ROOT)) for path in found})
+    every = [make for module in files for make in mutants(module, (ROOT / module).read_text(encoding="utf-8"))]
     return [make() for make in random.Random(seed).sample(every, min(sample, len(every)))]
 
 

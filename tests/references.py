@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.schema.columns import ABSENT, Strings
+from execgraph.schema.host import NO_TENSORS
 from execgraph.schema.linked import (
     Activities,
     Calls,
@@ -26,7 +27,6 @@ from hypothesis import strategies as st
 COMPUTATION, COMMUNICATION, MEMORY = "computation", "communication", "memory"
 CATEGORY = {COMPUTATION: "kernel", COMMUNICATION: "kernel", MEMORY: "gpu_memcpy"}
 NONE = np.empty(0, np.int64)
-NO_TENSORS = b'{"values":[],"shapes":[],"types":[]}'
 
 
 class Call(NamedTuple):

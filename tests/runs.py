@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from builder import TraceBuilder
-from execgraph.converter.convert import ConvertReport, Options, convert
+from execgraph.converter import ConvertReport, Options, convert
 from execgraph.linker.device_trace import DeviceTrace, read_device_trace
 from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link

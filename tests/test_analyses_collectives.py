@@ -107,7 +107,7 @@ def test_groups_named_by_address_meet_by_members_and_first_use() -> None:
 
     ranks = [rank_of(rank, (0, 9, in_group(rank)), (20, 29, in_group(7 + rank))) for rank in range(2)]
     rows, _ = tables(*ranks)
-    assert [(row["group"], row["present"]) for row in rows] == [("(0-2)", 2), ("group 1 (0-2)", 2)]
+    assert [(row["group"], row["present"]) for row in rows] == [("(0-2)", 2), ("number 2 (0-2)", 2)]
 
 
 def test_a_send_meets_its_receive() -> None:

@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.converter.device_only import without_host
-from execgraph.converter.targets import (
+from execgraph.converter.ranks import (
     Issue,
-    TargetReport,
-    agreed_order,
-    agreed_sizes,
+    common_order,
+    common_sizes,
     compute_instead,
-    for_astra_sim,
     issues,
     order_collectives,
     resize_communication,
     restrict_to_ranks,
+    settled,
     unmatched,
 )
+from execgraph.converter.targets import TargetReport, for_astra_sim, for_target
 from execgraph.converter.targets.collectives import LEAST_BYTES, LOWERED, PLAYED
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.errors import DataError
@@ -60,6 +60,13 @@ def test_a_group_is_named_by_the_number_of_its_ranks() -> None:
     played = targets(communicating(), groups={(0, 1): 7})
     assert played.texts("pg_name")[1] == "7"
     assert played.texts("pg_recorded")[1] == "5"
+
+
+@pytest.mark.parametrize(("groups", "name"), [({(0, 1): 7}, "7"), (None, "5")])
+def test_a_generic_graph_names_groups_by_number_only_if_they_are_given(
+    groups: dict[Any, int] | None, name: str
+) -> None:
+    assert for_target(communicating(), "generic", groups).graph.texts("pg_name")[1] == name
 
 
 def test_the_group_of_all_simulated_ranks_has_no_name() -> None:
@@ -167,9 +174,15 @@ def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> N
 
 
 def test_a_side_and_a_tag_that_are_not_recorded_are_the_own_rank_and_zero() -> None:
-    played = targets(communicating(type=NodeType.COMM_RECV, rank=2, comm_src=1))
-    assert played.type[1] == NodeType.COMM_RECV
-    assert [value(played, name) for name in ("comm_src", "comm_dst", "comm_tag")] == [1, 2, 0]
+    names = ("comm_src", "comm_dst", "comm_tag")
+    received = targets(communicating(type=NodeType.COMM_RECV, rank=2, comm_src=1))
+    assert received.type[1] == NodeType.COMM_RECV
+    assert [value(received, name) for name in names] == [1, 2, 0]
+    sent = targets(communicating(type=NodeType.COMM_SEND, rank=2, comm_dst=1))
+    assert sent.type[1] == NodeType.COMM_SEND
+    assert [value(sent, name) for name in names] == [2, 1, 0]
+    assert [value(sent, name, 0) for name in names] == [ABSENT] * 3
+    assert "comm_src" not in targets(communicating()).attributes
 
 
 def test_communication_that_the_host_recorded_is_not_on_the_host() -> None:
@@ -299,6 +312,13 @@ def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
     assert told.host_delay_dropped_us == 105
 
 
+def test_what_does_not_apply_is_counted_as_none() -> None:
+    told = report(communicating())
+    assert (told.removed, told.padded, told.control_left_out, told.delay_nodes) == (0, 0, 0, 0)
+    assert (told.lowered, told.as_computation) == ({}, {})
+    assert (told.idle_dropped_us, told.host_delay_dropped_us) == (0, 0)
+
+
 def test_host_delay_before_communication_becomes_computation_before_it() -> None:
     g = GraphBuilder(rank=0, world_size=2)
     gemm = g.activity("gemm", 0, 10_000, stream=7)
@@ -321,6 +341,16 @@ def test_work_that_overlapped_and_will_run_in_turn_is_told() -> None:
     g.host("a", 0, 10_000, thread=1)
     g.host("b", 4_000, 10_000, thread=2)
     assert "6.0 us of host work at the same time" in report(g.build()).remarks[0]
+
+
+@pytest.mark.parametrize(("on_host", "ends_after", "told"), [(True, 0, True), (False, 0, False), (True, 9_000, False)])
+def test_a_run_with_host_nodes_that_ends_in_a_message_is_told(on_host: bool, ends_after: int, told: bool) -> None:
+    g = GraphBuilder(rank=0, world_size=4)
+    g.activity("send", 10_000, 5_000, **SEND, comm_size=8)
+    if on_host:
+        g.host("op", 0, 5_000)
+    g.activity("kernel", 0, 7_000 + ends_after, stream=8)
+    assert any("ends with a send or receive" in remark for remark in report(g.build()).remarks) == told
 
 
 def test_many_nodes_that_are_ready_at_once_are_told() -> None:
@@ -383,7 +413,7 @@ def names(graph: ExecutionGraph) -> list[str]:
 
 def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> None:
     graphs = [crossed(rank) for rank in range(2)]
-    orders = agreed_order([issues(graph) for graph in graphs])
+    orders = common_order(settled([issues(graph) for graph in graphs]))
     ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
     assert names(ordered[0]) == names(ordered[1])
     for graph in ordered:
@@ -395,24 +425,55 @@ def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> Non
 
 def test_an_order_keeps_what_each_rank_depends_on() -> None:
     summary = [_issue(1, "a", 0), _issue(2, "b", 10), _issue(3, "c", 5, follows=(1,))]
-    assert agreed_order([summary, [_issue(7, "c", 0), _issue(8, "a", 20)]]) == [[2, 3, 1], [7, 8]]
+    assert common_order([summary, [_issue(7, "c", 0), _issue(8, "a", 20)]]) == [[2, 3, 1], [7, 8]]
 
 
 def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
     forth, back = [_issue(1, "a", 0), _issue(2, "b", 5, (0,))], [_issue(1, "b", 0), _issue(2, "a", 5, (0,))]
-    with pytest.raises(DataError, match=r"circle of 2: .*'a'.*'b'|circle of 2: .*'b'.*'a'"):
-        agreed_order([forth, back])
+    with pytest.raises(DataError, match=r"circle of 2: .*node 1 of .*node 2 of|circle of 2: .*node 2 of .*node 1 of"):
+        common_order([forth, back])
+
+
+def test_of_a_long_circle_the_first_are_named_and_the_others_counted() -> None:
+    """Six ranks, each with two collectives the other way round than its neighbour; one before them is in no circle."""
+    ring = [
+        [_issue(1, "start", 0), _issue(2, str(rank), 5, (0,)), _issue(3, str((rank + 1) % 6), 9, (0, 1))]
+        for rank in range(6)
+    ]
+    with pytest.raises(DataError, match=r"circle of 6: (all_reduce \(node 3 of the rank at \d\) -> ){4}2 more"):
+        common_order(ring)
 
 
 def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:
     def rank(own: int, other: int) -> list[Issue]:
-        send, receive = (own, other, 0, 0), (other, own, 0, 0)
+        send, receive = f"{own} to {other}", f"{other} to {own}"
         return [
             _issue(1, send, 0, type=NodeType.COMM_SEND),
             _issue(2, receive, 5, (0,), type=NodeType.COMM_RECV),
         ]
 
-    assert agreed_order([rank(0, 1), rank(1, 0)]) == [[1, 2], [1, 2]]
+    assert common_order([rank(0, 1), rank(1, 0)]) == [[1, 2], [1, 2]]
+
+
+def test_a_large_group_is_told_by_a_text_that_stays_small() -> None:
+    def label(*ranks: int) -> Any:
+        g = GraphBuilder(rank=0)
+        g.collective(0, 10, ranks=list(ranks))
+        (issue,) = issues(g.build())
+        return issue.meeting[0]
+
+    assert label(*range(8)) == "0,1,2,3,4,5,6,7"
+    assert label(*range(9)).startswith("9 ranks 0,1,2… ")
+    assert label(*range(9)) == label(*range(9)) != label(*range(8), 9)
+    assert len(label(*range(4_096))) < 40
+
+
+def test_issues_count_time_from_the_first_node_and_have_no_negative_size() -> None:
+    g = GraphBuilder(rank=0)
+    g.activity("kernel", 700, 10)
+    g.collective(750, 10, ranks=[0, 1], comm_size=-5)
+    g.collective(800, 10, ranks=[0, 1], comm_size=5)
+    assert [(issue.node, issue.start_ns, issue.size) for issue in issues(g.build())] == [(2, 50, 0), (3, 100, 5)]
 
 
 def test_dependencies_between_collectives_are_found_through_other_nodes() -> None:
@@ -422,16 +483,16 @@ def test_dependencies_between_collectives_are_found_through_other_nodes() -> Non
     g.collective(20, 10, ranks=[0, 1], stream=9, after=[(gemm, STREAM_ORDER)])
     g.collective(20, 10, ranks=[0, 1], stream=10)
     g.collective(40, 10, ranks=[0, 1], stream=10, after=[(4, STREAM_ORDER)])
-    assert [issue.follows for issue in issues(g.build())] == [(), (0,), (), (2,)]
+    assert [issue.follows for issue in issues(g.build()).issues] == [(), (0,), (), (2,)]
 
 
 def test_uneven_members_get_one_size() -> None:
     def rank(size: int, kind: CollectiveType) -> list[Issue]:
         return [_issue(1, "a", 0, size=size, collective=kind)]
 
-    to_all = agreed_sizes([rank(100, CollectiveType.ALL_TO_ALL), rank(0, CollectiveType.ALL_TO_ALL)])
+    to_all = common_sizes([rank(100, CollectiveType.ALL_TO_ALL), rank(0, CollectiveType.ALL_TO_ALL)])
     assert to_all == [{}, {1: 100}]
-    assert agreed_sizes([rank(100, ALL_GATHER), rank(1, ALL_GATHER)]) == [{1: 51}, {1: 51}]
+    assert common_sizes([rank(100, ALL_GATHER), rank(1, ALL_GATHER)]) == [{1: 51}, {1: 51}]
 
 
 def test_sizes_and_partners_agreed_on_are_written() -> None:
@@ -449,37 +510,39 @@ def test_groups_that_are_named_by_address_are_told_apart_by_which_came_first() -
         return g.build()
 
     graphs = [rank(0, "94594108284448", "94594108284999"), rank(1, "93891384002768", "93891384002000")]
-    summaries = [issues(graph) for graph in graphs]
+    summaries = settled([issues(graph) for graph in graphs])
     assert not any(unmatched(summaries))
-    assert not any(agreed_sizes(summaries))
+    assert not any(common_sizes(summaries))
 
 
 def test_communication_without_its_counterparts_is_found() -> None:
-    alone = issues(communicating(rank=0))
-    assert unmatched([alone, issues(communicating(rank=1))]) == [[], []]
-    assert unmatched([alone, issues(communicating(rank=1, comm_type=ALL_GATHER))]) == [[2], [2]]
-    send = issues(communicating(type=NodeType.COMM_SEND, rank=0, comm_dst=1))
-    receive = issues(communicating(type=NodeType.COMM_RECV, rank=1, comm_src=0))
-    assert unmatched([send, receive]) == [[], []]
-    assert unmatched([send, []]) == [[2], []]
+    def lacking(*graphs: ExecutionGraph) -> list[list[int]]:
+        return unmatched(settled([issues(graph) for graph in graphs]))
+
+    alone = communicating(rank=0)
+    assert lacking(alone, communicating(rank=1)) == [[], []]
+    assert lacking(alone, communicating(rank=1, comm_type=ALL_GATHER)) == [[2], [2]]
+    send = communicating(type=NodeType.COMM_SEND, rank=0, comm_dst=1)
+    assert lacking(send, communicating(type=NodeType.COMM_RECV, rank=1, comm_src=0)) == [[], []]
+    assert lacking(send, GraphBuilder(rank=1).build()) == [[2], []]
 
 
 @pytest.mark.parametrize("job", ["ddp", "moe", "pipeline", "dlrm"])
 def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
     for graphs in (graphs_of(job, 4), [without_host(graph) for graph in graphs_of(job, 4)]):
-        summaries = [issues(graph) for graph in graphs]
+        summaries = settled([issues(graph) for graph in graphs])
         assert not any(unmatched(summaries))
-        assert not any(agreed_sizes(summaries))
-        assert [sorted(order) for order in agreed_order(summaries)] == [
+        assert not any(common_sizes(summaries))
+        assert [sorted(order) for order in common_order(summaries)] == [
             [i.node for i in issued] for issued in summaries
         ]
 
 
-def _issue(node: int, meeting: Any, start: int, follows: tuple[int, ...] = (), **more: Any) -> Issue:
+def _issue(node: int, meeting: str, start: int, follows: tuple[int, ...] = (), **more: Any) -> Issue:
     told = {"type": NodeType.COMM_COLL, "collective": ALL_REDUCE, "members": 2, "size": 8, **more}
     return Issue(
         node=node,
-        meeting=meeting if isinstance(meeting, tuple) else (meeting,),
+        meeting=int.from_bytes(meeting.encode()),
         start_ns=start,
         follows=follows,
         **told,

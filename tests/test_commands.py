@@ -13,15 +13,14 @@ from typing import Any, NoReturn
 
 import pytest
 from builder import TraceBuilder
-from execgraph.converter import trace_convert
-from execgraph.linker import trace_link
-from execgraph.schema.command import run_command
+from execgraph.tools import trace_convert, trace_link
+from execgraph.tools.command import run_command
 
 MAIN: dict[str, Callable[[Sequence[str]], NoReturn]] = {
     "trace-link": trace_link.main,
     "trace-convert": trace_convert.main,
 }
-MODULE = {"trace-link": "execgraph.linker.trace_link", "trace-convert": "execgraph.converter.trace_convert"}
+MODULE = {"trace-link": "execgraph.tools.trace_link", "trace-convert": "execgraph.tools.trace_convert"}
 
 
 def run(command: str, *arguments: object) -> int:

@@ -9,14 +9,14 @@ import pytest
 from builder import TraceBuilder
 from builder.records import Group
 from execgraph.converter import Options
+from execgraph.converter.ranks import Group as RankGroup
+from execgraph.converter.ranks import ranks_of, ranks_text
 from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.linked import Communication
 from execgraph.tools.build import build
 from execgraph.tools.build_report import BuildReport, table
 from execgraph.tools.cross_rank import verify
-from execgraph.tools.rank_comms import Group as RankGroup
 from execgraph.tools.rank_comms import RankComms, group_summary
-from execgraph.tools.rank_lists import ranks_of, ranks_text
 from execgraph.tools.trace_build import main
 from generated import here
 from hypothesis import given
@@ -162,7 +162,7 @@ FAULTS = {
     "a member that never comes": (
         SilentMember,
         [2],
-        f"group 2,3 (1): collective 1: {did(3, 'allgather', '10 to 20')}, rank 2 issued none",
+        f"group 2,3 (1): collective with number 1: {did(3, 'allgather', '10 to 20')}, rank 2 issued none",
     ),
     "another size": (
         WrongSize,

@@ -7,11 +7,12 @@ import pytest
 from execgraph.converter.delays import Delays, delays
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.device_room import Room, device_room
-from execgraph.converter.device_time import NEVER, DeviceTime, device_time, release
+from execgraph.converter.device_time import DeviceTime, device_time, release
 from execgraph.converter.run import Edges, Run
 from execgraph.converter.timeline import slice_host
 from execgraph.schema.graph import Delay
 from execgraph.schema.machine import Machine, Usual
+from execgraph.schema.times import NEVER
 from references import linked_of
 from tables import Called, Ran, activities, calls
 
@@ -67,7 +68,9 @@ def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> Non
     assert release(run, edges).freed.tolist() == [NEVER]
 
 
-@pytest.mark.parametrize(("start", "gap", "delay"), [(9_500, 500, 0), (9_300, 300, 0), (9_800, 500, 300)])
+@pytest.mark.parametrize(
+    ("start", "gap", "delay"), [(9_500, 500, 0), (9_300, 300, 0), (9_501, 501, 0), (9_800, 500, 300)]
+)
 def test_time_beyond_the_usual_gap_is_delay(start: int, gap: int, delay: int) -> None:
     _, time = split(*last_of_seven(9_000, start))
     assert not time.by_launch[-1]
@@ -79,6 +82,28 @@ def test_time_beyond_the_usual_launch_latency_is_delay(start: int, latency: int,
     _, time = split(*last_of_seven(4_000, start))
     assert time.by_launch[-1]
     assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, 500, delay)
+
+
+def test_what_is_usual_is_measured_where_it_is_certain_what_held_an_activity() -> None:
+    """Latencies of 1 us on a free stream, gaps of 600 ns behind what still ran long after the launch."""
+    called = [Called(at, at + 1_000) for n in range(7) for at in (100_000 * n, 100_000 * n + 2_000)]
+    ran = [
+        row
+        for n in range(7)
+        for row in (
+            Ran(100_000 * n + 2_000, 100_000 * n + 9_000, 2 * n),
+            Ran(100_000 * n + 9_600, 100_000 * n + 12_000, 2 * n + 1),
+        )
+    ]
+    run, time = split(ran, called)
+    assert time.latency.tolist() == [1_000] * 14
+    assert time.gap.tolist() == [0] + [600] * 13
+    assert run.end[time.after].tolist() == [100_000 * n + ended for n in range(7) for ended in (1_000, 9_000)]
+
+
+def test_what_started_before_its_call_by_the_clocks_had_neither_latency_nor_gap() -> None:
+    _, time = split([Ran(500, 900, 0)], [Called(1_000, 2_000)])
+    assert (time.latency.tolist(), time.gap.tolist(), time.delay.tolist()) == ([0], [0], [0])
 
 
 def test_what_work_from_before_a_part_held_is_a_delay_of_the_start_of_recording() -> None:
@@ -111,19 +136,31 @@ def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
     assert delays(run, time, Room({0: 1}, placed)).cause.tolist() == [Delay.CONTENTION]
 
 
-def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that() -> None:
-    """Within what is usual: the second, ready 100 ns before the first by its gap, was behind it in turn."""
+@pytest.mark.parametrize(("ended", "gap", "delay"), [(8_900, 600, 3_000), (8_800, 700, 3_000), (8_799, 500, 3_201)])
+def test_what_waited_for_room_behind_another_was_ready_no_earlier_than_that(ended: int, gap: int, delay: int) -> None:
+    """Within what is usual: the second, ready up to 200 ns before the first by its gap, was behind it in turn."""
     called = [*CALLS, Called(4_000, 5_000), Called(5_000, 6_000)]
     ran = [
         Ran(3_000, 9_000, 0),
-        Ran(3_100, 8_900, 1, stream=8),
+        Ran(3_100, ended, 1, stream=8),
         Ran(12_000, 13_000, 2),
         Ran(12_500, 14_000, 3, stream=8),
     ]
     run, edges = run_of(ran, called)
     time = device_time(run, edges, MACHINE, np.array([False, False, True, True]))
-    assert time.delay.tolist() == [0, 0, 2_500, 3_000]
-    assert time.gap.tolist()[2:] == [500, 600]
+    assert time.delay.tolist() == [0, 0, 2_500, delay]
+    assert time.gap.tolist()[2:] == [500, gap]
+
+
+def test_a_delay_that_only_work_from_before_the_part_explains_follows_no_node() -> None:
+    _, time = split([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
+    assert time.after.tolist() == [-1]
+
+
+def test_gaps_of_activities_whose_launch_is_unknown_say_nothing_of_the_machine() -> None:
+    chain = [Ran(600 + 1_600 * n, 1_600 + 1_600 * n) for n in range(9)]
+    _, time = split([*chain, Ran(95_000, 96_000, 0)], [Called(90_000, 93_000)])
+    assert (time.latency[-1], time.gap[-1]) == (2_000, 500)
 
 
 # A full device
@@ -137,14 +174,16 @@ def in_turn(count: int, streams: int, late: int, gap: int = 0) -> Room:
     return device_room(run, replace(device_time(run, edges, MACHINE), delay=delay))
 
 
-def test_a_device_on_which_late_activities_start_as_others_end_is_full() -> None:
-    room = in_turn(9, 2, 5)
+@pytest.mark.parametrize("gap", [-2, 0, 2])
+def test_a_device_on_which_late_activities_start_as_others_end_is_full(gap: int) -> None:
+    """As far as times in whole ns tell: start and length are rounded, each by up to one."""
+    room = in_turn(9, 2, 5, gap)
     assert room.places == {0: 1}
     assert room.placed[1:].all()
 
 
 @pytest.mark.parametrize(
-    ("streams", "late", "gap"), [(1, 5, 0), (2, 4, 0), (2, 0, 0), (2, 5, 5)], ids=["one stream", "few", "none", "gaps"]
+    ("streams", "late", "gap"), [(1, 5, 0), (2, 4, 0), (2, 0, 0), (2, 5, 3)], ids=["one stream", "few", "none", "gaps"]
 )
 def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
     room = in_turn(9, streams, late, gap)

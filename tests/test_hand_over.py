@@ -182,3 +182,13 @@ def test_any_run_with_hand_overs_replays_as_measured(steps: list[Step], torch: s
     nodes = convert_linked(link_run(t), t.origin_ns)
     assert broken_rules(nodes) == []
     assert nodes.replay_error() <= 0.005
+
+
+def test_a_worker_whose_only_op_ends_as_the_caller_falls_quiet_is_linked() -> None:
+    t = TraceBuilder()
+    with t.thread(2, start=4.2):
+        t.leaf(BACKWARD_OP, 0.5, seq_id=0, fw_thread=1)
+    t.leaf("aten::mm", 5, seq_id=0)
+    with t.annotation("## backward ##"):
+        t.work(6)
+    assert convert_run(t).replay_error() == 0

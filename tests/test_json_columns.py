@@ -10,7 +10,7 @@ from execgraph.schema.times import nanoseconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-INT64 = st.integers(-(1 << 63) + 1, (1 << 63) - 1)
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 ROWS = st.lists(st.tuples(INT64, st.text(), st.none() | INT64), min_size=1, max_size=20)
 
 

@@ -7,20 +7,17 @@ import re
 import struct
 import subprocess
 import sys
+import tracemalloc
 
-import msgspec
 import numpy as np
 import pytest
-from execgraph.converter import jsonizer, trace_jsonize
+from execgraph.converter import jsonizer
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.schema import execution_graph_pb2 as pb
 from execgraph.schema import framing, json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.json_form import NODE, FormError
-from execgraph.schema.json_parsing import NodeEncoder
-from execgraph.schema.json_rendering import NodeRenderer
 from execgraph.schema.varints import varint
-from execgraph.schema.wire import Messages
+from execgraph.tools import trace_jsonize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,11 +80,6 @@ def framed(*messages):
     return b"".join(varint(len(content)) + content for content in contents)
 
 
-def messages(*contents):
-    ends = np.cumsum([len(content) for content in contents])
-    return Messages.of(b"".join(contents), ends - [len(content) for content in contents], ends)
-
-
 def to_json(folder, content):
     (folder / "in.et").write_bytes(content)
     graph_to_json(str(folder / "in.et"), str(folder / "out.json"), lambda _: None)
@@ -105,7 +97,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(framing, "READ_SIZE", 300)
     monkeypatch.setattr(jsonizer, "HEAD_SIZE", 20)
     monkeypatch.setattr(json_stream, "PIECE", 300)
-    monkeypatch.setattr(jsonizer, "NODES_AT_ONCE", 2)
 
 
 @pytest.fixture(scope="module")
@@ -114,79 +105,14 @@ def folder(tmp_path_factory):
 
 
 @settings(deadline=None)
-@given(metadata=METADATA, nodes=st.lists(NODES, max_size=6))
+@given(metadata=METADATA, nodes=st.lists(NODES, max_size=4))
 def test_any_graph_comes_back_byte_for_byte(folder, metadata, nodes):
     content = framed(metadata, *nodes)
     assert to_graph(folder, to_json(folder, content)) == content
 
 
-@settings(deadline=None)
-@given(nodes=st.lists(NODES, min_size=1, max_size=6))
-def test_blocks_are_converted_as_each_message_is(nodes):
-    encoded = [node.SerializeToString(deterministic=True) for node in nodes]
-    texts = [NODE.decode(message) for message in encoded]
-    assert NodeRenderer().render(messages(*encoded)) == b",\n".join(texts)
-    assert NodeEncoder().encode([msgspec.Raw(text) for text in texts]) == framed(*encoded)
-
-
-ODD_TEXTS = [
-    "",
-    "plain",
-    'a "quoted" \\ one\\',
-    "tab\t, line\n, nul\0",
-    "é\u2028\U0001f600",
-    "\x7f",
-    "[1, 2]",
-    "{}",
-    "'",
-]
-
-
-@given(texts=st.lists(st.sampled_from(ODD_TEXTS), min_size=60, max_size=120))
-@settings(deadline=None, max_examples=30)
-def test_texts_come_back_whatever_stands_beside_them_in_the_block(texts):
-    nodes = []
-    for number, text in enumerate(texts):
-        other = texts[-number]
-        tensors = pb.IOInfo(values=other, shapes=text) if number % 3 else None
-        node = pb.Node(id=number, name=text, inputs=tensors, outputs=tensors)
-        node.attr.add(name="cat", string_val=other)
-        node.attr.add(name=other, int64_val=number - 50)
-        nodes.append(node)
-    encoded = [node.SerializeToString(deterministic=True) for node in nodes]
-    lines = NodeRenderer().render(messages(*encoded))
-    assert lines == b",\n".join(NODE.decode(message) for message in encoded)
-    assert NodeEncoder().encode([msgspec.Raw(line) for line in lines.split(b",\n")]) == framed(*encoded)
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        "007",
-        "-0",
-        "+1",
-        "1_0",
-        "--5",
-        "5-",
-        "1e3",
-        "0x1",
-        " 1",
-        "1 ",
-        "99999999999999999999",
-        "-9223372036854775809",
-        "1.0",
-    ],
-)
-@pytest.mark.parametrize("form", ['"int64_val":{}', '"int64_list":{{"values":[1,{}]}}'])
-def test_only_what_a_decoder_takes_is_a_number(number, form):
-    text = '{"id":1,"attr":[{"name":"x",' + form.format(number) + "}]}"
-    try:
-        expected = framed(NODE.encode(text.encode()))
-    except FormError:
-        with pytest.raises(FormError):
-            NodeEncoder().encode([msgspec.Raw(text.encode())])
-    else:
-        assert NodeEncoder().encode([msgspec.Raw(text.encode())]) == expected
+(PAYLOAD,) = struct.unpack(">d", bytes.fromhex("fff8000000000123"))
+"""A NaN that is not the usual one."""
 
 
 def every_kind():
@@ -194,10 +120,9 @@ def every_kind():
     node = pb.Node(
         id=(1 << 64) - 1, name='a "name"\n\u2028\0', type=pb.COMM_COLL_NODE, inputs=pb.IOInfo(values='["x"]')
     )
-    infinity, payload = math.inf, struct.unpack(">d", bytes.fromhex("fff8000000000123"))[0]
     ends = {
-        "double": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, infinity, -infinity, math.nan, payload],
-        "float": [0.0, -0.0, 0.1, 1.401298464324817e-45, 3.4028234663852886e38, infinity, -infinity, math.nan],
+        "double": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, PAYLOAD],
+        "float": [0.0, -0.0, 0.1, 1.401298464324817e-45, 3.4028234663852886e38, math.inf, -math.inf, math.nan],
         "bool": [False, True],
         "string": ["", "text", "\U0001f600\\"],
         "bytes": [b"", b"\0\xff", b"12"],
@@ -223,36 +148,28 @@ def test_every_type_of_attribute_comes_back(tmp_path):
     assert to_graph(tmp_path, to_json(tmp_path, content)) == content
 
 
-def test_the_json_reads_as_the_schema_names_it(tmp_path):
-    node = pb.Node(id=(1 << 63) + 1, name="sgemm", type=pb.COMP_NODE, data_deps=[7], duration_micros=5)
+def test_the_json_is_a_line_for_each_node_in_the_names_of_the_schema(tmp_path):
+    node = pb.Node(id=(1 << 63) + 1, name='é "\n', type=pb.COMP_NODE, data_deps=[7, 8], inputs=pb.IOInfo(values="[1]"))
     node.attr.add(name="is_cpu_op", bool_val=True)
-    node.attr.add(name="pg_ranks", int64_list=pb.Int64List(values=[0, -1]))
-    node.attr.add(name="special", double_val=-math.inf)
+    node.attr.add(name="pg_ranks", doc_string="who", int64_list=pb.Int64List(values=[0, -1]))
+    node.attr.add(name="small", float_val=0.1)
+    node.attr.add(name="special", double_list=pb.DoubleList(values=[1.5, -0.0, -math.inf, math.nan, PAYLOAD]))
     node.attr.add(name="raw", bytes_val=b"\xff")
     text = to_json(tmp_path, framed(pb.GlobalMetadata(version="0.1"), node, pb.Node(type=9)))
-    assert json.loads(text) == {
-        "metadata": {"version": "0.1", "attr": []},
-        "nodes": [
-            {
-                "id": (1 << 63) + 1,
-                "name": "sgemm",
-                "type": "COMP_NODE",
-                "ctrl_deps": [],
-                "data_deps": [7],
-                "start_time_micros": 0,
-                "duration_micros": 5,
-                "attr": [
-                    {"name": "is_cpu_op", "bool_val": True},
-                    {"name": "pg_ranks", "int64_list": {"values": [0, -1]}},
-                    {"name": "special", "double_val": "-Infinity"},
-                    {"name": "raw", "bytes_val": "/w=="},
-                ],
-            },
-            {**dict.fromkeys(["id", "start_time_micros", "duration_micros"], 0), "name": "", "type": 9}
-            | {"ctrl_deps": [], "data_deps": [], "attr": []},
-        ],
-    }
-    assert len(text.splitlines()) == 4
+    attributes = (
+        r'{"name":"is_cpu_op","bool_val":true},{"name":"pg_ranks","doc_string":"who","int64_list":{"values":[0,-1]}},'
+        r'{"name":"small","float_val":0.10000000149011612},'
+        r'{"name":"special","double_list":{"values":[1.5,-0.0,"-Infinity","NaN","NaN:fff8000000000123"]}},'
+        r'{"name":"raw","bytes_val":"/w=="}'
+    )
+    assert text.decode().splitlines() == [
+        '{"metadata":{"version":"0.1","attr":[]},"nodes":[',
+        r'{"id":9223372036854775809,"name":"é \"\n","type":"COMP_NODE","ctrl_deps":[],"data_deps":[7,8],'
+        r'"start_time_micros":0,"duration_micros":0,"inputs":{"values":"[1]","shapes":"","types":""},'
+        f'"attr":[{attributes}]}},',
+        '{"id":0,"name":"","type":9,"ctrl_deps":[],"data_deps":[],"start_time_micros":0,"duration_micros":0,"attr":[]}',
+        "]}",
+    ]
 
 
 def reordered(value):
@@ -292,29 +209,18 @@ REFUSED = {
     "fields out of order": (b"\x12\x01x\x08\x01", 0),
     "a field twice": (b"\x08\x01\x08\x02", 1),
     "a number longer than needed": (b"\x08\x81\x00", 1),
-    "a length longer than needed": (b"\x12\x81\x00x", 1),
     "a tag longer than needed": (b"\x88\x00\x01", 0),
     "a default that is spelled out": (b"\x08\x00", 0),
-    "an empty text": (b"\x12\x00", 0),
-    "an empty packed list": (b"\x2a\x00", 0),
     "dependencies that are not packed": (b"\x28\x01\x28\x02", 0),
-    "a packed number longer than needed": (b"\x2a\x02\x81\x00", 1),
     "a node type beyond 32 bits": (b"\x18\x84\x80\x80\x80\x80\x80\x01", 1),
     "text that is not UTF-8": (b"\x12\x01\xff", 0),
-    "a tensor text that is not UTF-8": (b"\x42\x03\x0a\x01\xff", 0),
     "an unknown field of a tensor": (b"\x42\x05\x0a\x01x\x20\x01", 1),
-    "an empty text of a tensor": (b"\x42\x02\x0a\x00", 1),
-    "a name that is not UTF-8": (b"\x52\x05\x0a\x01\xff\x48\x01", 0),
+    "an unknown field of an attribute": (b"\x52\x06\x0a\x01x\x88\x02\x01", 1),
+    "an unknown field of a list": (ATTR + b"\x52\x02\x10\x01", 1),
     "a value before its name": (b"\x52\x05\x48\x01\x0a\x01x", 2),
     "two values": (ATTR + b"\x48\x01\x48\x02", 1),
     "a truth that is not 1": (b"\x52\x06\x0a\x01x\xd8\x01\x02", 7),
-    "an int32 that is not extended": (b"\x52\x09\x0a\x01x\x38\xff\xff\xff\xff\x0f", 1),
-    "a uint32 beyond 32 bits": (b"\x52\x09\x0a\x01x\x58\xff\xff\xff\xff\x1f", 10),
-    "a list that is not packed": (b"\x52\x07\x0a\x01x\x52\x02\x08\x01", 1),
-    "a list with an unknown field": (b"\x52\x08\x0a\x01x\x52\x03\x10\x01\x0a", 0),
-    "a list of numbers longer than needed": (b"\x52\x09\x0a\x01x\x52\x04\x0a\x02\x81\x00", 1),
-    "an unknown field of an attribute": (b"\x52\x06\x0a\x01x\x88\x02\x01", 1),
-    "a cut attribute": (b"\x52\x05\x0a\x01x", 0),
+    "a float that is no number, of bits that Python cannot keep": (b"\x52\x08\x0a\x01x\x2d\x01\x00\x80\x7f", 8),
     "no message": (b"\x07", 0),
 }
 
@@ -339,7 +245,7 @@ def test_metadata_that_would_not_come_back_is_refused(tmp_path):
 
 
 @settings(deadline=None)
-@given(data=st.data(), nodes=st.lists(NODES, min_size=1, max_size=4))
+@given(data=st.data(), nodes=st.lists(NODES, min_size=1, max_size=2))
 def test_damaged_graphs_come_back_the_same_or_are_refused(folder, data, nodes):
     content = bytearray(framed(pb.GlobalMetadata(version="1"), *nodes))
     at = data.draw(st.integers(0, len(content) - 1))
@@ -352,6 +258,27 @@ def test_damaged_graphs_come_back_the_same_or_are_refused(folder, data, nodes):
         assert to_graph(folder, text) == content
 
 
+def peak(convert, source, target):
+    tracemalloc.start()
+    convert(str(source), str(target), lambda _: None)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+
+@pytest.mark.parametrize("change", [lambda value: value, reordered], ids=["in order", "nodes before metadata"])
+def test_memory_does_not_grow_with_the_graph(tmp_path, change):
+    peaks = {}
+    for count in (10, 2000):
+        graph, text = tmp_path / f"{count}.et", tmp_path / f"{count}.json"
+        graph.write_bytes(framed(pb.GlobalMetadata(), *[pb.Node(id=7, name="x" * 1000)] * count))
+        there = peak(graph_to_json, graph, text)
+        text.write_text(json.dumps(change(json.loads(text.read_bytes()))))
+        peaks[count] = np.array([there, peak(json_to_graph, text, tmp_path / "back.et")])
+        assert (tmp_path / "back.et").read_bytes() == graph.read_bytes()
+    assert (peaks[2000] - peaks[10] < graph.stat().st_size / 20).all(), peaks
+
+
 NODE_1, NODE_2 = '{"id": 1, "name": "a"}', '{"id": 2, "attr": [{"name": "x", "int64_val": 5}]}'
 
 
@@ -362,26 +289,18 @@ NODE_1, NODE_2 = '{"id": 1, "name": "a"}', '{"id": 2, "attr": [{"name": "x", "in
         ('{"id": "1"}', "Expected `int`, got `str` - at `$.id`"),
         ('{"id": -1}', "Expected `int` >= 0 - at `$.id`"),
         ('{"id": 18446744073709551616}', "out of range"),
-        ('{"id": 1.5}', "Expected `int`, got `float`"),
-        ('{"name": 1}', "Expected `str`, got `int` - at `$.name`"),
-        ('{"type": "COMP"}', "'COMP' is no NodeType"),
+        ('{"type": "COMP"}', "Invalid enum value 'COMP' - at `$.type`"),
         ('{"data_deps": [1, -1]}', "at `$.data_deps[1]`"),
-        ('{"attr": {}}', "Expected `array`, got `object` - at `$.attr`"),
-        ('{"attr": [7]}', "Expected `object`, got `int` - at `$.attr[0]`"),
         ('{"attr": [{"name": "x", "int64_val": true}]}', "Expected `int`, got `bool` - at `$.attr[0].int64_val`"),
         ('{"attr": [{"name": "x", "int64_val": null}]}', "Expected `int`, got `null` - at `$.attr[0].int64_val`"),
-        ('{"attr": [{"name": "x", "int64_val": 9223372036854775808}]}', "at `$.attr[0].int64_val`"),
         ('{"attr": [{"name": "x", "int32_val": 2147483648}]}', "at `$.attr[0].int32_val`"),
-        ('{"attr": [{"name": "x", "uint32_val": -1}]}', "at `$.attr[0].uint32_val`"),
-        ('{"attr": [{"name": "x", "bool_val": 1}]}', "Expected `bool`, got `int`"),
         ('{"attr": [{"name": "x", "int_val": 1}]}', "unknown field `int_val` - at `$.attr[0]`"),
         ('{"attr": [{"name": "x", "int64_val": 1, "bool_val": true}]}', "int64_val and bool_val in one AttributeProto"),
-        ('{"attr": [{"name": "x", "int64_list": [1]}]}', "Expected `object`, got `array` - at `$.attr[0].int64_list`"),
         ('{"attr": [{"name": "x", "int64_list": {"values": ["1"]}}]}', "at `$.attr[0].int64_list.values[0]`"),
         ('{"attr": [{"name": "x", "float_val": 1e39}]}', "at `$.attr[0].float_val`"),
         ('{"attr": [{"name": "x", "double_val": "many"}]}', "'many' is no number"),
+        ('{"attr": [{"name": "x", "double_list": {"values": ["NaN:00"]}}]}', "'NaN:00' is no number"),
         ('{"attr": [{"name": "x", "bytes_val": "*"}]}', "Invalid base64"),
-        ("5", "Expected `object`, got `int`"),
         ("null", "Expected `object`, got `null`"),
     ],
 )
@@ -471,7 +390,7 @@ def test_the_command_takes_the_direction_from_the_one_name_that_tells(graph):
 
 def test_the_command_pipes(graph):
     def piped(content, form):
-        command = [sys.executable, "-c", "from execgraph.converter.trace_jsonize import main; main()"]
+        command = [sys.executable, "-c", "from execgraph.tools.trace_jsonize import main; main()"]
         return subprocess.run(
             [*command, "--input", "-", "--output", "-", "--to", form], input=content, capture_output=True
         )

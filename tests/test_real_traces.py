@@ -7,9 +7,9 @@ import pytest
 from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.linker.match import are_step_marks
 from execgraph.schema.columns import ABSENT
 from execgraph.schema.linked import LinkedTrace, on_host_clock
+from execgraph.schema.steps import are_step_marks
 from execgraph.tools.replay import replay
 from execgraph.tools.workload import gather
 from runs import Nodes, broken_rules, convert_linked

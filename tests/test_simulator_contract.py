@@ -9,16 +9,16 @@ import programs
 import pytest
 from execgraph.converter import Options
 from execgraph.converter.device_only import without_host
-from execgraph.converter.targets import (
-    ASTRA_SIM,
-    agreed_order,
-    agreed_sizes,
-    for_astra_sim,
+from execgraph.converter.ranks import (
+    common_order,
+    common_sizes,
     issues,
     order_collectives,
     recorded_groups,
     resize_communication,
+    settled,
 )
+from execgraph.converter.targets import ASTRA_SIM, for_astra_sim, separate_messages
 from execgraph.schema.columns import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.errors import DataError
@@ -70,10 +70,11 @@ def run_to_the_end(outcomes: dict[Generation, Outcome], ranks: int) -> bool:
 def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[RankList, int]]:
     """The graphs of all ranks of a job for this target, and its groups."""
     groups = number_groups(ranks for graph in graphs for ranks in recorded_groups(graph).lists)
-    issued = [issues(graph) for graph in graphs]
+    graphs = [separate_messages(graph) for graph in graphs]
+    issued = settled([issues(graph) for graph in graphs])
     agreed = [
         order_collectives(resize_communication(graph, sizes), order)
-        for graph, sizes, order in zip(graphs, agreed_sizes(issued), agreed_order(issued), strict=True)
+        for graph, sizes, order in zip(graphs, common_sizes(issued), common_order(issued), strict=True)
     ]
     return [for_astra_sim(graph, groups)[0] for graph in agreed], groups
 

@@ -57,6 +57,21 @@ def test_a_view_is_read_where_its_bytes_overlap(offset: int, found: set[tuple[st
     assert write_then_read(lambda t, tensor: t.tensor((4,), storage=tensor, offset=offset)) == found
 
 
+def test_nothing_is_read_of_a_view_without_elements() -> None:
+    assert write_then_read(lambda t, tensor: t.tensor((0,), storage=tensor, offset=3)) == set()
+
+
+def test_tensors_without_storage_have_nothing_in_common() -> None:
+    t = TraceBuilder()
+    meta = t.tensor(storage=0)
+    with t.op("aten::mm", outputs=[meta]):
+        t.launch("writer", 7, 10)
+    t.idle(30)
+    with t.op("aten::sum", inputs=[meta]):
+        t.launch("reader", 20, 10)
+    assert flows(convert_run(t)) == set()
+
+
 def test_bytes_are_counted_in_the_item_size_of_each_view() -> None:
     def as_halves(offset: int) -> Callable[[TraceBuilder, Tensor], Tensor]:
         return lambda t, tensor: t.tensor((4,), "c10::Half", storage=tensor, offset=offset)
@@ -204,6 +219,11 @@ def test_inputs_that_the_schema_marks_are_written(schema: str) -> None:
     assert written_by("aten::op_", inputs=["other", "buffer"], schema=schema) == set()
 
 
+def test_a_marked_argument_that_was_not_recorded_is_no_tensor() -> None:
+    schema = "aten::op(Tensor self, Tensor(a!) out) -> Tensor(a!)"
+    assert written_by("aten::op", inputs=["buffer"], schema=schema) == set()
+
+
 def test_a_marked_list_of_inputs_is_written() -> None:
     schema = "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"
     t = TraceBuilder()
@@ -221,6 +241,7 @@ def test_an_op_that_launched_nothing_wrote_nothing() -> None:
     buffer = t.tensor()
     with t.op("aten::mm", outputs=[buffer]):
         t.launch("writer", 7, 10)
+    t.launch("another", 24, 10)
     t.leaf("aten::view", 2, inputs=[buffer], outputs=[t.tensor(storage=buffer)])
     t.idle(30)
     with t.op("aten::sum", inputs=[buffer]):
@@ -238,6 +259,17 @@ def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it() -> None:
             t.launch("something else", 24, 10)
     t.idle(30)
     with t.op("aten::sum", inputs=[buffer]):
+        t.launch("reader", 20, 10)
+    assert flows(convert_run(t)) == {("mm", "reader")}
+
+
+def test_what_an_op_wrote_is_its_own_where_the_op_it_called_lists_something_else() -> None:
+    t = TraceBuilder()
+    buffer, other = t.tensor(), t.tensor()
+    with t.op("aten::linear", outputs=[buffer]), t.op("aten::mm", inputs=[other]):
+        t.launch("mm", 7, 10)
+    t.idle(30)
+    with t.op("aten::sum", inputs=[buffer, other]):
         t.launch("reader", 20, 10)
     assert flows(convert_run(t)) == {("mm", "reader")}
 

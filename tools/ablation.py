@@ -12,8 +12,8 @@ import numpy as np
 
 from ..converter import Options, convert
 from ..converter.dependencies import RULES
-from ..schema.command import command_parser, progress, run_command
 from .accuracy_tables import markdown
+from .command import command_parser, progress, run_command
 from .generate import NAMED, PRESETS, RANDOM, build_job, simulate
 from .measured_runs import HEAD, MeasuredRun, measured_runs
 from .what_if_accuracy import VARIANTS, answers, linked_of, true_outcomes

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from ..schema.command import command_parser, print_json, progress, run_command, usage_error
 from ..schema.errors import DataError
 from .accuracy_tables import Group, Result, Subject, dependency_tables, group_tables, groups, job_tables
+from .command import command_parser, print_json, progress, run_command, usage_error
 from .dependency_accuracy import Tally, dependency_accuracy
 from .generate import NAMED, PRESETS, RANDOM, build_job, simulate
 from .what_if_accuracy import VARIANTS, answers, graphs_of, true_outcomes

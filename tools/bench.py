@@ -17,11 +17,11 @@ from typing import NoReturn
 
 import msgspec
 
-from ..schema.command import command_parser, progress, run_command
 from ..schema.errors import DataError
 from ..schema.files import open_output
 from .bench_results import MB, Benchmark, Result, Size, build_share, changes_table, size_table
 from .bench_work import DEVICE, HOST, TRACES, WORKS, Timing, exists
+from .command import command_parser, progress, run_command
 
 NAME = "python -m execgraph.tools.bench"
 JOB = ("--job", "ddp", "--ranks", "2", "--layers", "24")

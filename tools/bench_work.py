@@ -113,14 +113,14 @@ FLOORS = {
 """What the least possible work for a work is called."""
 
 WORKS = {
-    "link": _command("..linker.trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED),
+    "link": _command(".trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED),
     "link floor": Work("..schema.kineto", _link_floor),
-    "convert": _command("..converter.trace_convert", "--input", LINKED, "--output", GRAPH),
+    "convert": _command(".trace_convert", "--input", LINKED, "--output", GRAPH),
     "convert floor": Work("..schema.linked_file", _convert_floor),
     "link + convert": Work("..converter", _link_and_convert),
     "build": _command(".trace_build", "--input-dir", TRACES, "--output-dir", "built", "--jobs", "1", "--force"),
-    "jsonize": _command("..converter.trace_jsonize", "--input", GRAPH, "--output", TEXT),
-    "jsonize back": _command("..converter.trace_jsonize", "--input", TEXT, "--output", "again.et"),
+    "jsonize": _command(".trace_jsonize", "--input", GRAPH, "--output", TEXT),
+    "jsonize back": _command(".trace_jsonize", "--input", TEXT, "--output", "again.et"),
     "replay": _command(".trace_replay", "--input", GRAPH),
 }
 """In this order each work finds the files that it needs."""

@@ -17,15 +17,15 @@ from ..converter import Options
 from ..converter.targets import ASTRA_SIM, GENERIC
 from ..linker.windows import EVERYTHING, Window
 from ..schema.comm_groups import RankList, number_groups, write_groups
-from ..schema.command import progress
 from ..schema.errors import DataError
 from ..schema.graph import ExecutionGraph
-from .agreement import Communicates, agree, look_up
+from ..schema.progress import Progress, unwatched
 from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
+from .job_plan import Communicates, look_up, plan_job
 from .pairs import Pairs, find_pairs
 from .rank_comms import Issued, issued_by
 
@@ -54,6 +54,7 @@ def build(
     run: Runner,
     anew: bool = False,
     window: Window = EVERYTHING,
+    progress: Progress = unwatched,
 ) -> Built:
     """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json.
 
@@ -61,7 +62,7 @@ def build(
     there is nothing to build or `output_dir` cannot be made; what is wrong with single ranks is in the report.
     """
     source, target = input_dir.resolve(), output_dir.resolve()
-    pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)))
+    pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress)
     _make_folder(target)
     earlier = {} if anew else _earlier(target / REPORT, options, window)
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
@@ -92,36 +93,37 @@ def build(
         unreached = {task.pair.rank: task.earlier for task in tasks if task.earlier}
         write_report(_report(pairs, options, window, unreached | _summaries(results)), target / REPORT)
         raise
-    _finish(target, results, {task.pair.rank: task for task in tasks}, run)
+    _finish(target, results, {task.pair.rank: task for task in tasks}, run, progress)
     report = _report(pairs, options, window, _summaries(results))
     _compare_ranks(report, {task.pair.rank: task for task in tasks})
     write_report(report, target / REPORT)
     return Built(report, {rank for rank, result in results.items() if result.unchanged})
 
 
-def _finish(target: Path, results: dict[int, RankResult], tasks: dict[int, RankTask], run: Runner) -> None:
+def _finish(
+    target: Path, results: dict[int, RankResult], tasks: dict[int, RankTask], run: Runner, progress: Progress
+) -> None:
     """The second step, for the ranks that were built now: numbers of groups, and for simulators one order of communication."""
     known = {rank: result.communicates for rank, result in results.items() if result.communicates}
     if not known:
         return
-    ranks = next(iter(tasks.values())).ranks
     for rank, result in results.items():
         if result.unchanged:
-            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph)), GENERIC, ranks)
+            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        agreements = agree(ranks, known)
+        plans = plan_job(known)
     except DataError as error:
-        # without an agreement no graph can be what the simulator needs
+        # without a common plan no graph can be what the simulator needs
         for rank in known:
             tasks[rank].graph.unlink(missing_ok=True)
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
         return
-    numbers = next(iter(agreements.values())).numbers
+    numbers = next(iter(plans.values())).numbers
     write_groups(str(target / GROUPS), numbers)
     finishing = [
-        FinishTask(tasks[rank], results[rank].summary, agreements[rank])
+        FinishTask(tasks[rank], results[rank].summary, plans[rank])
         for rank in sorted(known)
         if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], numbers)
     ]
@@ -155,7 +157,8 @@ def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
 
     @lru_cache(maxsize=2)
     def issued(rank: int) -> list[Issued]:
-        return issued_by(linked_rank(tasks[rank]))
+        known = findings.known[rank]
+        return [one._replace(group=one.group and known.get(one.group)) for one in issued_by(linked_rank(tasks[rank]))]
 
     for number, found in enumerate(findings.disagreements):
         groups = " and ".join(group.text for group in found.groups)

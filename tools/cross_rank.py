@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from .rank_comms import PRIME, Group, GroupSummary, RankComms
-from .rank_lists import ranks_of, ranks_text
+from ..converter.ranks import Group, ranks_of, ranks_text, recognised
+from .rank_comms import PRIME, GroupSummary, RankComms
 
 Told = TypeVar("Told", bound=Hashable)
 NAMED = 60
@@ -25,24 +25,28 @@ class Disagreement(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Disagreements that a simulator would hang or lie on, and what is merely absent."""
+    """Disagreements that a simulator would hang or lie on, what is merely absent, and what each rank calls the groups of the job."""
 
     disagreements: list[Disagreement]
     notes: list[str]
+    known: dict[int, dict[Group, Group]]
 
 
 def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     """What the ranks' summaries disagree on. Linear in the summaries; members squared, but by columns, only for all-to-alls."""
     members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
-    for rank, comms in sorted(ranks.items()):
-        for summary in comms.groups:
-            members[summary.group][rank] = summary
+    present = sorted(ranks)
+    used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
+    known = dict(zip(present, recognised(used), strict=True))
+    for rank in present:
+        for summary in ranks[rank].groups:
+            members[known[rank][summary.group]][rank] = summary
     found: list[Disagreement] = []
     for group, summaries in sorted(members.items()):
         found += _in_group(group, summaries, ranks)
-    found += _orders(ranks, {group for one in found for group in one.groups})
+    found += _orders(ranks, known, {group for one in found for group in one.groups})
     found += _messages(ranks)
-    return Findings(found, _notes(ranks, members, world_size))
+    return Findings(found, _notes(ranks, members, world_size), known)
 
 
 def _in_group(
@@ -106,14 +110,16 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
         yield Disagreement((sender, receiver), (group,), what)
 
 
-def _orders(ranks: Mapping[int, RankComms], apart: set[Group]) -> Iterator[Disagreement]:
+def _orders(
+    ranks: Mapping[int, RankComms], known: Mapping[int, Mapping[Group, Group]], apart: set[Group]
+) -> Iterator[Disagreement]:
     """Members of two groups that issue the collectives of both in different orders; not those that already differ in one."""
     told: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
         for first, second, digest in comms.orders:
-            told[comms.groups[first].group, comms.groups[second].group][rank] = digest
+            told[known[rank][comms.groups[first].group], known[rank][comms.groups[second].group]][rank] = digest
     for groups, digests in sorted(told.items()):
-        if not apart & set(groups):
+        if groups[0] < groups[1] and not apart & set(groups):
             yield from _deviating(groups, digests, lambda usual, other: "issued in another order")
 
 

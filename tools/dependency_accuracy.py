@@ -12,6 +12,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64
 from ..schema.errors import DataError
 from ..schema.graph import DependencyKind, ExecutionGraph
+from ..schema.groups import begins
 from .generate import Job, Machine, RankRun
 from .generate.chrome import Rows
 from .generate.identity import correlation, identify
@@ -93,7 +94,7 @@ class TrueOrder:
         return np.where(first >= 0, np.minimum(last, first), last)
 
     def _edges(self, rank: RankRun, lane: Int64) -> tuple[Int64, Int64]:
-        chained = np.flatnonzero(lane[1:] == lane[:-1])
+        chained = np.flatnonzero(~begins(lane)[1:])
         call, awaited = _pairs(rank.host_waits)
         edges = [
             (chained, chained + 1),
@@ -157,7 +158,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     machine = job.machine
     true, known = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
     on_host = CUT_NS if machine.whole_us else 0
-    clocks_apart = abs(machine.clock(rank.rank).read(rank.span().end) - rank.span().end)
+    clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
     return {
         **_across_streams(rank, true, known),
         **_host_waits(rank, true, known, on_host + clocks_apart),

@@ -1,23 +1,16 @@
-"""Second step of a build: one rank's graph rewritten so that it keeps what all ranks agreed on. Runs in a process of its own."""
+"""Second step of a build: one rank's graph rewritten so that it keeps the plan of all ranks. Runs in a process of its own."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ..converter.targets import (
-    ASTRA_SIM,
-    compute_instead,
-    for_target,
-    order_collectives,
-    resize_communication,
-    restrict_to_ranks,
-    separate_messages,
-)
+from ..converter.ranks import compute_instead, order_collectives, resize_communication
+from ..converter.targets import ASTRA_SIM, for_target
 from ..schema.graph import ExecutionGraph
-from .agreement import Agreement
 from .build_rank import RankResult, RankTask, failed
 from .build_report import RankSummary, content_of
+from .job_plan import JobPlan
 
 ALONE = "communications without a partner, as computation"
 RESIZED = "communications of uneven size, given one size on all members"
@@ -26,28 +19,26 @@ RESIZED = "communications of uneven size, given one size on all members"
 class FinishTask(NamedTuple):
     task: RankTask
     summary: RankSummary
-    agreement: Agreement
+    plan: JobPlan
 
 
 def finish_rank(task: FinishTask) -> RankResult:
-    """Rewrites a rank's graph so that it keeps the agreement. Reports every failure, raises none."""
-    build, agreement = task.task, task.agreement
+    """Rewrites a rank's graph so that it keeps the plan. Reports every failure, raises none."""
+    build, plan = task.task, task.plan
     try:
         graph = ExecutionGraph.read(str(build.graph))
         if build.options.target == ASTRA_SIM:
-            graph = restrict_to_ranks(graph, agreement.ranks, whole_groups=build.options.whole_groups)
-            graph = separate_messages(graph)
-            graph = compute_instead(graph, agreement.alone)
-            graph = order_collectives(resize_communication(graph, agreement.sizes), agreement.order)
-        made = for_target(graph, build.options.target, agreement.numbers)
+            graph = compute_instead(graph, plan.alone)
+            graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
+        made = for_target(graph, build.options.target, plan.numbers)
         made.graph.write(str(build.graph))
         changes = dict(made.report)
         remarks = list(made.remarks)
-        if agreement.sizes:
-            changes[RESIZED] = len(agreement.sizes)
-        if agreement.alone:
-            changes[ALONE] = len(agreement.alone)
-            remarks.append(f"{len(agreement.alone)} {ALONE}")
+        if plan.sizes:
+            changes[RESIZED] = len(plan.sizes)
+        if plan.alone:
+            changes[ALONE] = len(plan.alone)
+            remarks.append(f"{len(plan.alone)} {ALONE}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,

@@ -1,12 +1,11 @@
 """What two ranks that disagree did differently first, in words, from their communications in order."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
 
-from ..schema.graph import CollectiveType
+from ..converter.ranks import Call, Calls, Group, match, ranks_of
+from ..schema.graph import CollectiveType, NodeType
 from .cross_rank import Disagreement
 from .rank_comms import SHARD, Issued, identity, kind_of, shares
-from .rank_lists import ranks_of
 
 Side = Issued | None
 
@@ -40,15 +39,17 @@ def _in_group(found: Disagreement, left: Sequence[Issued], right: Sequence[Issue
 
 
 def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[str, Side, Side]]:
-    """The two sides of each collective: by their numbers where these tell, as one side may have begun to record later, else by order."""
-    mine, other = ({one.recorded.sequence: one for one in side} for side in (left, right))
-    unique = len(mine) == len(left) and len(other) == len(right) and -1 not in mine | other
-    if unique and mine.keys() & other.keys():
-        for number in sorted(mine | other):
-            yield f"collective with number {number}", mine.get(number), other.get(number)
-    else:
-        for place, both in enumerate(zip_longest(left, right), 1):
-            yield f"collective {place}", *both
+    """The two sides of each collective, whatever they did in it."""
+    group, sides = Group("", ""), (left, right)
+    calls = [
+        Calls.of(Call(row, NodeType.COMM_COLL, group, sequence=one.recorded.sequence) for row, one in enumerate(side))
+        for side in sides
+    ]
+    met = match(calls)
+    mine, other = (dict(zip(own.tolist(), side, strict=True)) for own, side in zip(met.meeting, sides, strict=True))
+    for meeting, (number, place) in enumerate(zip(met.sequence.tolist(), met.repetition.tolist(), strict=True)):
+        label = f"collective {place + 1}" if number < 0 else f"collective with number {number}"
+        yield label, mine.get(meeting), other.get(meeting)
 
 
 def _in_common(found: Disagreement, mine: Side, other: Side) -> str:

@@ -146,10 +146,8 @@ def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
     """For each node the position in LOOKS of how it is drawn."""
-    waits = np.array([bool(WAITING.search(name)) for name in graph.name.table] + [False])
-    return np.where(waits[graph.name.codes] & (classes == NodeClass.HOST), LOOKS.index("waiting"), classes).astype(
-        np.int64
-    )
+    waits = graph.name.where(lambda name: bool(WAITING.search(name))) & (classes == NodeClass.HOST)
+    return np.where(waits, LOOKS.index("waiting"), classes).astype(np.int64)
 
 
 def _shortened(name: str, width: float) -> str:

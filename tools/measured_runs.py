@@ -8,9 +8,9 @@ import numpy as np
 
 from ..converter import Options, convert
 from ..linker import link, read_device_trace, read_host_trace
-from ..linker.match import are_step_marks
 from ..schema.columns import ABSENT
 from ..schema.linked import LinkedTrace
+from ..schema.steps import are_step_marks
 from .pairs import hosts_of
 from .replay import replay
 from .replay_summary import summarise

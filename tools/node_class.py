@@ -1,7 +1,6 @@
 """What the time of a node is spent on: one class per node of an execution graph."""
 
 import re
-from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -39,7 +38,7 @@ class NodeClass(IntEnum):
 def node_classes(graph: ExecutionGraph) -> Classes:
     """The NodeClass of each of the graph's n nodes."""
     classes = np.where(graph.is_activity, NodeClass.COMPUTATION, NodeClass.HOST).astype(np.uint8)
-    classes[_rows_with(graph.name, UNRECORDED_WORK.__contains__) & ~graph.is_activity] = NodeClass.UNRECORDED
+    classes[graph.name.equal(*UNRECORDED_WORK) & ~graph.is_activity] = NodeClass.UNRECORDED
     memory = graph.is_activity & moves_memory(graph.name, graph.texts("cat"))
     classes[memory | np.isin(graph.type, MEMORY_TYPES)] = NodeClass.MEMORY
     classes[np.isin(graph.type, COMMUNICATION_TYPES)] = NodeClass.COMMUNICATION
@@ -50,11 +49,5 @@ def node_classes(graph: ExecutionGraph) -> Classes:
 
 def moves_memory(name: Strings, category: Strings) -> Bool:
     """Which activities only copy or set memory: by category, or by name where the category is that of kernels."""
-    by_category = _rows_with(category, lambda text: text.lower() in MEMORY_CATEGORIES)
-    return by_category | _rows_with(name, lambda text: MEMORY_NAME.match(text) is not None)
-
-
-def _rows_with(texts: Strings, wanted: Callable[[str], bool]) -> Bool:
-    # one row more than the table has, for the code -1 of rows without a text
-    found = np.array([wanted(text) for text in texts.table] + [False])
-    return found[texts.codes]
+    by_category = category.where(lambda text: text.lower() in MEMORY_CATEGORIES)
+    return by_category | name.where(lambda text: MEMORY_NAME.match(text) is not None)

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ..schema.errors import DataError
+from ..schema.progress import Progress, unwatched
 from .recognise import Kind
 from .trace_files import Trace, find_traces, listing, numbered
 
@@ -39,14 +40,14 @@ class Pairs:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
-def find_pairs(folder: Path, is_output: Callable[[Path], bool]) -> Pairs:
+def find_pairs(folder: Path, is_output: Callable[[Path], bool], progress: Progress = unwatched) -> Pairs:
     """Pairs the traces in `folder` and below; hidden files and those for which `is_output` holds are not looked at.
 
     Raises DataError when there is no such folder or it holds no device trace. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: is no folder; give the one that holds the traces of all ranks")
-    found = find_traces([folder], is_output)
+    found = find_traces([folder], is_output, progress)
     devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
     skipped = found.skipped | ({Kind.MERGED.value: len(merged)} if merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))

@@ -4,11 +4,10 @@ A lane (a host thread, a device stream) is a chain, so all that a point follows 
 Building takes O((points + edges) x lanes), a question O(1).
 """
 
-from typing import Literal
-
 import numpy as np
 
 from ..schema.columns import Bool, Int64, Ragged
+from ..schema.groups import first_from, last_up_to
 from .replay import topological_order
 
 
@@ -20,7 +19,7 @@ class PartialOrder:
 
     def __init__(self, lane: Int64, begin: Int64, end: Int64, source: Int64, target: Int64) -> None:
         self._lane, self._begin, self._end = lane, begin, end
-        by_lane = np.argsort(lane, kind="stable")
+        self._by_lane = by_lane = np.argsort(lane, kind="stable")
         self._rows = Ragged.grouped(lane[by_lane], by_lane, int(lane.max(initial=-1)) + 1)
         self._position = np.empty(len(lane), np.int64)
         self._position[by_lane] = np.arange(len(lane)) - self._rows.starts[lane[by_lane]]
@@ -44,21 +43,15 @@ class PartialOrder:
 
     def last_ended(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
-        return self._find(lane, time, self._end, "right", -1)
+        return self._rows_at(last_up_to(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
 
     def first_ended(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the first point that ended then or later, -1 for none and for no lane (-1)."""
-        return self._find(lane, time, self._end, "left", 0)
+        return self._rows_at(first_from(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
 
     def first_begun(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the first point that began then or later, -1 for none."""
-        return self._find(lane, time, self._begin, "left", 0)
+        return self._rows_at(first_from(self._lane[self._by_lane], self._begin[self._by_lane], lane, time))
 
-    def _find(self, lane: Int64, time: Int64, times: Int64, side: Literal["left", "right"], shift: int) -> Int64:
-        found = np.full(len(lane), -1, np.int64)
-        for one in np.unique(lane[lane >= 0]).tolist():
-            asked, rows = np.flatnonzero(lane == one), self._rows[one]
-            place = np.searchsorted(times[rows], time[asked], side) + shift
-            inside = (place >= 0) & (place < len(rows))
-            found[asked[inside]] = rows[place[inside]]
-        return found
+    def _rows_at(self, place: Int64) -> Int64:
+        return np.append(self._by_lane, -1)[place]

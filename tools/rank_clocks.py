@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..converter.ranks import awaits_all
 from ..schema.columns import ABSENT, Bool, Int64
-from ..schema.graph import CollectiveType, NodeType
+from ..schema.graph import NodeType
 from .rendezvous import Meetings
 from .workload import Workload
 
-ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
 EVER = np.iinfo(np.int64).max
 
 
@@ -73,7 +73,7 @@ def await_each_other(work: Workload, row: Int64) -> Bool:
     """Which of the nodes are of collectives that no member can end before all have come: those without a root."""
     kind = np.concatenate([graph.integers("comm_type", -1) for graph in work.graphs])[row]
     types = np.concatenate([graph.type for graph in work.graphs])[row]
-    return np.asarray((types == NodeType.COMM_COLL) & (kind >= 0) & ~np.isin(kind, ROOTED))
+    return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))
 
 
 def _begin(ranks: int, found: list[Difference]) -> Int64:

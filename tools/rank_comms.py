@@ -6,9 +6,9 @@ that they need not have in common, of what it sends to each peer and expects of 
 
 import hashlib
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import permutations
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..converter.communication import meaning, peers
+from ..converter.ranks import Group, GroupNames, ranks_of
 from ..schema.columns import ABSENT, Int64
-from ..schema.comm_groups import ADDRESS
 from ..schema.graph import CollectiveType, NodeType
 from ..schema.linked import Activities, Communication, LinkedTrace, Ops
-from .rank_lists import ranks_of, ranks_text
 
 STEP_MARK, RECORD, ANNOTATION = "ProfilerStep#", "record_param_comms", "nccl:"
 IN, OUT = "in_elements", "out_elements"
@@ -34,17 +33,6 @@ SHARD: dict[CollectiveType | None, str] = {CollectiveType.ALL_GATHER: IN, Collec
 """The size in which members may differ, as long as all of them together make up the common one."""
 PRIME = (1 << 61) - 1
 MULTIPLIER = 0x9E3779B97F4A7C15
-
-
-class Group(NamedTuple):
-    """A process group: its ranks as text (see `rank_lists`), and its name, as one list of ranks may have several groups."""
-
-    ranks: str
-    name: str
-
-    @property
-    def text(self) -> str:
-        return f"group {self.ranks}" + (f" ({self.name})" if self.name else "")
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,33 +104,16 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
 
 def issued_by(linked: LinkedTrace) -> list[Issued]:
     """What a rank communicates in the order in which it issued it."""
-    names, issued = _GroupNames(), list[Issued]()
+    names, issued = GroupNames(), list[Issued]()
     for number, op in _in_order(linked):
         together = linked.communications[number]
         for found in together.coalesced or [together]:
             meant = meaning(found, "")
             node = meant.node if meant else NodeType.COMM_COLL
-            group = names.group_of(found) if node is NodeType.COMM_COLL and found.ranks else None
+            placed = node is NodeType.COMM_COLL and found.ranks
+            group = names.group_of(found.ranks, found.group, found.description) if placed else None
             issued.append(Issued(node, group, found, op))
     return issued
-
-
-class _GroupNames:
-    """Names a rank's groups as all members do: where one is recorded by its address, all still create them in the same order."""
-
-    def __init__(self) -> None:
-        self._texts: dict[tuple[int, ...], str] = {}
-        self._addresses: dict[str, dict[str, str]] = defaultdict(dict)
-
-    def group_of(self, found: Communication) -> Group:
-        ranks, name = tuple(found.ranks), found.group
-        text = self._texts.get(ranks)
-        if text is None:
-            text = self._texts[ranks] = ranks_text(ranks)
-        if ADDRESS.fullmatch(name):
-            known = self._addresses[text]
-            name = known.setdefault(name, f"number {len(known) + 1} of these ranks")
-        return Group(text, name)
 
 
 def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
@@ -164,8 +135,8 @@ def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
 def _asked_by(ops: Ops, row: Int64) -> Int64:
     """For each op itself, or the nearest one around it that is no mere record of communication."""
     by_id = np.argsort(ops.id, kind="stable")
-    is_record = np.array([name == RECORD or name.startswith(ANNOTATION) for name in ops.name.table] + [False])
-    while (inside := (row >= 0) & is_record[ops.name.codes[row]]).any():
+    is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
+    while (inside := (row >= 0) & is_record[row]).any():
         parent = ops.parent_id[row[inside]]
         place = np.minimum(np.searchsorted(ops.id, parent, sorter=by_id), len(by_id) - 1)
         row = row.copy()
@@ -239,14 +210,17 @@ def _peer_digests(exchanged: Sequence[Int64 | None]) -> bytes:
 
 
 def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[int, int, str]]:
-    """Digests of the order of every two groups that share several ranks, which have to wait for each other in both."""
+    """Digests of the order of every two groups that share several ranks, which have to wait for each other in both.
+
+    Of groups of the same ranks there are two: which is the first the rank alone cannot know.
+    """
     place = {group: number for number, group in enumerate(groups)}
     sequence = np.array([place[group] for group in in_order], np.int64)
     members = [set(ranks_of(group.ranks)) for group in groups]
     return [
         (first, second, _digest((sequence[(sequence == first) | (sequence == second)] == first).tolist()))
-        for first, second in combinations(range(len(groups)), 2)
-        if len(members[first] & members[second]) > 1
+        for first, second in permutations(range(len(groups)), 2)
+        if len(members[first] & members[second]) > 1 and (first < second or groups[first].ranks == groups[second].ranks)
     ]
 
 

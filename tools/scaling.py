@@ -37,8 +37,8 @@ class Scale(NamedTuple):
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
-        named = np.array([bool(self.target.search(name)) for name in graph.name.table] + [False])
-        return named[graph.name.codes]
+        search = self.target.search
+        return graph.name.where(lambda name: bool(search(name)))
 
 
 def parse_scale(spec: str) -> Scale:

@@ -14,10 +14,10 @@ import msgspec
 
 from ..converter import Options
 from ..converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
-from ..linker.window_options import add_window_options, window_of
-from ..schema.command import command_parser, print_json, run_command, usage_error
 from .build import REPORT, Runner, build
 from .build_report import BUILT, RankSummary, table
+from .command import command_parser, print_json, progress, run_command, usage_error
+from .window_options import add_window_options, window_of
 from .workers import in_processes, on_cluster
 
 NAME = "trace-build"
@@ -92,7 +92,9 @@ def _run(options: argparse.Namespace) -> int:
     run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
     if options.scheduler:
         run = partial(on_cluster, address=options.scheduler)
-    report, unchanged = build(options.input_dir, options.output_dir, conversion, run, options.force, window_of(options))
+    report, unchanged = build(
+        options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
+    )
     if options.json:
         print_json(msgspec.to_builtins(report))
     if report.ranks:

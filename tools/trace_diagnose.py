@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ..schema.command import command_parser, print_json, run_command
+from .command import command_parser, print_json, progress, run_command
 from .diagnose import diagnose, in_parallel_if_large, report
 
 NAME = "trace-diagnose"
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> int:
-    diagnosis = diagnose(options.traces, in_parallel_if_large)
+    diagnosis = diagnose(options.traces, in_parallel_if_large, progress)
     if options.json:
         print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
     else:

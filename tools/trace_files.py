@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ..schema.command import progress
 from ..schema.errors import DataError
+from ..schema.progress import Progress, unwatched
 from .recognise import Kind, recognise
 
 TRACE_NAME = re.compile(r"\.(json|json\.gz|db|rpd)$", re.IGNORECASE)
@@ -52,7 +52,9 @@ class RankTrace(NamedTuple):
     path: Path
 
 
-def find_traces(given: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False) -> TraceFiles:
+def find_traces(
+    given: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False, progress: Progress = unwatched
+) -> TraceFiles:
     """Looks at files and at all files in folders and below, but hidden ones and those for which `leave_out` holds.
 
     Raises DataError for a path that does not exist. Reads a few hundred KB of each file.

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import NoReturn
 
-from ..schema.command import command_parser, print_json, run_command, usage_error
+from .command import command_parser, print_json, run_command, usage_error
 from .generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
 
 NAME = "trace-generate"

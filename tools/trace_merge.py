@@ -9,8 +9,9 @@ from typing import NoReturn
 
 import msgspec
 
-from ..schema.command import command_parser, print_json, run_command, usage_error
 from ..schema.errors import DataError
+from ..schema.progress import Progress
+from .command import command_parser, print_json, progress, run_command, usage_error
 from .merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from .trace_files import RankTrace, TraceFiles, by_rank, find_traces
 
@@ -41,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run_command(partial(_run, merge), options, NAME)
 
 
-def _run(merge: Callable[[Sequence[RankTrace], str], MergeReport], options: argparse.Namespace) -> None:
+def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
-    found = find_traces(options.traces)
+    found = find_traces(options.traces, progress=progress)
     devices, merged = (
         [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (found.devices, found.merged)
     )
@@ -52,7 +53,7 @@ def _run(merge: Callable[[Sequence[RankTrace], str], MergeReport], options: argp
     if not devices:
         raise DataError(f"{', '.join(map(str, options.traces))}: no device trace of a single rank{_instead(found)}")
     ranks, notes = by_rank(devices)
-    report = merge(ranks, options.output)
+    report = merge(ranks, options.output, progress)
     report.skipped = {
         **found.skipped,
         **({"host traces, which have no times": len(found.hosts)} if found.hosts else {}),

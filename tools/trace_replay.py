@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import msgspec
 
-from ..schema.command import command_parser, print_json, progress, run_command, usage_error
 from ..schema.errors import DataError
 from ..schema.files import STANDARD_STREAM
 from ..schema.graph import ExecutionGraph
+from .command import command_parser, print_json, progress, run_command, usage_error
 from .replay import Replay, replay_ranks
 from .replay_summary import describe, summarise
 from .scaling import SCALABLE, Scale, parse_scale

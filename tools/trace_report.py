@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..schema.command import command_parser, run_command, usage_error
 from ..schema.files import STANDARD_STREAM, open_output
 from .analyses import ANALYSES
+from .command import command_parser, progress, run_command, usage_error
 from .report.files import print_tables, write_csv
 from .report.inputs import find_sources
 from .report.report import Wanted, report_on, report_on_diff
@@ -74,10 +74,11 @@ def _scale(spec: str) -> Scale:
 
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.diff:
-        report = report_on_diff(*(find_sources([path]) for path in arguments.diff))
+        before, after = (find_sources([path], progress) for path in arguments.diff)
+        report = report_on_diff(before, after, progress)
     else:
         wanted = Wanted(arguments.only, arguments.scale, bool(arguments.output), arguments.perfetto or "")
-        report = report_on(find_sources(arguments.paths), wanted)
+        report = report_on(find_sources(arguments.paths, progress), wanted, progress)
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:

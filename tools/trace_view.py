@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import IO, NoReturn
 
-from ..schema.command import command_parser, run_command, usage_error
 from ..schema.errors import DataError
 from ..schema.files import open_output
 from ..schema.graph import ExecutionGraph
+from .command import command_parser, run_command, usage_error
 from .graph_formats import write_dot, write_graphml
 from .graph_view import Selection, View, view
 from .lane_picture import draw_lanes

@@ -41,9 +41,10 @@ class Variant(NamedTuple):
 
 
 RECORDED, DERIVED = Allowed(99, 1, 3), Allowed(95, 3, 15)
+"""Where traces say what waits are for, and where that has to be derived."""
 VARIANTS = (
     Variant("sync records", True, True, RECORDED),
-    Variant("sync records, events unresolved", True, False, RECORDED),
+    Variant("sync records, events unresolved", True, False, DERIVED),
     Variant("no sync records", False, False, DERIVED),
 )
 
@@ -137,7 +138,7 @@ def _of_run(run: Run, kept: list[Bool]) -> Outcome:
         as_numpy(rank.activities.start)[_by_stream(rank)][of_rank]
         for rank, of_rank in zip(run.ranks, kept, strict=True)
     ]
-    return Outcome(run.makespan_ns, np.concatenate(starts) - run.span().start)
+    return Outcome(run.makespan_ns, np.concatenate(starts) - run.period().start)
 
 
 def _by_stream(rank: RankRun) -> Int64:

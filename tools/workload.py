@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, Ragged
+from ..converter.rewire import recorded_edges
+from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
+from ..schema.groups import numbered
+from ..schema.times import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Factors, Scale, class_factor, node_factors
 
@@ -154,7 +157,8 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
 def _rank_columns(
     graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float, is_changed: bool
 ) -> RankColumns:
-    source, target, kind = _dependencies(graph)
+    edges = recorded_edges(graph)
+    source, target, kind = (column[edges.source >= 0] for column in edges)
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
     start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
@@ -214,33 +218,21 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
     return np.where(recorded, start - first, ABSENT), np.where(recorded, end - first, ABSENT)
 
 
-def _dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64, Int64]:
-    """Source row, target row and kinds of every dependency on a node that the graph has, sorted by target."""
-    source = graph.rows_of(graph.data_deps.values)
-    kinds = graph.attributes.get("data_dep_kinds")
-    parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts)
-    kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(source), np.int64)
-    present = source >= 0
-    return source[present], graph.data_deps.rows()[present], kind[present]
-
-
 def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     """For each node the number of its lane, and for each lane its place and stream."""
     activity = graph.is_activity
     thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
     place = np.where(activity, graph.integers("device"), thread)
     stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
-    places, place_code = np.unique(place, return_inverse=True)
-    streams, stream_code = np.unique(stream, return_inverse=True)
-    pairs, lane = np.unique(place_code * len(streams) + stream_code, return_inverse=True)
-    named = [(int(places[pair // len(streams)]), int(streams[pair % len(streams)])) for pair in pairs.tolist()]
-    return lane.astype(np.int64), named
+    lane = numbered(place, stream)
+    first = np.unique(lane, return_index=True)[1]
+    return lane, list(zip(place[first].tolist(), stream[first].tolist(), strict=True))
 
 
 def _first_of_lane(lane: Int64, start: Int64) -> Int64:
     """The row of the earliest recorded start of each lane, the first of equals."""
     timed = np.flatnonzero(start != ABSENT)
-    earliest = np.full(int(lane.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    earliest = np.full(int(lane.max(initial=-1)) + 1, FOREVER)
     np.minimum.at(earliest, lane[timed], start[timed])
     heads = timed[start[timed] == earliest[lane[timed]]]
     _, first = np.unique(lane[heads], return_index=True)

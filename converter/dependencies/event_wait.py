@@ -1,17 +1,12 @@
 """An activity follows what an event on another stream marked, when its stream was told to wait for that event."""
 
-import numpy as np
-
 from ...schema.graph import DependencyKind
-from ...schema.linked import Found
 from ..run import Edges, Run
+from .evidence import by_evidence
 
 
 def event_wait(run: Run) -> Edges:
     """The linked trace's device waits; those known from timing alone are marked inferred."""
     waits = run.linked.device_waits
-    held = waits.source_row >= 0
-    source, target, found = waits.source_row[held], waits.target_row[held], waits.found.take(held)
-    edges = Edges.of(run.activity_node(source), run.activity_node(target), DependencyKind.EVENT_WAIT)
-    guessed = np.array([text == Found.TIMING.value for text in found.table] + [False])[found.codes]
-    return edges._replace(kind=edges.kind | np.where(guessed, int(DependencyKind.INFERRED), 0))
+    kind = by_evidence(DependencyKind.EVENT_WAIT, waits.found)
+    return Edges.of(run.activity_node(waits.source_row), run.activity_node(waits.target_row), kind)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...schema.graph import DependencyKind
+from ...schema.groups import split_groups
 from ...schema.machine import of_name
 from ..run import Edges, Run
 
@@ -19,7 +20,7 @@ def graph_launch(run: Run) -> Edges:
     """The order around and inside launches whose activities run on several streams."""
     edges = [edge for members in _launches(run) for edge in (*_inside(run, members), *_around(run, members))]
     columns = np.array(edges, np.int64).reshape(-1, 3)
-    return Edges(run.activity_node(columns[:, 0]), run.activity_node(columns[:, 1]), columns[:, 2])
+    return Edges.of(run.activity_node(columns[:, 0]), run.activity_node(columns[:, 1]), columns[:, 2])
 
 
 def _launches(run: Run) -> Iterator[list[int]]:
@@ -27,12 +28,8 @@ def _launches(run: Run) -> Iterator[list[int]]:
     activities = run.linked.activities
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
-    call = activities.call_row[order]
-    first = np.flatnonzero(np.append(True, call[1:] != call[:-1])[: len(call)])
-    last = np.append(first[1:], len(order))
-    for begin, end in zip(first[last - first > 1].tolist(), last[last - first > 1].tolist(), strict=True):
-        members = order[begin:end]
-        if len(np.unique(activities.stream[members])) > 1:
+    for members in split_groups(order, activities.call_row):
+        if len(members) > 1 and len(np.unique(activities.stream[members])) > 1:
             yield members.tolist()
 
 
@@ -45,8 +42,8 @@ def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
     latest: dict[int, int] = {}
     place, previous = 0, dict[int, int]()
     for row in members:
-        # of two without length that stand at one time neither is behind the other
-        while place < len(by_end) and (end[by_end[place]], start[by_end[place]]) < (start[row], start[row]):
+        # up to the row itself at the latest; of two without length that stand at one time neither is behind the other
+        while (end[by_end[place]], start[by_end[place]]) < (start[row], start[row]):
             latest[int(stream[by_end[place]])] = by_end[place]
             place += 1
         branch = int(stream[row])
@@ -58,9 +55,8 @@ def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
 
 
 def _around(run: Run, members: list[int]) -> Iterator[Edge]:
-    """From the stream's work before the graph to the branches that nothing inside starts, and from all branches to its work after."""
+    """From the stream's work before the graph to its branches, and from all branches to the stream's work after; -1 where there is none."""
     activities, end = run.linked.activities, run.activity_end
-    inside = set(members)
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for row in members:
@@ -69,10 +65,10 @@ def _around(run: Run, members: list[int]) -> Iterator[Edge]:
     before = run.stream_previous[members[0]]
     kind = int(DependencyKind.EVENT_WAIT)
     for row in first.values():
-        if before >= 0 and before not in inside and row != members[0] and end[before] <= activities.start[row]:
+        if row != members[0]:
             yield int(before), row, kind
     for tail in last.values():
         after = int(run.stream_next[tail])
-        for other in last.values() if after >= 0 else ():
+        for other in last.values():
             if other != tail and end[other] <= activities.start[after]:
                 yield other, after, kind

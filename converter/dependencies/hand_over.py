@@ -1,17 +1,12 @@
 """What a host thread does after it was called, or after the one it called has returned, follows the other thread's last node."""
 
-import numpy as np
-
 from ...schema.graph import DependencyKind
-from ...schema.linked import Found
 from ..run import Edges, Run
+from .evidence import by_evidence
 
 
 def hand_over(run: Run) -> Edges:
     """The linked trace's hand-overs; those known from timing alone are marked inferred."""
-    over, timeline = run.linked.hand_overs, run.timeline
-    guessed = np.array([text == Found.TIMING.value for text in over.found.table] + [False])[over.found.codes]
-    kind = DependencyKind.HAND_OVER | np.where(guessed, int(DependencyKind.INFERRED), 0)
-    # a hand-over to the end of a thread releases nothing
-    real = (timeline.released_by >= 0) & (timeline.resumed >= 0)
-    return Edges(timeline.released_by[real], timeline.resumed[real], kind[real].astype(np.int64))
+    # a hand-over to the end of a thread releases nothing: there -1 stands for the missing node
+    kind = by_evidence(DependencyKind.HAND_OVER, run.linked.hand_overs.found)
+    return Edges.of(run.timeline.released_by, run.timeline.resumed, kind)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...schema.graph import DependencyKind
+from ...schema.groups import begins
 from ..run import Edges, Run
 
 
@@ -10,7 +11,7 @@ def program_order(run: Run) -> Edges:
     """Each host node after the previous one of its thread; the `unrecorded host` nodes are one thread."""
     thread = run.timeline.thread
     rows = np.arange(len(thread), dtype=np.int64)
-    same = thread[1:] == thread[:-1]
+    same = ~begins(thread)[1:]
     unrecorded = run.unrecorded_from + np.arange(len(run.unrecorded), dtype=np.int64)
     source = np.concatenate((rows[:-1][same], unrecorded[:-1]))
     target = np.concatenate((rows[1:][same], unrecorded[1:]))

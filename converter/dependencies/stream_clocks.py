@@ -5,6 +5,7 @@ from bisect import bisect_right
 import numpy as np
 
 from ...schema.columns import Int64
+from ...schema.streams import streams_of
 from ..run import Run
 
 
@@ -13,8 +14,7 @@ class StreamClocks:
 
     def __init__(self, run: Run) -> None:
         activities, order = run.linked.activities, run.stream_sorted
-        _, stream = np.unique(np.stack((activities.device, activities.stream)), axis=1, return_inverse=True)
-        self._stream = stream.reshape(-1)
+        self._stream = streams_of(activities).number
         self._position = np.empty(len(order), np.int64)
         counts = np.bincount(self._stream)
         firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))

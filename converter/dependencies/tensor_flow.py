@@ -18,10 +18,11 @@ from ...schema.graph import DependencyKind
 from ...schema.host import TensorLists
 from ...schema.linked import Ops
 from ...schema.numbering import Numbering
+from ...schema.streams import streams_of
 from ..run import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
-from .tensor_spans import spans
+from .tensor_bytes import byte_ranges
 
 TENSOR = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[^"]*"\]')
 """[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
@@ -62,10 +63,8 @@ class Writer(NamedTuple):
 
 def tensor_flow(run: Run) -> Edges:
     """Data dependencies across streams. Linear in ops and tensors, but for sorts."""
-    activities = run.linked.activities
-    streams = np.unique(np.stack((activities.device, activities.stream)), axis=1)
     empty = np.empty(0, np.int64)
-    if streams.shape[1] < 2:
+    if len(streams_of(run.linked.activities).device) < 2:
         return Edges.of(empty, empty, DependencyKind.TENSOR_FLOW)
     first, last = _subtree_activities(run)
     accesses = _between_streams(run, _accesses(run, np.flatnonzero(first >= 0)), first, last)
@@ -96,10 +95,10 @@ def _launch_rank(run: Run) -> Int64:
 def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
     """For each op the first and last activity launched by it and what it called, -1 for none."""
     rank = _launch_rank(run)
-    by_rank = np.argsort(rank)
+    by_rank = np.append(np.argsort(rank), -1)
     owner = run.linked.activities.op_row
     count = len(run.linked.ops)
-    first, last = np.full(count, np.iinfo(np.int64).max, np.int64), np.full(count, -1, np.int64)
+    first, last = np.full(count, len(rank), np.int64), np.full(count, -1, np.int64)
     owned = owner >= 0
     np.minimum.at(first, owner[owned], rank[owned])
     np.maximum.at(last, owner[owned], rank[owned])
@@ -111,11 +110,8 @@ def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
         np.minimum.at(first, parent[active], first[active])
         np.maximum.at(last, parent[active], last[active])
         active = np.unique(parent[active])
-    launched = last >= 0
-    none = np.full(count, -1, np.int64)
-    first_row, last_row = none.copy(), none.copy()
-    first_row[launched], last_row[launched] = by_rank[first[launched]], by_rank[last[launched]]
-    return first_row, last_row
+    # an op that launched nothing finds the row at the end: none
+    return by_rank[first], by_rank[last]
 
 
 def _accesses(run: Run, launching: Int64) -> Accesses:
@@ -160,14 +156,14 @@ def _mutated(schema: str) -> tuple[int, ...]:
 
 def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
     """For each op the text of the inputs that it writes: those marked in its schema, or all buffers of an in-place collective."""
-    record = ops.name.table.index(RECORD) if RECORD in ops.name.table else -2
+    records = ops.name.equal(RECORD)[rows].tolist()
     marked = [_mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
     changed = []
-    for op, name, schema in zip(rows, ops.name.codes[rows].tolist(), ops.op_schema.codes[rows].tolist(), strict=True):
+    for op, is_record, schema in zip(rows, records, ops.op_schema.codes[rows].tolist(), strict=True):
         if marked[schema]:
             changed.append(_arguments(ops.inputs[op], marked[schema]))
         else:
-            changed.append(ops.inputs[op] if name == record and not TENSOR.search(ops.outputs[op]) else b"")
+            changed.append(ops.inputs[op] if is_record and not TENSOR.search(ops.outputs[op]) else b"")
     return changed
 
 
@@ -180,11 +176,9 @@ def _between_streams(run: Run, accesses: Accesses, first: Int64, last: Int64) ->
     """Without storages that only one stream touches (its order implies all), and accesses that a called op lists too."""
     if not len(accesses.op):
         return accesses
-    activities = run.linked.activities
-    _, stream = np.unique(np.stack((activities.device, activities.stream)), axis=1, return_inverse=True)
-    stream = stream.reshape(-1)
+    stream = streams_of(run.linked.activities).number
     _, storage = np.unique(accesses.storage, return_inverse=True)
-    low, high = np.full(storage.max() + 1, len(activities)), np.full(storage.max() + 1, -1)
+    low, high = np.full(storage.max() + 1, len(stream)), np.full(storage.max() + 1, -1)
     for end in (first, last):
         np.minimum.at(low, storage, stream[end[accesses.op]])
         np.maximum.at(high, storage, stream[end[accesses.op]])
@@ -216,11 +210,11 @@ def _strided(run: Run, accesses: Accesses) -> Accesses:
     keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
-    ops, known = run.linked.ops, cache(spans)
+    ops, known = run.linked.ops, cache(byte_ranges)
     for op in np.unique(accesses.op).tolist():
-        for span in (*known(ops.inputs[op]), *known(ops.outputs[op])):
-            for row in rows_of.get((op, span.storage, span.low), ()):
-                high[row], dense[row] = span.high, span.dense
+        for reach in (*known(ops.inputs[op]), *known(ops.outputs[op])):
+            for row in rows_of.get((op, reach.storage, reach.low), ()):
+                high[row], dense[row] = reach.high, reach.dense
     return accesses._replace(high=high, dense=dense)
 
 

@@ -5,7 +5,7 @@ the simulator reads; nothing that it would stop, hang or lose time at.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION, SILENT
 from ..lanes import lanes_of
+from ..ranks.recorded_groups import recorded_groups
 from ..rewire import control_edges, data_edges, rewired, spliced, used
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
-from .groups import name_groups, recorded_groups
+from .groups import name_groups
 from .host_delays import delays_before_communication
 from .ready_set import WIDE, widest_ready_set
 from .serial_time import SerialTime, serialise
@@ -37,17 +38,17 @@ NUMBERED_ALONE = (
 class TargetReport:
     """What the target made different: nodes by reason, µs where the name says so, the groups by number, remarks in words."""
 
-    removed: int = 0
-    lowered: dict[str, int] = field(default_factory=dict)
-    as_computation: dict[str, int] = field(default_factory=dict)
-    padded: int = 0
-    control_left_out: int = 0
-    idle_dropped_us: float = 0.0
-    host_delay_dropped_us: float = 0.0
-    delay_nodes: int = 0
-    widest_ready_set: int = 0
-    groups: dict[RankList, int] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    removed: int
+    lowered: dict[str, int]
+    as_computation: dict[str, int]
+    padded: int
+    control_left_out: int
+    idle_dropped_us: float
+    host_delay_dropped_us: float
+    delay_nodes: int
+    widest_ready_set: int
+    groups: dict[RankList, int]
+    remarks: list[str]
 
 
 def for_astra_sim(
@@ -67,23 +68,32 @@ def for_astra_sim(
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
     played = rewired(graph, np.flatnonzero(~silent), data, control)
     played.metadata["target"] = "astra-sim"
-    report = TargetReport(removed=int(silent.sum()))
     known = recorded_groups(played)
     complete_messages(played)
-    report.lowered = dict(lower_collectives(played))
-    report.as_computation = dict(compute_unplayable(played, known, world))
-    report.padded = pad_all_gathers(played)
-    report.groups = name_groups(played, known, groups, world)
+    lowered = lower_collectives(played)
+    as_computation = compute_unplayable(played, known, world)
+    padded = pad_all_gathers(played)
+    numbered = name_groups(played, known, groups, world)
     unknown_groups = int(((played.type == NodeType.COMM_COLL) & (known.of_node < 0)).sum())
     played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
-    played, report.delay_nodes = delays_before_communication(played)
+    played, delay_nodes = delays_before_communication(played)
     serial = serialise(played)
-    report.idle_dropped_us, report.host_delay_dropped_us = serial.idle_cut / 1000, serial.delay_cut / 1000
-    report.control_left_out = _leave_out_control(played)
-    report.widest_ready_set = widest_ready_set(played, data_edges(played))
-    report.remarks = _remarks(played, report, serial, unknown_groups)
-    if groups is None and report.groups:
+    report = TargetReport(
+        removed=int(silent.sum()),
+        lowered=dict(lowered),
+        as_computation=dict(as_computation),
+        padded=padded,
+        control_left_out=_leave_out_control(played),
+        idle_dropped_us=serial.idle_cut / 1000,
+        host_delay_dropped_us=serial.delay_cut / 1000,
+        delay_nodes=delay_nodes,
+        widest_ready_set=widest_ready_set(played, data_edges(played)),
+        groups=numbered,
+        remarks=[],
+    )
+    report.remarks += _remarks(played, report, serial, unknown_groups)
+    if groups is None and numbered:
         report.remarks.append(NUMBERED_ALONE)
     return played, report
 
@@ -129,7 +139,5 @@ def _remarks(graph: ExecutionGraph, report: TargetReport, serial: SerialTime, un
 
 
 def _ends_in_message(graph: ExecutionGraph) -> bool:
-    if not len(graph) or graph.is_activity.all():
-        return False
     last = np.argmax(graph.start_ns + graph.duration_ns)
-    return int(graph.type[last]) in (NodeType.COMM_SEND, NodeType.COMM_RECV)
+    return not graph.is_activity.all() and int(graph.type[last]) in (NodeType.COMM_SEND, NodeType.COMM_RECV)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Int64, Ragged
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
+from ...schema.groups import begins
 from ..communication_columns import COALESCED
 from ..rewire import control_edges, data_edges, rewired, rows_of_graph
 from ..run import Edges
@@ -25,10 +26,10 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
         return graph
     # the kernel's own row is that of its last message
     last = np.zeros(len(sizes.values), np.bool_)
-    last[sizes.starts[1:][sizes.lengths() > 0] - 1] = True
+    last[sizes.starts[1:] - 1] = True
     kernel, row = sizes.rows(), np.empty(len(last), np.int64)
     row[last], row[~last] = kernel[last], len(graph) + np.arange(int((~last).sum()))
-    first = np.append(True, kernel[1:] != kernel[:-1])
+    first = begins(kernel)
     separate = _rows(graph, kernel[~last], row[~last], kernel[first], row[first])
     for name, column in lists.items():
         if isinstance(column, Ragged):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ..lanes import previous_on_lane
+from ...schema.groups import previous_in_group
 from ..run import Edges
 
 
@@ -22,10 +22,10 @@ def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
 
     if not len(keys):
         return np.zeros(len(control.kind), np.bool_)
-    before = previous_on_lane(lane)[data.target]
+    order = np.argsort(lane, kind="stable")
+    before = previous_in_group(order, lane)[data.target]
     chained = np.zeros(count, np.bool_)
     chained[data.target[(data.source == before) | is_edge(before, data.source)]] = True
-    order = np.argsort(lane, kind="stable")
     chain = np.empty(count, np.int64)
     chain[order] = np.cumsum(~chained[order])
     same = (chain[control.source] == chain[control.target]) & (control.source < control.target)

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 from ...schema.comm_groups import RankList
 from ...schema.graph import ExecutionGraph
+from ..ranks.recorded_groups import recorded_groups
 from .astra_sim import for_astra_sim
 from .collectives import LOWERED
-from .groups import name_groups, recorded_groups
+from .groups import name_groups
 
 GENERIC, ASTRA_SIM = "generic", "astra-sim"
 TARGETS = (GENERIC, ASTRA_SIM)

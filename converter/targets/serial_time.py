@@ -6,8 +6,6 @@ during which nothing else of their kind ran.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
 from ..annex import UNRECORDED
@@ -27,12 +25,12 @@ class SerialTime(NamedTuple):
     device_overlap: int
 
 
-class _Spans(NamedTuple):
+class _Intervals(NamedTuple):
     start: Int64
     end: Int64
 
-    def of(self, rows: Bool) -> "_Spans":
-        return _Spans(self.start[rows], self.end[rows])
+    def of(self, rows: Bool) -> "_Intervals":
+        return _Intervals(self.start[rows], self.end[rows])
 
     def overlap(self) -> int:
         return int((self.end - self.start).sum() - alone(*self, self.start[:0], self.end[:0]).sum())
@@ -40,15 +38,15 @@ class _Spans(NamedTuple):
 
 def serialise(graph: ExecutionGraph) -> SerialTime:
     """Sets `duration_micros` in place, whole µs that keep the total of each thread and stream; `duration_ns` stays as measured."""
-    measured = _Spans(graph.start_ns, graph.start_ns + graph.duration_ns)
+    measured = _Intervals(graph.start_ns, graph.start_ns + graph.duration_ns)
     on_host = ~graph.is_activity & ~graph.is_delay
     computes = graph.is_activity & (graph.type == NodeType.COMP)
-    waits = on_host & _named(graph, WAITING)
+    waits = on_host & graph.name.where(WAITING.__contains__)
     idle, kept_idle = graph.duration_ns[waits], alone(*measured.of(waits), *measured.of(on_host & ~waits))
     duration = graph.duration_ns.copy()
     duration[waits] = kept_idle
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
-    delays = _Spans(measured.start - gap - delay, measured.start - gap)
+    delays = _Intervals(measured.start - gap - delay, measured.start - gap)
     kept_delay = delay.copy()
     kept_delay[computes] = alone(*delays.of(computes), *measured.of(computes))
     graph.duration_micros = whole_microseconds(duration + gap + kept_delay, lanes_of(graph))
@@ -58,8 +56,3 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
         host_overlap=measured.of(on_host & ~waits).overlap(),
         device_overlap=measured.of(computes).overlap(),
     )
-
-
-def _named(graph: ExecutionGraph, names: tuple[str, ...]) -> Bool:
-    # one row more than the table has, for nodes without a name
-    return np.array([text in names for text in graph.name.table] + [False])[graph.name.codes]

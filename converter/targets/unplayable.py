@@ -7,8 +7,8 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool
 from ...schema.comm_groups import INT32_MAX, RankList
 from ...schema.graph import ExecutionGraph, NodeType
+from ..ranks.recorded_groups import Groups
 from .collectives import PLAYED
-from .groups import Groups
 
 Reasons = list[tuple[str, Bool]]
 

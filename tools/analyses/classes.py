@@ -1,15 +1,13 @@
 """What a device activity is: computation, communication or memory, one class each, and the streams it can run on."""
 
 from enum import IntEnum
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import Int64
 from ...schema.linked import Activities
 from ..node_class import moves_memory
-from .spans import Spans
+from .intervals import Intervals
 
 Codes = npt.NDArray[np.uint8]
 
@@ -35,21 +33,6 @@ def activity_classes(activities: Activities) -> Codes:
     return classes
 
 
-def spans_of(activities: Activities) -> Spans:
+def intervals_of(activities: Activities) -> Intervals:
     """When each activity ran."""
-    return Spans(activities.start, activities.end)
-
-
-class Streams(NamedTuple):
-    """The streams of a process: `lane` is the place of each activity's stream in `device` and `stream`."""
-
-    device: Int64
-    stream: Int64
-    lane: Int64
-
-
-def streams_of(activities: Activities) -> Streams:
-    """The (device, stream) pairs in order, and which of them each activity ran on."""
-    pairs = np.stack((activities.device, activities.stream), axis=1)
-    distinct, lane = np.unique(pairs, axis=0, return_inverse=True)
-    return Streams(distinct[:, 0], distinct[:, 1], lane.reshape(-1).astype(np.int64))
+    return Intervals(activities.start, activities.end)

@@ -1,17 +1,18 @@
 """Each collective as all ranks together saw it: how long it took, who came last, what bandwidth it reached, who did not record it.
 
-Members meet by process group and sequence number, without numbers by order; a send meets its receive. Starts are compared on the traces'
-own clocks, which agree only within one machine.
+Starts are compared on the traces' own clocks, which agree only within one machine.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from ...converter.ranks import Group, match, ranks_of, ranks_text
 from ...schema.columns import Int64
 from ...schema.graph import CollectiveType
-from .arrivals import Arrival, Group, Key, RankCollectives, collectives_of
+from .arrivals import Arrival, RankCollectives, collectives_of
 from .rank_trace import Analysis, Options, RankTrace
 from .table import Column, Floats, Table, microseconds
 
@@ -27,24 +28,29 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
     return collectives_of(rank)
 
 
+class _Meeting(NamedTuple):
+    """Who came to what, in the order of the ranks given."""
+
+    group: Group
+    sequence: int
+    repetition: int
+    arrivals: list[Arrival]
+
+
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
-    meetings: dict[Key, list[Arrival]] = defaultdict(list)
-    for part in parts:
-        for key, arrival in part.arrivals.items():
-            meetings[key].append(arrival)
-    keys = sorted(meetings, key=lambda key: min(arrival.start for arrival in meetings[key]))
+    meetings = _meetings(parts)
     unplaced = sum(part.unplaced for part in parts)
-    note = NO_COLLECTIVES if not keys else ""
+    note = NO_COLLECTIVES if not meetings else ""
     if unplaced:
         note = f"{note or 'not in it'}: {unplaced} communications whose group is not known"
-    present = [meetings[key] for key in keys]
+    present = [meeting.arrivals for meeting in meetings]
     note = "; ".join(filter(None, (note, _clocks(present))))
-    missing = _missing(keys, present, parts)
+    missing = _missing(meetings, parts)
     first = [arrivals[0] for arrivals in present]
     columns = [
-        Column("group", "", [group_label(key.group) for key in keys]),
-        Column("sequence", "", _integers([key.sequence for key in keys])),
-        Column("repetition", "", _integers([key.repetition for key in keys])),
+        Column("group", "", [group_label(meeting.group) for meeting in meetings]),
+        Column("sequence", "", _integers([meeting.sequence for meeting in meetings])),
+        Column("repetition", "", _integers([meeting.repetition for meeting in meetings])),
         Column("collective", "", [arrival.name for arrival in first]),
         Column("dtype", "", [arrival.dtype for arrival in first]),
         Column("members", "", _integers([arrival.members for arrival in first])),
@@ -52,7 +58,21 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
         *_figures(present),
     ]
-    return Table(NAME, "Collectives over ranks", columns, note, (_missing_by_group(keys, missing),))
+    return Table(NAME, "Collectives over ranks", columns, note, (_missing_by_group(meetings, missing),))
+
+
+def _meetings(parts: Sequence[RankCollectives]) -> list[_Meeting]:
+    """By when the first of their members came."""
+    met = match([part.calls for part in parts])
+    found: dict[int, _Meeting] = {}
+    for part, groups, numbers in zip(parts, met.group, met.meeting, strict=True):
+        ends = zip(part.calls.source.tolist(), part.calls.target.tolist(), strict=True)
+        for arrival, group, number, pair in zip(part.arrivals, groups.tolist(), numbers.tolist(), ends, strict=True):
+            if number not in found:
+                of = met.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
+                found[number] = _Meeting(of, int(met.sequence[number]), int(met.repetition[number]), [])
+            found[number].arrivals.append(arrival)
+    return sorted(found.values(), key=lambda meeting: min(arrival.start for arrival in meeting.arrivals))
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
@@ -70,18 +90,17 @@ def _clocks(present: list[list[Arrival]]) -> str:
 def group_label(group: Group) -> str:
     """The group's name and its members, runs of ranks shortened.
 
-    >>> group_label(Group((0, 1, 2, 3, 8), "tp", 0))
+    >>> group_label(Group("0-3,8", "tp"))
     'tp (0-3, 8)'
     """
     runs: list[list[int]] = []
-    for rank in group.ranks:
+    for rank in ranks_of(group.ranks):
         if runs and rank == runs[-1][-1] + 1:
             runs[-1] = [runs[-1][0], rank]
         else:
             runs.append([rank])
     listing = ", ".join("-".join(map(str, run)) for run in runs)
-    name = group.name or (f"group {group.number}" if group.number else "")
-    return f"{name} ({listing})".strip() if listing else name
+    return f"{group.name} ({listing})".strip() if listing else group.name
 
 
 def _figures(present: list[list[Arrival]]) -> list[Column]:
@@ -120,27 +139,24 @@ def _imbalance(present: list[list[Arrival]]) -> Floats:
     return np.array([max(one) * len(one) / sum(one) if sum(one) else np.nan for one in splits], np.float64)
 
 
-def _missing(keys: list[Key], present: list[list[Arrival]], parts: Sequence[RankCollectives]) -> list[list[int]]:
+def _missing(meetings: Sequence[_Meeting], parts: Sequence[RankCollectives]) -> list[list[int]]:
     """For each meeting the ranks that were given and belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
-    for key, arrivals in zip(keys, present, strict=True):
-        members[key.group].update(key.group.ranks or (arrival.rank for arrival in arrivals))
+    for meeting in meetings:
+        members[meeting.group].update(ranks_of(meeting.group.ranks) or (one.rank for one in meeting.arrivals))
     given = {part.rank for part in parts}
-    return [
-        sorted((members[key.group] & given) - {arrival.rank for arrival in arrivals})
-        for key, arrivals in zip(keys, present, strict=True)
-    ]
+    return [sorted((members[meeting.group] & given) - {one.rank for one in meeting.arrivals}) for meeting in meetings]
 
 
-def _missing_by_group(keys: list[Key], missing: list[list[int]]) -> Table:
-    lacking = Counter((key.group, rank) for key, ranks in zip(keys, missing, strict=True) for rank in ranks)
-    rows = sorted(lacking.items())
+def _missing_by_group(meetings: Sequence[_Meeting], missing: list[list[int]]) -> Table:
+    lacking = Counter((meeting.group, rank) for meeting, ranks in zip(meetings, missing, strict=True) for rank in ranks)
+    rows = sorted(lacking.items(), key=lambda item: (ranks_of(item[0][0].ranks), *item[0]))
     columns = [
         Column("rank", "", _integers([rank for (_, rank), _ in rows])),
         Column("group", "", [group_label(group) for (group, _), _ in rows]),
         Column("missing", "", _integers([count for _, count in rows])),
     ]
-    note = "" if rows else "every rank recorded all collectives of its groups" if keys else NO_COLLECTIVES
+    note = "" if rows else "every rank recorded all collectives of its groups" if meetings else NO_COLLECTIVES
     return Table(f"{NAME}_missing", "Collectives that a member did not record", columns, note)
 
 

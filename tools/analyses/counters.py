@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64
+from ...schema.groups import begins
 from ...schema.linked import LinkedTrace
-from .classes import ActivityClass, activity_classes, spans_of, streams_of
+from ...schema.streams import streams_of
+from .classes import ActivityClass, activity_classes, intervals_of
+from .intervals import Intervals, Series, running_sum
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import Series, Spans, running_sum
 from .table import Column, Floats, Table, microseconds, rank_column
 
 QUEUE_LENGTH = "queue length"
@@ -39,12 +41,12 @@ def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
 def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     activities, streams = linked.activities, streams_of(linked.activities)
     row = np.flatnonzero(activities.call_row >= 0)
-    by_start = row[np.lexsort((activities.start[row], streams.lane[row], activities.call_row[row]))]
-    call, lane = activities.call_row[by_start], streams.lane[by_start]
-    first = np.append(True, (call[1:] != call[:-1]) | (lane[1:] != lane[:-1]))[: len(by_start)]
+    by_start = row[np.lexsort((activities.start[row], streams.number[row], activities.call_row[row]))]
+    call, lane = activities.call_row[by_start], streams.number[by_start]
+    first = begins(call, lane)
     lane, issued = lane[first], linked.calls.start[call[first]]
     # an activity that started before its call, by the clocks, was not queued
-    queued = Spans(issued, np.maximum(activities.start[by_start[first]], issued))
+    queued = Intervals(issued, np.maximum(activities.start[by_start[first]], issued))
     found = []
     for number in np.unique(lane).tolist():
         own = queued.take(lane == number)
@@ -56,14 +58,14 @@ def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
 def _bandwidths(rank: RankTrace) -> list[Counter]:
     activities = rank.linked.activities
     row, kinds, kind, size = _copies(rank)
-    spans = spans_of(activities).take(row)
-    weight = size / np.maximum(spans.end - spans.start, 1)
+    intervals = intervals_of(activities).take(row)
+    weight = size / np.maximum(intervals.end - intervals.start, 1)
     found = []
     for device in np.unique(activities.device[row]).tolist():
         for number, name in enumerate(kinds):
             mine = (kind == number) & (activities.device[row] == device)
             if mine.any():
-                found.append(Counter(device, name, ALL_STREAMS, running_sum(spans.take(mine), weight[mine]), None))
+                found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), weight[mine]), None))
     return found
 
 

@@ -62,7 +62,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
     for device in sorted({one.device for one in ranges}):
         own = [one for one in ranges if one.device == device]
         launches = _launches(rank.linked, device, several=len({one.device for one in ranges}) > 1)
-        problem = _disagreement(own, launches)
+        problem = _mismatch(own, launches)
         if problem:
             notes.append(f"device {device}: {problem}, so that no range could be attached to its op")
             measured += [Measured(rank.rank, "", one.name, -1, one.counters) for one in own]
@@ -89,14 +89,15 @@ def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
                 rows.tolist(), activities.op_row[rows].tolist(), activities.correlation[rows].tolist(), strict=True
             )
         ]
-    rows = np.flatnonzero([bool(KERNEL_LAUNCH.search(name)) for name in calls.name.table] or [])
-    rows = np.flatnonzero(np.isin(calls.name.codes, rows)) if not several else rows[:0]
+    if several:
+        return []
+    rows = np.flatnonzero(calls.name.where(lambda name: bool(KERNEL_LAUNCH.search(name))))
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     columns = calls.op_row[rows].tolist(), calls.correlation[rows].tolist()
     return [Launch(op, correlation, "") for op, correlation in zip(*columns, strict=True)]
 
 
-def _disagreement(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
+def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> str:
     if len(ranges) != len(launches):
         return f"{len(ranges)} ranges were recorded and {len(launches)} kernel launches"
     for number, (one, launch) in enumerate(zip(ranges, launches, strict=True), 1):

@@ -34,7 +34,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     by_op = np.argsort(number, kind="stable")
     begin = np.searchsorted(number[by_op], tree.first)
     count = np.searchsorted(number[by_op], tree.last) - begin
-    named = np.array([operator in name for name in ops.name.table] + [False])[ops.name.codes]
+    named = ops.name.where(lambda name: operator in name)
     wanted = named & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
     row = np.flatnonzero(wanted & (count <= longest))
     first = np.concatenate(([0], np.cumsum(count[row])))

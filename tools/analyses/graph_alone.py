@@ -94,20 +94,21 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
 
 def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
     """Their sizes are known in bytes alone, as elements of no dtype count."""
-    group, members = graph.texts("pg_name"), graph.attributes.get("pg_ranks")
-    names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst")
+    recorded, named, members = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.attributes.get("pg_ranks")
+    names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
     columns = (graph.integers(name, -1)[rows].tolist() for name in names)
     return [
         Communication(
             name=_name(graph.type[row], kind),
             in_elements=size,
-            group=group[row],
+            group=recorded[row] or named[row],
             ranks=members[row].tolist() if isinstance(members, Ragged) else [],
             sequence=sequence,
             source=source,
             target=target,
+            tag=tag,
         )
-        for row, kind, size, sequence, source, target in zip(rows.tolist(), *columns, strict=True)
+        for row, kind, size, sequence, source, target, tag in zip(rows.tolist(), *columns, strict=True)
     ]
 
 

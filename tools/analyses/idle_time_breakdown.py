@@ -7,10 +7,12 @@ end, else *kernel wait* if it is short, else *other*, with its cause where the o
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import DeviceWaits, Found, LinkedTrace
-from .classes import spans_of, streams_of
+from ...schema.linked import DeviceWaits, LinkedTrace, guessed
+from ...schema.streams import streams_of
+from ...schema.times import NEVER
+from .classes import intervals_of
+from .intervals import sequence
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import sequence
 from .table import Column, Table, microseconds, percentage, rank_column
 from .temporal_breakdown import NO_ACTIVITIES
 
@@ -22,7 +24,7 @@ NO_CAUSE, HOST_SYNC = "", "host sync"
 def _table(rank: RankTrace, options: Options) -> Table:
     activities, linked = rank.linked.activities, rank.linked
     streams = streams_of(activities)
-    order = sequence(spans_of(activities), streams.lane)
+    order = sequence(intervals_of(activities), streams.number)
     gap = activities.start[order.row] - order.busy_until
     idle = gap > 0
     row, lane, freed, gap = order.row[idle], order.lane[idle], order.busy_until[idle], gap[idle]
@@ -61,7 +63,7 @@ def _note(linked: LinkedTrace, row: Int64) -> str:
 
 def _category(linked: LinkedTrace, row: Int64, freed: Int64, gap: Int64, short: int) -> Int64:
     call = linked.activities.call_row[row]
-    called = np.full(len(row), np.iinfo(np.int64).min)
+    called = np.full(len(row), NEVER)
     called[call >= 0] = linked.calls.start[call[call >= 0]]
     return np.where(called > freed, HOST_WAIT, np.where(gap < short, KERNEL_WAIT, OTHER))
 
@@ -94,8 +96,7 @@ def _awaited(linked: LinkedTrace, row: Int64, freed: Int64) -> Int64:
 
 def _known(waits: DeviceWaits) -> Bool:
     """Waits that were recorded or follow from the order of calls, not those guessed from times."""
-    guessed = np.array([text == Found.TIMING.value for text in waits.found.table] + [True])
-    return ~guessed[waits.found.codes]
+    return ~guessed(waits.found)
 
 
 def _behind_host_sync(linked: LinkedTrace, row: Int64, freed: Int64) -> Bool:
@@ -105,7 +106,7 @@ def _behind_host_sync(linked: LinkedTrace, row: Int64, freed: Int64) -> Bool:
     start, call = activities.start[row], activities.call_row[row]
     waiting, source = waits.call_row[waits.source_row >= 0], waits.source_row[waits.source_row >= 0]
     other = activities.call_row[source] != waiting
-    awaited = np.full(len(calls) + 1, np.iinfo(np.int64).min)
+    awaited = np.full(len(calls) + 1, NEVER)
     np.maximum.at(awaited, waiting[other], activities.end[source[other]])
     own = (call >= 0) & (awaited[call] > freed) & (awaited[call] <= start)
     returned = np.sort(calls.end[np.unique(waits.call_row)])

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...schema.columns import Int64
-from .classes import LABELS, ActivityClass, activity_classes, spans_of
+from .classes import LABELS, ActivityClass, activity_classes, intervals_of
+from .intervals import time_by_set
 from .kernel_statistics import Durations
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import time_by_set
 from .table import Column, Floats, Table, microseconds, percentage, rank_column
 from .temporal_breakdown import NO_ACTIVITIES
 
@@ -21,11 +21,11 @@ def set_label(classes: int) -> str:
 
 def _table(rank: RankTrace, options: Options) -> Table:
     activities = rank.linked.activities
-    classes, spans = activity_classes(activities), spans_of(activities)
+    classes, intervals = activity_classes(activities), intervals_of(activities)
     rows: list[tuple[int, int, int, int]] = []
     for device in np.unique(activities.device).tolist():
         mine = activities.device == device
-        times = time_by_set(spans.take(mine), classes[mine], len(LABELS))
+        times = time_by_set(intervals.take(mine), classes[mine], len(LABELS))
         times[0] = 0
         rows += [(device, which, time, int(times.sum())) for which, time in enumerate(times.tolist()) if time]
     device, which, time, busy = np.array(rows, np.int64).reshape(-1, 4).T

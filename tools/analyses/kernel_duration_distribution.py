@@ -28,18 +28,14 @@ def _of_rank(rank: RankTrace, _: Options) -> RankDurations:
 
 
 def _over_ranks(parts: Sequence[RankDurations], options: Options) -> Table:
-    names: dict[str, int] = {}
-    codes = []
-    for part in parts:
-        place = np.array([names.setdefault(name, len(names)) for name in part.name.table] + [-1])
-        codes.append(place[part.name.codes])
+    names = Strings.joined(part.name for part in parts)
     duration = np.concatenate([part.duration for part in parts])
     classes = np.concatenate([part.activity_class for part in parts]).astype(np.int64)
     rank = np.repeat([part.rank for part in parts], [len(part.duration) for part in parts])
-    keys = np.stack((np.concatenate(codes), classes, rank), axis=1)
+    keys = np.stack((names.codes, classes, rank), axis=1)
     note = "" if len(duration) else NO_ACTIVITIES
-    by_rank = _table(f"{NAME}_by_rank", keys, 3, list(names), duration, options, note)
-    table = _table(NAME, keys, 2, list(names), duration, options, note)
+    by_rank = _table(f"{NAME}_by_rank", keys, 3, names.table, duration, options, note)
+    table = _table(NAME, keys, 2, names.table, duration, options, note)
     table.details = (by_rank,)
     return table
 

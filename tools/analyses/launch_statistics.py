@@ -10,8 +10,8 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import LinkedTrace
+from .intervals import Intervals, sequence
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import Spans, sequence
 from .table import Column, Table, microseconds, rank_column, texts
 from .temporal_breakdown import NO_ACTIVITIES
 
@@ -40,7 +40,7 @@ def launches_of(linked: LinkedTrace) -> Launches:
     activities, calls = linked.activities, linked.calls
     row = np.flatnonzero(activities.call_row >= 0)
     call, lane = np.unique(activities.call_row[row], return_inverse=True)
-    order = sequence(Spans(activities.start[row], activities.end[row]), lane)
+    order = sequence(Intervals(activities.start[row], activities.end[row]), lane)
     fresh = activities.end[row][order.row] - np.maximum(activities.start[row][order.row], order.busy_until)
     device = np.zeros(len(call), np.int64)
     np.add.at(device, order.lane, np.maximum(fresh, 0))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schema.columns import Int64
+from ...schema.groups import begins
 from ...schema.linked import Ops
 
 USER_SCOPE = 7
@@ -56,7 +57,7 @@ def op_tree(ops: Ops) -> OpTree:
     for rows in levels:
         above = parent[rows]
         elder = np.cumsum(size[rows]) - size[rows]
-        eldest = np.maximum.accumulate(np.where(np.append(True, above[1:] != above[:-1])[: len(rows)], elder, 0))
+        eldest = np.maximum.accumulate(np.where(begins(above), elder, 0))
         first[rows] = elder - eldest + np.where(above >= 0, first[above] + 1, 0)
     return OpTree(parent, levels, first, first + size)
 

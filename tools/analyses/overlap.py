@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from .classes import ActivityClass, activity_classes, spans_of
+from .classes import ActivityClass, activity_classes, intervals_of
+from .intervals import intersection, union
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import intersection, union
 from .table import Column, Table, microseconds, percentage, rank_column
 
 NO_COMMUNICATION = "no communication on the device was recorded"
@@ -12,13 +12,13 @@ NO_COMMUNICATION = "no communication on the device was recorded"
 
 def _table(rank: RankTrace, _: Options) -> Table:
     activities = rank.linked.activities
-    classes, spans = activity_classes(activities), spans_of(activities)
+    classes, intervals = activity_classes(activities), intervals_of(activities)
     devices = np.unique(activities.device[classes == ActivityClass.COMMUNICATION])
     whole, hidden = np.zeros((2, len(devices)), np.int64)
     for place, device in enumerate(devices.tolist()):
         mine = activities.device == device
-        talk = union(spans.take(mine & (classes == ActivityClass.COMMUNICATION)))
-        work = union(spans.take(mine & (classes == ActivityClass.COMPUTATION)))
+        talk = union(intervals.take(mine & (classes == ActivityClass.COMMUNICATION)))
+        work = union(intervals.take(mine & (classes == ActivityClass.COMPUTATION)))
         whole[place], hidden[place] = talk.length(), intersection(talk, work)
     columns = [
         rank_column(rank.rank, len(devices)),

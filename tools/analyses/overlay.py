@@ -17,8 +17,8 @@ from ...schema.times import microseconds
 from .counters import ALL_STREAMS, counters_of
 from .critical_path import KINDS, pieces_of
 from .frequent_kernel_patterns import Patterns, device_time, occurrences, patterns_of
+from .intervals import Intervals, union
 from .rank_trace import Options, RankTrace
-from .spans import Spans, union
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40
@@ -27,10 +27,9 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """A mark is worth its place over several kernels that come again."""
 
 
-def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def overlay_events(rank: RankTrace) -> Iterator[bytes]:
     """All that there is to add to the rank's device trace."""
-    options = options or Options()
-    return itertools.chain(counter_events(rank, options), critical_path_events(rank), pattern_events(rank, options))
+    return itertools.chain(counter_events(rank), critical_path_events(rank), pattern_events(rank))
 
 
 def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
@@ -78,11 +77,11 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     return within
 
 
-def _covered(linked: LinkedTrace, thread: int) -> Spans:
+def _covered(linked: LinkedTrace, thread: int) -> Intervals:
     ops, calls = linked.ops, linked.calls
     own, called = (ops.thread == thread) & (ops.start != ABSENT), calls.thread == thread
     start: Int64 = np.concatenate((ops.start[own], calls.start[called]))
-    return union(Spans(start, np.concatenate((ops.end[own], calls.end[called]))))
+    return union(Intervals(start, np.concatenate((ops.end[own], calls.end[called]))))
 
 
 def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:

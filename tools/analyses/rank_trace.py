@@ -90,7 +90,7 @@ def read_rank(device_path: str, host_path: str | None = None, rank: int | None =
     A trace that records no rank is rank 0 unless `rank` says which.
     """
     host = read_host_trace(host_path) if host_path else None
-    device, recorded = read_with_arguments(device_path, rank, shapes=host is None)
+    device, recorded = read_with_arguments(device_path, rank, of_ops=host is None)
     linked = link(host, device, rank)
     made = graph_of(linked) if graph else None
     return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)

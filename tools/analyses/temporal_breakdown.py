@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .classes import ActivityClass, activity_classes, spans_of
+from .classes import ActivityClass, activity_classes, intervals_of
+from .intervals import union
 from .rank_trace import Options, RankTrace, per_rank
-from .spans import union
 from .table import Column, Table, microseconds, percentage, rank_column
 
 NO_ACTIVITIES = "no device activity was recorded"
@@ -25,12 +25,12 @@ class DeviceTime(NamedTuple):
 def device_times(rank: RankTrace) -> list[DeviceTime]:
     """The times of each device of the rank; none without activities."""
     activities = rank.linked.activities
-    computes, spans = activity_classes(activities) == ActivityClass.COMPUTATION, spans_of(activities)
+    computes, intervals = activity_classes(activities) == ActivityClass.COMPUTATION, intervals_of(activities)
     found = []
     for device in np.unique(activities.device).tolist():
         mine = activities.device == device
-        own = spans.take(mine)
-        busy, compute = union(own).length(), union(spans.take(mine & computes)).length()
+        own = intervals.take(mine)
+        busy, compute = union(own).length(), union(intervals.take(mine & computes)).length()
         found.append(DeviceTime(device, len(own.start), int(own.end.max() - own.start.min()), busy, compute))
     return found
 

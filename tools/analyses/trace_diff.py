@@ -54,7 +54,7 @@ class Summary:
         linked, tree = rank.linked, op_tree(rank.linked.ops)
         ops, activities = linked.ops, linked.activities
         names = Strings(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
-        shapes = op_shapes(ops, rank.recorded)
+        shapes = op_shapes(ops)
         host, device = ops.end - ops.start, activities.end - activities.start
         timed = np.flatnonzero(ops.start != ABSENT)
         self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from ...schema.command import progress
 from ...schema.errors import DataError
+from ...schema.progress import Progress, unwatched
 from ..pairs import hosts_of
 from ..recognise import Kind
 from ..trace_files import Trace, TraceFiles, find_traces
@@ -38,15 +38,15 @@ class Diagnosis(msgspec.Struct):
         return sum(found.severity == WRONG for found in self.findings)
 
 
-def diagnose(given: Sequence[Path], run: Runner | None = None) -> Diagnosis:
+def diagnose(given: Sequence[Path], run: Runner | None = None, progress: Progress = unwatched) -> Diagnosis:
     """Reads every trace among the files and folders once. Raises DataError when there is none."""
-    found = find_traces(given)
+    found = find_traces(given, progress=progress)
     if found.devices:
         _leave_out_merged(found, given)
     processes = _processes(found)
     if not processes and not found.failures:
         raise DataError(f"{', '.join(map(str, given))}: no traces there{_instead(found)}")
-    inspected = _inspected(processes, run or in_turn)
+    inspected = _inspected(processes, run or in_turn, progress)
     failures = [Finding(WRONG, [], line, "copy or record it again") for line in found.failures]
     own = [finding for process in inspected for finding in findings_of(process)]
     return Diagnosis(inspected, joined([*failures, *own, *compare(inspected)]), found.skipped)
@@ -95,7 +95,7 @@ def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: 
     yield from run(function, tasks)
 
 
-def _inspected(processes: list[ProcessFiles], run: Runner) -> list[Inspection]:
+def _inspected(processes: list[ProcessFiles], run: Runner, progress: Progress) -> list[Inspection]:
     found: dict[ProcessFiles, Inspection] = {}
     outcomes = run(inspect, processes)
     for process, outcome in progress(outcomes, "looking into traces", len(processes), "process"):

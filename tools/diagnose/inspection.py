@@ -1,7 +1,6 @@
 """The files of one process in, what they hold out: counts, versions, longest kernels, and all that a graph would lack, by reason."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +13,15 @@ from ...linker.device_rows import CallRows, DeviceTrace
 from ...linker.device_trace import read_device_trace
 from ...linker.host_trace import HostTrace, read_host_trace
 from ...linker.launches import launching_calls
-from ...linker.match import STEP_MARK, Match, is_op, match_ops
+from ...linker.match import Match, is_op, match_ops
 from ...linker.merged import merging_signs
 from ...linker.process_groups import process_groups, with_members
 from ...linker.recorded_arguments import from_device
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.damage import CUT_OFF, UNREADABLE
 from ...schema.errors import DataError
+from ...schema.steps import STEP_MARK, are_step_marks
+from ...schema.streams import streams_of
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
@@ -138,7 +139,7 @@ def _describe_reading(found: Inspection, trace: HostTrace | DeviceTrace) -> None
 
 def _describe_device(found: Inspection, device: DeviceTrace) -> None:
     activities, calls = device.activities, device.calls
-    memory = _which(activities.category, lambda category: category in MEMORY_CATEGORIES)
+    memory = activities.category.equal(*MEMORY_CATEGORIES)
     found.processes, found.world_size, found.merged = device.processes, device.world_size, merging_signs(device)
     if device.rank is not None:
         found.rank, found.records_rank = device.rank, True
@@ -147,11 +148,11 @@ def _describe_device(found: Inspection, device: DeviceTrace) -> None:
     found.ops, found.calls, found.activities = len(device.ops.start), len(calls.start), len(activities.start)
     found.kernels, found.copies = int((~memory).sum()), int(memory.sum())
     found.devices = len(np.unique(activities.device))
-    found.streams = len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T)
+    found.streams = len(streams_of(activities).device)
     found.sync_records = len(device.syncs.start)
     found.groups = _groups(device)
     on_device = int(is_communication_kernel(activities.name).sum())
-    found.collectives = on_device or int(_which(device.ops.name, lambda name: bool(HOST_COLLECTIVE.match(name))).sum())
+    found.collectives = on_device or int(device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name))).sum())
     found.top_kernels = _top_kernels(device, ~memory)
     found.vendor = next((vendor for name in calls.name.table for vendor in VENDORS if name.startswith(vendor)), "")
     _describe_launches(found, launching_calls(activities, calls), calls)
@@ -161,7 +162,7 @@ def _describe_device(found: Inspection, device: DeviceTrace) -> None:
 def _describe_launches(found: Inspection, call_row: Int64, calls: CallRows) -> None:
     """Which activities have no call, and which calls that launch elsewhere have no activity."""
     launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
-    is_graph = _which(calls.name, lambda name: bool(GRAPH_LAUNCH.search(name)))
+    is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))
     launching = np.isin(calls.name.codes, np.unique(calls.name.codes[launched > 0])) & ~is_graph
     found.graph_launches, found.graph_activities = int(is_graph.sum()), int(launched[is_graph].sum())
     found.graph_launches_alone = int((is_graph & (launched == 0)).sum())
@@ -171,19 +172,13 @@ def _describe_launches(found: Inspection, call_row: Int64, calls: CallRows) -> N
 
 
 def _describe_match(found: Inspection, device: DeviceTrace, match: Match) -> None:
-    outside = ~_which(device.ops.name, lambda name: name.startswith(STEP_MARK))
+    outside = ~are_step_marks(device.ops.name)
     outside[match.device_row] = False
     found.matched, found.matched_by, found.places = len(match.host_row), match.by, match.places
     found.agreement_pct = round(100 * match.agreement, 2)
     found.dropped["ops outside the host trace's window"] = int(outside.sum())
     found.dropped["host ops that the device trace does not hold"] = found.host_ops - found.matched
     found.dropped["ops of one record-function id but two names"] = match.misnamed
-
-
-def _which(column: Strings, chosen: Callable[[str], bool]) -> Bool:
-    """The rows whose text is chosen; each text is asked for once."""
-    texts = np.array([chosen(text) for text in column.table] + [False], np.bool_)
-    return texts[column.codes]
 
 
 def _steps(names: Strings) -> int:

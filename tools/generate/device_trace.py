@@ -252,7 +252,7 @@ def _names(run: RankRun, who: Identity, rows: Rows) -> Iterator[str]:
 
 
 def _window(run: RankRun, rows: Rows) -> Iterator[str]:
-    end = run.span().end
+    end = run.period().end
     yield rows.complete("Trace", "PyTorch Profiler (0)", place("Spans", "PyTorch Profiler"), 0, end, '"Op count": 0')
     for name, at, ns in (
         ("Iteration Start: PyTorch Profiler", place("Traces", "Trace PyTorch Profiler"), 0),

@@ -37,7 +37,7 @@ def write_host_trace(run: RankRun, who: Identity, path: str) -> None:
         for node in _Nodes(run, who).all():
             file.write(separator + node.encode())
             separator = b",\n"
-        file.write(f'\n  ],\n  "finish_ts": {1000 + run.span().end // 1_000_000}\n}}\n'.encode())
+        file.write(f'\n  ],\n  "finish_ts": {1000 + run.period().end // 1_000_000}\n}}\n'.encode())
 
 
 class _Nodes:

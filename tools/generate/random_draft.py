@@ -26,8 +26,9 @@ class Rank:
     works: dict[int, Work] = field(default_factory=dict)
     graphs: dict[int, tuple[GraphNode, ...]] = field(default_factory=dict)
 
-    def tensor(self, number: int) -> Tensor:
-        return self.process.tensor(f"result {number}", 64, 64)
+    def result(self, number: int, of_last_step: bool = False) -> Tensor:
+        """Each step has storages of its own: nothing is written anew that a stream may still read."""
+        return self.process.tensor(f"result {number} of {self.step - of_last_step}", 64, 64)
 
 
 Part = Callable[[Rank, Script], None]
@@ -35,10 +36,7 @@ Part = Callable[[Rank, Script], None]
 
 
 class Draft:
-    """A program while it is drawn.
-
-    Where the streams are `joined` at the ends of a step, one may read what another has written, once it has waited for it.
-    """
+    """A program while it is drawn."""
 
     def __init__(self, seed: int, ranks: int) -> None:
         self.random = random = Random(f"program {seed}")
@@ -50,6 +48,8 @@ class Draft:
         self._numbers = 0
         self.readable: dict[int, list[int]] = {stream: [] for stream in self.streams}
         """By stream the results that it may read."""
+        self.latest: dict[int, int] = {}
+        """By stream the result that it wrote last."""
         self.under_way: list[int] = []
         """Collectives that nothing waits for yet."""
 
@@ -77,6 +77,5 @@ class Draft:
         return math.exp(self.random.uniform(math.log(least), math.log(most)))
 
     def has_waited(self, stream: int, results: Sequence[int]) -> None:
-        """From now on a stream may read these results, if the streams are joined before they are written anew."""
-        if self.joined:
-            self.readable[stream] = list(dict.fromkeys([*self.readable[stream], *results]))
+        """From now on a stream may read these results."""
+        self.readable[stream] = list(dict.fromkeys([*self.readable[stream], *results]))

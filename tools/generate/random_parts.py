@@ -54,15 +54,17 @@ def _nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
     return Nest(random.choice(AROUND), draft.host_us(), also, inner)
 
 
-def work_on(draft: Draft, stream: int) -> Part:
-    """An op whose kernels read a result of the stream, or one that it has waited for, and write one of their own."""
+def work_on(draft: Draft, stream: int, source: int | None = None) -> Part:
+    """An op whose kernels write a result and read `source`, or else any result of the stream or of those that it has waited for."""
     nest, idle, number = _nest(draft, draft.random.randint(1, 3)), draft.host_us() / 3, draft.number()
-    source = draft.random.choice(draft.readable[stream] or [number])
+    if source is None:
+        source = draft.random.choice(draft.readable[stream] or [number])
     draft.readable[stream].append(number)
+    draft.latest[stream] = number
 
     def write(rank: Rank, script: Script) -> None:
         script.work(idle)
-        nest.write(script, stream, rank.tensor(source), rank.tensor(number))
+        nest.write(script, stream, rank.result(source), rank.result(number))
 
     return write
 
@@ -77,7 +79,7 @@ def _host(draft: Draft) -> Part:
 
     def write(rank: Rank, script: Script) -> None:
         script.work(idle)
-        nest.write(script, COMPUTE, rank.tensor(number), rank.tensor(number))
+        nest.write(script, COMPUTE, rank.result(number), rank.result(number))
 
     return write
 
@@ -99,13 +101,14 @@ def _perhaps_work(draft: Draft) -> Part:
 
 
 def _hand_off(draft: Draft) -> Part:
-    """One stream waits for another, now and then through a third one that has nothing to do itself, and goes on with work."""
+    """One stream waits for another, now and then through a third one that has nothing to do itself, and goes on with what that wrote."""
     source, target = draft.two_streams()
     through = draft.random.choice((target, target, draft.stream()))
     event, onwards, recorded = f"event {draft.number()}", f"event {draft.number()}", tuple(draft.readable[source])
+    written = draft.latest.get(source)
     between = _perhaps_work(draft)
     draft.has_waited(target, recorded)
-    after = work_on(draft, target)
+    after = work_on(draft, target, written)
 
     def write(rank: Rank, script: Script) -> None:
         script.record(event, source)
@@ -120,9 +123,10 @@ def _hand_off(draft: Draft) -> Part:
 
 
 def _behind(draft: Draft) -> Part:
-    """A stream, or the host, waits for what another stream was given one step ago."""
+    """The host waits for what a stream was given one step ago, or another stream does and goes on with that."""
     source, target = draft.two_streams()
     event, on_host, work = f"event {draft.number()}", draft.random.random() < 0.5, work_on(draft, source)
+    nest, written, number = _nest(draft, 1), draft.latest[source], draft.number()
 
     def write(rank: Rank, script: Script) -> None:
         before, now = (f"{event} of {step % 2}" for step in (rank.step - 1, rank.step))
@@ -130,6 +134,7 @@ def _behind(draft: Draft) -> Part:
             script.synchronize_event(before)
         elif rank.step:
             script.wait(target, before)
+            nest.write(script, target, rank.result(written, of_last_step=True), rank.result(number))
         work(rank, script)
         script.record(now, source)
 
@@ -209,7 +214,7 @@ def _item(draft: Draft) -> Part:
     stream, number, synchronizes = draft.stream(), draft.number(), draft.random.random() < 0.7
 
     def write(rank: Rank, script: Script) -> None:
-        with script.op("aten::_local_scalar_dense", (rank.tensor(number),)):
+        with script.op("aten::_local_scalar_dense", (rank.result(number),)):
             script.copy(DEVICE_TO_HOST, stream, 1.6, blocking=True)
             if synchronizes:
                 script.synchronize_stream(stream)
@@ -225,7 +230,7 @@ def _upload(draft: Draft) -> Part:
     )
 
     def write(rank: Rank, script: Script) -> None:
-        buffer = rank.tensor(number)
+        buffer = rank.result(number)
         source = rank.process.tensor(f"source {number}", *buffer.shape, device="cpu")
         with script.op("aten::copy_", (buffer, source, pinned), (buffer,), own_us=8.0):
             script.copy(activity, stream, us, blocking=not pinned)

@@ -144,18 +144,18 @@ class RankRun:
         """How many ops, calls and activities there are."""
         return len(self.ops) + len(self.calls) + len(self.activities)
 
-    def span(self) -> "Span":
+    def period(self) -> "Period":
         """From the first start to the last end of an op, call or activity, step annotations aside."""
         own = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
         starts = [as_numpy(self.ops.start)[own], as_numpy(self.calls.start), as_numpy(self.activities.start)]
         ends = [as_numpy(self.ops.end)[own], as_numpy(self.calls.end), as_numpy(self.activities.end)]
-        return Span(
+        return Period(
             min((int(times.min()) for times in starts if len(times)), default=0),
             max((int(times.max()) for times in ends if len(times)), default=0),
         )
 
 
-class Span(NamedTuple):
+class Period(NamedTuple):
     start: int
     end: int
 
@@ -171,14 +171,14 @@ class Run:
     job: Job
     ranks: Sequence[RankRun]
 
-    def span(self) -> Span:
+    def period(self) -> Period:
         """From the first start to the last end on any rank."""
-        spans = [rank.span() for rank in self.ranks]
-        return Span(min(span.start for span in spans), max(span.end for span in spans))
+        periods = [rank.period() for rank in self.ranks]
+        return Period(min(one.start for one in periods), max(one.end for one in periods))
 
     @property
     def makespan_ns(self) -> int:
-        return self.span().ns
+        return self.period().ns
 
     @property
     def events(self) -> int:

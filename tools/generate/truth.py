@@ -48,7 +48,7 @@ def write_truth(run: Run, path: str, makespans: Mapping[str, int]) -> None:
 def _rank(run: Run, rank: RankRun) -> Iterator[str]:
     keys = activity_keys(rank)
     tids = identify(run.job, rank.rank).tids
-    head = {"rank": rank.rank, "makespan_ns": rank.span().ns, "events": rank.events}
+    head = {"rank": rank.rank, "makespan_ns": rank.period().ns, "events": rank.events}
     yield (",\n" if rank.rank else "\n") + json.dumps(head)[:-1]
     yield from _list("activities", (_activity(rank, row, key) for row, key in enumerate(keys)))
     yield from _list("event_waits", _pairs(rank.event_waits, keys))

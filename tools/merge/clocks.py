@@ -3,52 +3,63 @@
 A collective that waits for all its members ends on all of them at nearly the same time; the median over many is the difference of clocks.
 """
 
-import re
-from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Hashable, Mapping
 from statistics import median_low
+from typing import NamedTuple
 
 import numpy as np
 
+from ...converter.ranks import Calls, awaits_all, match, recorded_calls
 from ...linker.categories import Role
 from ...linker.communication import is_communication_kernel
 from ...linker.device_rows import DeviceTrace
 from ...linker.process_groups import process_groups, with_members
 from ...linker.recorded_arguments import from_device
+from ...schema.columns import Int64
 from ...schema.kineto import Args
 
-SYNCHRONISING = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
-ENDS_KEPT = 256
-"""Per group; clocks drift little in the time that a trace covers."""
+Shared = dict[Hashable, dict[int, int]]
+"""For each group the end of a rank's collectives (ns since the epoch) by the number of their meeting."""
 
-Ends = dict[str, dict[int, int]]
-"""For each group the end of its collectives (ns since the epoch of the trace's base) by their number in the group."""
+
+class Ends(NamedTuple):
+    """A rank's collectives that all members wait for, and when each ended, in ns since the epoch."""
+
+    calls: Calls
+    end: Int64
 
 
 def collective_ends(trace: DeviceTrace) -> Ends:
-    """The ends by which a rank's clock is compared. Collectives are numbered as recorded, else as they follow each other."""
+    """The ends by which a rank's clock is compared."""
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
     args = (trace.communication.get((Role.ACTIVITY, row), Args()) for row in kernels.tolist())
     recorded = with_members([*map(from_device, args)], process_groups(None, trace), trace.world_size or -1)
-    numbered: Ends = defaultdict(dict)
-    unnumbered: dict[str, list[int]] = defaultdict(list)
-    for row, found in zip(kernels.tolist(), recorded, strict=True):
-        kind = found.name or rows.name[row]
-        group, end = f"{found.ranks or found.group}", int(rows.end[row]) + trace.base_time_ns
-        if SYNCHRONISING.search(kind) and found.sequence >= 0:
-            numbered[group][found.sequence] = end
-        elif SYNCHRONISING.search(kind):
-            unnumbered[f"{group} {kind}"].append(end)
-    # without recorded numbers only ranks that saw equally many saw the same ones
-    counted = {f"{len(ends)} {group}": dict(enumerate(ends)) for group, ends in unnumbered.items()}
-    return {group: dict(sorted(ends.items())[:ENDS_KEPT]) for group, ends in (numbered | counted).items()}
+    calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
+    calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
+    return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns)
 
 
-def clock_corrections(ranks: Mapping[int, Ends]) -> dict[int, int]:
+def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
+    """The ends of each rank that may be those of other ranks. Without recorded numbers only ranks that saw equally many saw the same."""
+    met = match([own.calls for own in ranks.values()])
+    found: dict[int, Shared] = {}
+    for (rank, own), groups, meetings in zip(ranks.items(), met.group, met.meeting, strict=True):
+        numbered = met.sequence[meetings] >= 0
+        alike = [*zip(groups.tolist(), np.where(numbered, -1, own.calls.kind).tolist(), strict=True)]
+        count = Counter(alike)
+        shared: Shared = defaultdict(dict)
+        for kind, meeting, end in zip(alike, meetings.tolist(), own.end.tolist(), strict=True):
+            shared[(*kind, count[kind] if kind[1] >= 0 else -1)][meeting] = end
+        found[rank] = shared
+    return found
+
+
+def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
     """ns to add to each rank's clock, at least 0. A rank that shares no collective with others keeps its clock as it is to theirs."""
-    members: dict[str, list[int]] = defaultdict(list)
+    members: dict[Hashable, list[int]] = defaultdict(list)
     for rank, groups in sorted(ranks.items()):
         for group in groups:
             members[group].append(rank)

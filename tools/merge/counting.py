@@ -26,14 +26,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ...linker.device_rows import DeviceTrace
 from ...linker.device_trace import read_device_trace
 from ...linker.launches import enclosing_ops, launching_calls
-from ...linker.match import STEP_MARK
 from ...schema.columns import Bool, Int64, Strings
-from ...schema.command import progress
 from ...schema.errors import DataError
 from ...schema.intervals import nest
+from ...schema.progress import Progress, unwatched
+from ...schema.steps import are_step_marks
+from ...schema.streams import previous_on_stream
 from ..trace_files import RankTrace
 from .report import MergeReport, RankReport
 from .survey import Survey, survey
@@ -69,9 +69,9 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 """
 
 
-def merge_for_counting(ranks: Sequence[RankTrace], output: str) -> MergeReport:
+def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be read."""
-    known = survey(ranks)
+    known = survey(ranks, progress)
     report = MergeReport(output)
     with _written_beside(output) as connection:
         connection.executescript(SCHEMA)
@@ -116,11 +116,11 @@ class _Rank:
         self._write_identity()
         self._write_rows()
         nesting = nest(trace.ops.thread, trace.ops.start, trace.ops.end, trace.ops.event_index)
-        around = enclosing_ops(trace.calls, trace.ops, nesting.end, nesting.parent, _is_step(trace.ops.name))
+        around = enclosing_ops(trace.calls, trace.ops, nesting.end, nesting.parent, are_step_marks(trace.ops.name))
         self._edges("nested", "ops", "ops", nesting.parent)
         self._edges("calls", "ops", "calls", around)
         self._edges("launches", "calls", "activities", launching_calls(trace.activities, trace.calls))
-        self._edges("stream", "activities", "activities", _previous_on_stream(trace))
+        self._edges("stream", "activities", "activities", previous_on_stream(trace.activities))
         rows = len(trace.ops.start) + len(trace.calls.start) + len(trace.activities.start)
         return RankReport(self.rank, self.file, rows, len(trace.activities.start), self.clock.correction_ns)
 
@@ -174,19 +174,3 @@ class _Rank:
         pairs = (source[target] + self.first[sources]).tolist(), (target + self.first[targets]).tolist()
         query = f"INSERT INTO edge VALUES ({self.rank}, '{kind}', ?, ?)"
         self.connection.executemany(query, zip(*pairs, strict=True))
-
-
-def _is_step(names: Strings) -> Bool:
-    """Step marks enclose everything and launch nothing."""
-    marks = np.array([name.startswith(STEP_MARK) for name in names.table] + [False], np.bool_)
-    return marks[names.codes]
-
-
-def _previous_on_stream(trace: DeviceTrace) -> Int64:
-    """For each activity the one before it on its stream, -1 for the first."""
-    rows = trace.activities
-    order = np.lexsort((rows.end, rows.start, rows.stream, rows.device))
-    same = (rows.device[order][1:] == rows.device[order][:-1]) & (rows.stream[order][1:] == rows.stream[order][:-1])
-    previous = np.full(len(order), -1, np.int64)
-    previous[order[1:][same]] = order[:-1][same]
-    return previous

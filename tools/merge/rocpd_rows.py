@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
-import numpy as np
 
 from ...linker.device_rows import DeviceTrace
+from ...schema.streams import streams_of
 from ...schema.times import microseconds
 from .lanes import FIRST_LANE
 
@@ -49,7 +49,8 @@ def _rows(trace: DeviceTrace) -> Iterator[dict[str, object]]:
 
 def _lanes(trace: DeviceTrace) -> dict[tuple[int, int], int]:
     """The thread on which a stream is shown: its number, or where viewers cannot show that, its rank among the device's streams."""
-    keys = np.unique(np.stack((trace.activities.device, trace.activities.stream)), axis=1).T.tolist()
+    streams = streams_of(trace.activities)
+    keys = list(zip(streams.device.tolist(), streams.stream.tolist(), strict=True))
     shown = all(0 <= stream < FIRST_LANE for _, stream in keys)
     return {(device, stream): stream if shown else lane for lane, (device, stream) in enumerate(keys, 1)}
 

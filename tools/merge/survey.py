@@ -7,9 +7,9 @@ import numpy as np
 
 from ...linker.device_rows import DeviceTrace
 from ...linker.device_trace import read_device_trace
-from ...schema.command import progress
+from ...schema.progress import Progress
 from ..trace_files import RankTrace
-from .clocks import Ends, clock_corrections, collective_ends
+from .clocks import Ends, clock_corrections, collective_ends, comparable
 
 
 class Clock(NamedTuple):
@@ -28,15 +28,15 @@ class Survey(NamedTuple):
     hosts: dict[int, frozenset[int]]
 
 
-def survey(ranks: Sequence[RankTrace]) -> Survey:
-    """Reads each trace once; keeps a few hundred numbers of each. Raises DataError for one that cannot be read."""
+def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
+    """Reads each trace once; keeps a few numbers of each collective. Raises DataError for one that cannot be read."""
     bases: dict[int, int] = {}
     hosts: dict[int, frozenset[int]] = {}
     ends: dict[int, Ends] = {}
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
         bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
-    first, corrections = min(bases.values()), clock_corrections(ends)
+    first, corrections = min(bases.values()), clock_corrections(comparable(ends))
     clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}
     return Survey(first, clocks, hosts)
 

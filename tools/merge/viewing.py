@@ -11,12 +11,12 @@ import msgspec
 
 from ...linker.device_trace import read_device_trace
 from ...linker.rocpd_database import is_database
-from ...schema.command import progress
 from ...schema.damage import Damage
 from ...schema.files import open_input, open_output
 from ...schema.json_stream import ArrayReader
 from ...schema.kineto import DeviceFile
 from ...schema.merged_ranks import MergedRank
+from ...schema.progress import Progress, unwatched
 from ..trace_files import RankTrace
 from .lanes import FIRST_LANE, Lanes, PlacedRow
 from .report import MergeReport, RankReport
@@ -30,9 +30,9 @@ NOTHING_BEFORE = 0, 0, FIRST_LANE
 T = TypeVar("T")
 
 
-def merge_for_viewing(ranks: Sequence[RankTrace], output: str) -> MergeReport:
+def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing then."""
-    known = survey(ranks)
+    known = survey(ranks, progress)
     report, records = MergeReport(output), []
     with open_output(output) as out:
         head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": known.base_time_ns}

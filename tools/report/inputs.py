@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ...schema.command import progress
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.linked_file import read_linked
+from ...schema.progress import Progress, unwatched
 from ..analyses.graph_alone import rank_of_graph
 from ..analyses.rank_trace import RankTrace, graph_of, read_rank
 from ..pairs import find_pairs
@@ -49,14 +49,14 @@ class Found(NamedTuple):
     rank: int | None
 
 
-def find_sources(paths: Sequence[Path]) -> Sources:
+def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sources:
     """What the paths hold. Raises DataError where one cannot be used or all of them hold no trace of a run."""
     names = [path.resolve().name for path in paths]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
     sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), []
     for path in paths:
         if path.is_dir():
-            _add_folder(path, sources)
+            _add_folder(path, sources, progress)
         else:
             files.append(path)
     _add_files(files, sources)
@@ -66,7 +66,7 @@ def find_sources(paths: Sequence[Path]) -> Sources:
     return sources
 
 
-def read_ranks(sources: list[Source], graphs: bool = True) -> Iterator[RankTrace]:
+def read_ranks(sources: list[Source], graphs: bool = True, progress: Progress = unwatched) -> Iterator[RankTrace]:
     """Each source as a rank, with its graph unless told otherwise. Raises DataError where a file cannot be used or two are of one rank."""
     seen: dict[int, Path] = {}
     for place, source in enumerate(progress(sources, "reading ranks", unit="rank")):
@@ -94,9 +94,9 @@ def _read(source: Source, place: int, graphs: bool) -> RankTrace:
     return rank
 
 
-def _add_folder(folder: Path, sources: Sources) -> None:
+def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
     try:
-        pairs = find_pairs(folder, lambda _: False)
+        pairs = find_pairs(folder, lambda _: False, progress)
     except DataError:
         made = _made_from_traces(folder)
         if not made:

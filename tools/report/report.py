@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
+from ...schema.progress import Progress, unwatched
 from ..analyses import Column, RankTrace, Table, analyse, trace_diff
 from ..scaling import Scale
 from .excerpt import Excerpt, excerpt
@@ -54,10 +55,10 @@ class Wanted(NamedTuple):
 ALL_OF_IT = Wanted()
 
 
-def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT) -> Report:
+def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
-    tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs)), wanted.only)
+    tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs, progress)), wanted.only)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
@@ -66,10 +67,11 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT) -> Report:
     return Report(sources.title, tables, _ranks_table(seen.facts), sources.notes + seen.notes(), seen.excerpts, classes)
 
 
-def report_on_diff(before: Sources, after: Sources) -> Report:
+def report_on_diff(before: Sources, after: Sources, progress: Progress = unwatched) -> Report:
     """What differs between two runs. Raises DataError where a file cannot be used."""
     seen = tuple(_Seen(Wanted(page=False), len(sources.ranks)) for sources in (before, after))
-    ranks = [one.passing(read_ranks(sources.ranks, False)) for one, sources in zip(seen, (before, after), strict=True)]
+    pairs = zip(seen, (before, after), strict=True)
+    ranks = [one.passing(read_ranks(sources.ranks, False, progress)) for one, sources in pairs]
     tables = {table.name: table for table in trace_diff(*ranks).with_details()}
     notes = [
         f"{run}: {note}"

@@ -11,7 +11,7 @@ LARGEST = 1 << 62
 """Bytes beyond which a view is no view of this world."""
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes [low, high) of a storage; `dense` where none of them lies between the view's elements."""
 
     storage: int
@@ -20,14 +20,14 @@ class Span(NamedTuple):
     dense: bool
 
 
-def spans(lists: bytes) -> tuple[Span, ...]:
-    """The spans of the tensors that an op's lists name with strides (schema 1.1.1 on); nothing for the others."""
+def byte_ranges(lists: bytes) -> tuple[ByteRange, ...]:
+    """The byte_ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); nothing for the others."""
     tensors = msgspec.json.decode(lists, type=TensorLists)
     columns = (msgspec.json.decode(column) for column in (tensors.values, tensors.shapes, tensors.strides))
-    return tuple(_spans(*columns))
+    return tuple(_byte_ranges(*columns))
 
 
-def _spans(values: list[Any], shapes: list[Any], strides: list[Any]) -> Iterator[Span]:
+def _byte_ranges(values: list[Any], shapes: list[Any], strides: list[Any]) -> Iterator[ByteRange]:
     # arguments that the launch added have no strides
     for value, shape, stride in zip(values, shapes, strides, strict=False):
         if not (isinstance(value, list) and isinstance(shape, list) and isinstance(stride, list)):
@@ -37,6 +37,6 @@ def _spans(values: list[Any], shapes: list[Any], strides: list[Any]) -> Iterator
             if all(isinstance(number, int) for number in (*value[:5], *shape, *stride)) and count:
                 reach = 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=False))
                 if 0 < reach < LARGEST and (offset + reach) * size < LARGEST:
-                    yield Span(storage, offset * size, (offset + reach) * size, reach <= count)
+                    yield ByteRange(storage, offset * size, (offset + reach) * size, reach <= count)
         else:
-            yield from _spans(value, shape, stride)
+            yield from _byte_ranges(value, shape, stride)

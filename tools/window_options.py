@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from .windows import Window
+from ..linker.windows import Window
 
 RULE = """\
 what all that are given have in common. The whole trace is linked, then cut: a call

@@ -1,6 +1,6 @@
-"""Arithmetic of time spans by columns: unions, intersections, time by what runs at once, ends so far. Times are int64 ns.
+"""Arithmetic of time intervals by columns: unions, intersections, time by what runs at once, ends so far. Times are int64 ns.
 
-Spans are half open; a span of no length covers nothing. Every pass is n log n.
+Intervals are half open; a interval of no length covers nothing. Every pass is n log n.
 """
 
 from typing import NamedTuple
@@ -9,32 +9,33 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import Bool, Int64
+from ...schema.groups import begins
 
 
-class Spans(NamedTuple):
-    """n spans: `end` is never before `start`."""
+class Intervals(NamedTuple):
+    """n intervals: `end` is never before `start`."""
 
     start: Int64
     end: Int64
 
-    def take(self, rows: Int64 | Bool) -> "Spans":
-        return Spans(self.start[rows], self.end[rows])
+    def take(self, rows: Int64 | Bool) -> "Intervals":
+        return Intervals(self.start[rows], self.end[rows])
 
     def length(self) -> int:
-        """The sum of the spans' lengths."""
+        """The sum of the intervals' lengths."""
         return int((self.end - self.start).sum())
 
 
-def union(spans: Spans) -> Spans:
-    """The time that any of the spans covers, as disjoint spans in order."""
-    order = np.argsort(spans.start, kind="stable")
-    start, latest = spans.start[order], np.maximum.accumulate(spans.end[order])
+def union(intervals: Intervals) -> Intervals:
+    """The time that any of the intervals covers, as disjoint intervals in order."""
+    order = np.argsort(intervals.start, kind="stable")
+    start, latest = intervals.start[order], np.maximum.accumulate(intervals.end[order])
     fresh = np.append(True, start[1:] > latest[:-1])[: len(order)]
     first = np.flatnonzero(fresh)
-    return Spans(start[first], latest[np.append(first[1:] - 1, len(order) - 1)[: len(first)]])
+    return Intervals(start[first], latest[np.append(first[1:] - 1, len(order) - 1)[: len(first)]])
 
 
-def intersection(one: Spans, other: Spans) -> int:
+def intersection(one: Intervals, other: Intervals) -> int:
     """The time that both cover; each must be disjoint in itself."""
     time = np.concatenate((one.start, one.end, other.start, other.end))
     step = np.repeat([1, -1, 1, -1], [len(one.start)] * 2 + [len(other.start)] * 2)
@@ -43,14 +44,14 @@ def intersection(one: Spans, other: Spans) -> int:
     return int(np.diff(time[order])[running[:-1] == 2].sum())
 
 
-def time_by_set(spans: Spans, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
+def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
     """How long which kinds ran at once: element m is the time in which exactly the kinds whose bits m has were running.
 
-    Element 0 is the time inside the extent of the spans in which nothing ran.
+    Element 0 is the time inside the extent of the intervals in which nothing ran.
     """
-    time = np.concatenate((spans.start, spans.end))
+    time = np.concatenate((intervals.start, intervals.end))
     order = np.argsort(time, kind="stable")
-    step = np.repeat([1, -1], len(spans.start))[order]
+    step = np.repeat([1, -1], len(intervals.start))[order]
     which = np.concatenate((kind, kind))[order]
     running = np.zeros(len(order), np.int64)
     for one in range(kinds):
@@ -61,7 +62,7 @@ def time_by_set(spans: Spans, kind: npt.NDArray[np.integer], kinds: int) -> Int6
 
 
 class Sequence(NamedTuple):
-    """Spans by lane and start: `row` is where each came from, `lane` its lane, `busy_until` the latest end among the earlier ones
+    """Intervals by lane and start: `row` is where each came from, `lane` its lane, `busy_until` the latest end among the earlier ones
     of its lane, for the first of a lane its own start."""
 
     row: Int64
@@ -69,16 +70,16 @@ class Sequence(NamedTuple):
     busy_until: Int64
 
 
-def sequence(spans: Spans, lane: Int64) -> Sequence:
-    """The spans of each lane (0, 1, …) one after the other, with the end that each could have followed."""
-    order = np.lexsort((spans.end, spans.start, lane))
-    start, end, lane = spans.start[order], spans.end[order], lane[order]
+def sequence(intervals: Intervals, lane: Int64) -> Sequence:
+    """The intervals of each lane (0, 1, …) one after the other, with the end that each could have followed."""
+    order = np.lexsort((intervals.end, intervals.start, lane))
+    start, end, lane = intervals.start[order], intervals.end[order], lane[order]
     if not len(order):
         return Sequence(order, lane, start)
     # lanes are laid end to end, so that one running maximum serves all of them
     origin, extent = int(start.min()), int(end.max() - start.min()) + 1
     latest = np.maximum.accumulate(end - origin + lane * extent) - lane * extent + origin
-    first = np.append(True, lane[1:] != lane[:-1])
+    first = begins(lane)
     return Sequence(order, lane, np.where(first, start, np.append(start[:1], latest[:-1])))
 
 
@@ -89,9 +90,9 @@ class Series(NamedTuple):
     value: npt.NDArray[np.float64]
 
 
-def running_sum(spans: Spans, weight: npt.NDArray[np.float64]) -> Series:
-    """The sum of the weights of all spans that cover a time, exactly 0 where none does."""
-    time = np.concatenate((spans.start, spans.end))
+def running_sum(intervals: Intervals, weight: npt.NDArray[np.float64]) -> Series:
+    """The sum of the weights of all intervals that cover a time, exactly 0 where none does."""
+    time = np.concatenate((intervals.start, intervals.end))
     order = np.argsort(time, kind="stable")
     time = time[order]
     count = np.cumsum(np.repeat([1, -1], len(weight))[order])

@@ -17,8 +17,8 @@ from typing import Any, NoReturn, TypeVar
 import orjson
 from tqdm import tqdm
 
-from .errors import DataError
-from .files import STANDARD_STREAM, open_output
+from ..schema.errors import DataError
+from ..schema.files import STANDARD_STREAM, open_output
 
 T = TypeVar("T")
 log = logging.getLogger("execgraph")
@@ -96,9 +96,9 @@ def progress(items: Iterable[T], what: str, total: int | None = None, unit: str 
     return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=None, file=sys.stderr)
 
 
-def progress_bytes(what: str, total: int | None) -> "tqdm[NoReturn]":
-    """A progress bar over bytes for work that is not an iteration; call `update(n)` on it."""
-    return tqdm(desc=what, total=total, unit="B", unit_scale=True, leave=False, disable=None, file=sys.stderr)
+def progress_bar(what: str, total: int | None = None, unit: str = "B") -> "tqdm[NoReturn]":
+    """A progress bar for work that is not an iteration; call `update(n)` on it."""
+    return tqdm(desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=None, file=sys.stderr)
 
 
 def usage_error(parser: argparse.ArgumentParser, text: str) -> NoReturn:
@@ -106,7 +106,7 @@ def usage_error(parser: argparse.ArgumentParser, text: str) -> NoReturn:
     parser.exit(2, f"{parser.prog}: error: {text} (see {parser.prog} --help)\n")
 
 
-def without_leading_word(arguments: Sequence[str] | None, word: str) -> list[str]:
+def without_leading_word(arguments: Sequence[str] | None) -> list[str]:
     """The command line without the leading sub-command that Chakra's tools want (`PyTorch`)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return given[1:] if given and given[0].lower() == word.lower() else given
+    return given[1:] if given and given[0].lower() == "pytorch" else given

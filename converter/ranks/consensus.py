@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, NodeType
 from .issues import Issue
-from .meetings import Meeting
 
 Summaries = Sequence[Sequence[Issue]]
 """The issues of every rank."""
@@ -19,14 +18,14 @@ NAMED = 4
 SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
-def agreed_order(summaries: Summaries) -> list[list[int]]:
+def common_order(summaries: Summaries) -> list[list[int]]:
     """For each rank the ids of its communication nodes in an order that all ranks share and that keeps what they depend on.
 
     By start time, that of the last member to come, as far as dependencies allow. O(i log i) in all issues. Raises DataError where
     the dependencies of different ranks contradict each other.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
-    events: dict[tuple[Meeting, bool], int] = {}
+    events: dict[tuple[int, bool], int] = {}
     of_issue = [
         [events.setdefault((issue.meeting, issue.type is NodeType.COMM_RECV), len(events)) for issue in issued]
         for issued in summaries
@@ -40,7 +39,7 @@ def agreed_order(summaries: Summaries) -> list[list[int]]:
     for (meeting, is_receive), event in events.items():
         if is_receive and (meeting, False) in events:
             dependents[events[meeting, False]].append(event)
-    place = _places(ready_ns, dependents, [meeting for meeting, _ in events])
+    place = _places(ready_ns, dependents, _words(summaries, of_issue))
     in_order = [
         sorted((place[event], issue.node) for event, issue in zip(*pair, strict=True))
         for pair in zip(of_issue, summaries, strict=True)
@@ -48,7 +47,7 @@ def agreed_order(summaries: Summaries) -> list[list[int]]:
     return [[node for _, node in issued] for issued in in_order]
 
 
-def _places(ready_ns: list[int], dependents: list[list[int]], meetings: list[Meeting]) -> list[int]:
+def _places(ready_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
     """The place of each event in a topological order, the earliest of those possible first."""
     unmet = [0] * len(ready_ns)
     for events in dependents:
@@ -66,18 +65,18 @@ def _places(ready_ns: list[int], dependents: list[list[int]], meetings: list[Mee
             if not unmet[dependent]:
                 heapq.heappush(ready, (ready_ns[dependent], dependent))
     if placed < len(place):
-        raise DataError(_contradiction(place, dependents, meetings))
+        raise DataError(_contradiction(place, dependents, words))
     return place
 
 
-def _contradiction(place: list[int], dependents: list[list[int]], meetings: list[Meeting]) -> str:
+def _contradiction(place: list[int], dependents: list[list[int]], words: dict[int, str]) -> str:
     """The circle that keeps events from a place: each has a dependency among them, so walking back ends in one."""
     before = {after: event for event, found in enumerate(dependents) if place[event] < 0 for after in found}
     event, walked = next(iter(before.values())), list[int]()
     while event not in walked:
         walked.append(event)
         event = before[event]
-    circle = [str(meetings[event]) for event in reversed(walked[walked.index(event) :])]
+    circle = [words[event] for event in reversed(walked[walked.index(event) :])]
     more = f" -> {len(circle) - NAMED} more" if len(circle) > NAMED else ""
     return (
         f"the ranks' communication depends on itself in a circle of {len(circle)}: {' -> '.join(circle[:NAMED])}{more}; "
@@ -85,12 +84,22 @@ def _contradiction(place: list[int], dependents: list[list[int]], meetings: list
     )
 
 
-def agreed_sizes(summaries: Summaries) -> list[dict[int, int]]:
+def _words(summaries: Summaries, of_issue: Sequence[Sequence[int]]) -> dict[int, str]:
+    """Each event by the first rank that takes part in it."""
+    words: dict[int, str] = {}
+    for place, (issued, own) in enumerate(zip(summaries, of_issue, strict=True)):
+        for issue, event in zip(issued, own, strict=True):
+            kind = issue.type if issue.collective < 0 else CollectiveType(issue.collective)
+            words.setdefault(event, f"{kind.name.lower()} (node {issue.node} of the rank at {place})")
+    return words
+
+
+def common_sizes(summaries: Summaries) -> list[dict[int, int]]:
     """For each rank, by node id, the bytes that all members of a meeting should have, where the recorded ones differ.
 
     Shards that are gathered keep their sum, the largest decides else: the busiest member is how long the others wait.
     """
-    sizes: defaultdict[Meeting, list[int]] = defaultdict(list)
+    sizes: defaultdict[int, list[int]] = defaultdict(list)
     for issue in (issue for issued in summaries for issue in issued):
         sizes[issue.meeting].append(issue.size)
     return [
@@ -109,7 +118,7 @@ def _common(sizes: list[int], sharded: bool) -> int:
 
 def unmatched(summaries: Summaries) -> list[list[int]]:
     """For each rank the ids of communication nodes that some counterpart lacks: they would wait for ever."""
-    sides: defaultdict[Meeting, set[tuple[int, NodeType]]] = defaultdict(set)
+    sides: defaultdict[int, set[tuple[int, NodeType]]] = defaultdict(set)
     for rank, issued in enumerate(summaries):
         for issue in issued:
             sides[issue.meeting].add((rank, issue.type))

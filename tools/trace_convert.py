@@ -6,13 +6,13 @@ import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..converter import Options, convert
+from ..converter.targets import TARGET_HELP, TARGETS, for_target
 from ..schema.comm_groups import read_groups
-from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
 from ..schema.files import STANDARD_STREAM
 from ..schema.graph import ConvertReport, Delay
 from ..schema.linked_file import read_linked
-from .convert import Options, convert
-from .targets import TARGET_HELP, TARGETS, for_target
+from .command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
 
 log = logging.getLogger("execgraph")
 NOTEWORTHY_PCT = 0.5
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(without_leading_word(arguments, "pytorch"))
+    options = parser.parse_args(without_leading_word(arguments))
     if options.json and options.output == STANDARD_STREAM:
         usage_error(parser, "--json and --output - both want stdout")
     if options.simulate:
@@ -75,7 +75,8 @@ def _microseconds(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    linked = read_linked(options.input)
+    with progress_bar("read linked trace") as bar:
+        linked = read_linked(options.input, bar.update)
     groups = read_groups(options.comm_groups) if options.comm_groups else None
     graph = convert(
         linked,
@@ -116,6 +117,7 @@ def summary(report: ConvertReport) -> str:
         lines.append(
             f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
         )
+    lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
     if report.unknown_dtypes:

@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ..schema.command import command_parser, print_json, run_command, usage_error, without_leading_word
+from ..linker.device_trace import read_device_trace
+from ..linker.host_trace import read_host_trace
+from ..linker.link import link
 from ..schema.files import STANDARD_STREAM
 from ..schema.linked import LinkedTrace
 from ..schema.linked_file import write_linked
 from ..schema.machine import Machine
-from .device_trace import read_device_trace
-from .host_trace import read_host_trace
-from .link import link
+from .command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
 from .window_options import add_window_options, window_of
 
 log = logging.getLogger("execgraph")
@@ -49,17 +49,22 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
     add_window_options(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
-    options = parser.parse_args(without_leading_word(arguments, "pytorch"))
+    options = parser.parse_args(without_leading_word(arguments))
     if options.json and options.output == STANDARD_STREAM:
         usage_error(parser, "--json and --output - both want stdout")
     run_command(_run, options, "trace-link")
 
 
 def _run(options: argparse.Namespace) -> None:
-    host = read_host_trace(options.host_trace, options.strict) if options.host_trace else None
-    device = read_device_trace(options.device_trace, options.strict, arguments=host is None)
+    host = None
+    if options.host_trace:
+        with progress_bar("read host trace") as bar:
+            host = read_host_trace(options.host_trace, options.strict, bar.update)
+    with progress_bar("read device trace") as bar:
+        device = read_device_trace(options.device_trace, options.strict, arguments=host is None, advanced=bar.update)
     linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
-    write_linked(linked, options.output)
+    with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:
+        write_linked(linked, options.output, bar.update)
     if options.json:
         print_json(msgspec.to_builtins(linked.report) | {"machine": msgspec.to_builtins(linked.info.machine)})
     log.info(summary(linked))

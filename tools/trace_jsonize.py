@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..schema.command import command_parser, print_json, progress_bytes, run_command, usage_error
+from ..converter.jsonizer import graph_to_json, json_to_graph
 from ..schema.files import STANDARD_STREAM
-from .jsonizer import graph_to_json, json_to_graph
+from .command import command_parser, print_json, progress_bar, run_command, usage_error
 
 NAME = "trace-jsonize"
 FORMS = {".et": "et", ".json": "json"}
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> None:
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None
-    with progress_bytes(f"to {arguments.to}", total) as bar:
+    with progress_bar(f"to {arguments.to}", total) as bar:
         converted = convert(arguments.input, arguments.output, bar.update)
     if arguments.json:
         print_json({"output": arguments.output, **converted._asdict()})

@@ -1,4 +1,4 @@
-"""What all ranks of a build have to agree on before a simulator runs them together, from what each knows of its own graph.
+"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its own graph.
 
 Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and the order of
 communication are made the same on all members too, and what lacks a partner becomes computation.
@@ -7,18 +7,18 @@ communication are made the same on all members too, and what lacks a partner bec
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..converter.targets import (
-    ASTRA_SIM,
+from ..converter.ranks import (
+    Calls,
     Issue,
-    agreed_order,
-    agreed_sizes,
+    RankIssues,
+    common_order,
+    common_sizes,
     issues,
     recorded_groups,
-    restrict_to_ranks,
-    separate_messages,
     settled,
     unmatched,
 )
+from ..converter.targets import ASTRA_SIM
 from ..schema.comm_groups import RankList, number_groups
 from ..schema.graph import ExecutionGraph
 
@@ -27,36 +27,33 @@ class Communicates(NamedTuple):
     """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it communicates."""
 
     groups: list[RankList]
-    issues: list[Issue]
+    issues: RankIssues
 
 
-class Agreement(NamedTuple):
+class JobPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
-    ranks: tuple[int, ...]
     alone: list[int]
     sizes: dict[int, int]
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...], *, whole_groups: bool = False) -> Communicates:
-    """What the other ranks have to know of a graph, seen as one of `ranks`."""
-    if target != ASTRA_SIM:
-        return Communicates(recorded_groups(graph).lists, [])
-    graph = separate_messages(restrict_to_ranks(graph, ranks, whole_groups=whole_groups))
-    return Communicates(recorded_groups(graph).lists, issues(graph))
+def look_up(graph: ExecutionGraph, target: str) -> Communicates:
+    """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
+    known = issues(graph) if target == ASTRA_SIM else RankIssues(Calls.of([]), [])
+    return Communicates(recorded_groups(graph).lists, known)
 
 
-def agree(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int, Agreement]:
+def plan_job(known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
     """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
     issued = settled([known[rank].issues for rank in present])
     alone = unmatched(issued)
     left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
-    columns = zip(present, alone, agreed_sizes(left), agreed_order(left), strict=True)
-    return {rank: Agreement(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
+    columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
+    return {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
 
 
 def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:

@@ -1,0 +1,12 @@
+"""What is known from timing alone is marked inferred."""
+
+import numpy as np
+
+from ...schema.columns import Int64, Strings
+from ...schema.graph import DependencyKind
+from ...schema.linked import guessed
+
+
+def by_evidence(kind: DependencyKind, found: Strings) -> Int64:
+    """The kind of each edge, by how it was found."""
+    return np.where(guessed(found), int(kind | DependencyKind.INFERRED), int(kind))

@@ -1,0 +1,23 @@
+"""How far a long piece of work has come: whoever starts it may look on. Unless asked, nobody does."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+Advanced = Callable[[int], object]
+"""Is told how much more is done, in bytes or whatever the work counts."""
+
+
+class Progress(Protocol):
+    """Passes items on and is shown while they are worked on: what is done, of how many, and what one is."""
+
+    def __call__(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]: ...
+
+
+def unseen(_: int) -> None:
+    """Nobody looks on."""
+
+
+def unwatched(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
+    """Nobody looks on."""
+    return items

@@ -1,0 +1,45 @@
+"""One dependency rule on a run made by hand, and the edges that it makes, by the names of activities."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from execgraph.converter.dependencies import Rule
+from execgraph.converter.run import Edges, Run
+from execgraph.converter.timeline import slice_host
+from execgraph.schema.graph import DependencyKind
+from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.machine import Machine, Usual
+from references import linked_of
+from tables import Called, Ran, activities, calls
+
+MACHINE = Machine(launch={"": Usual(2_000, 3_000, 9)}, gap={"": Usual(500, 700, 9)})
+Named = set[tuple[str, str, DependencyKind]]
+
+
+def run_of(ran: Sequence[Ran], called: Sequence[Called] = (), **more: object) -> Run:
+    """A run on MACHINE; `more` are columns of the linked trace."""
+    linked = dataclasses.replace(linked_of([]), activities=activities(*ran), calls=calls(*called), **more)
+    linked.info.machine = MACHINE
+    return sliced(linked)
+
+
+def sliced(linked: LinkedTrace) -> Run:
+    return Run(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+
+
+def edges_of(rule: Rule, run: Run) -> Named:
+    return named(rule(run), run)
+
+
+def named(edges: Edges, run: Run) -> Named:
+    """Edges between activities, by their names."""
+    assert len(edges.source) == len(edges.target) == len(edges.kind)
+    name = run.linked.activities.name
+    pairs = zip(
+        (edges.source - run.activities_from).tolist(), (edges.target - run.activities_from).tolist(), strict=True
+    )
+    return {
+        (name[source], name[target], DependencyKind(kind))
+        for (source, target), kind in zip(pairs, edges.kind.tolist(), strict=True)
+    }
