@@ -1,6 +1,7 @@
 """Which streams the data of launches comes from: by hand-made ops with their tensors."""
 
 from dataclasses import replace
+from itertools import count
 
 from execgraph.linker.submissions.data_origins import DataOrigins
 from execgraph.linker.submissions.streams import StreamKey
@@ -10,8 +11,12 @@ CALLED = [Called(100 * number, 100 * number + 50) for number in range(5)]
 FIRST, SECOND, THIRD = (StreamKey(0, stream) for stream in (7, 20, 24))
 
 
+TENSORS = count(100)
+
+
 def tensor(storage: int, device: str = "cuda:0") -> bytes:
-    return f'[[3, {storage}, 0, 16, 4, "{device}"]]'.encode()
+    """A tensor of its own in a storage."""
+    return f'[[{next(TENSORS)}, {storage}, 0, 16, 4, "{device}"]]'.encode()
 
 
 def origins(*rows: tuple[Ran, Op]) -> DataOrigins:

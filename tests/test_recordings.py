@@ -114,3 +114,9 @@ def test_streams_in_use_are_told_without_the_one_that_waits(
     other_than: StreamKey | None, streams: list[StreamKey]
 ) -> None:
     assert recordings(LAUNCH, LAUNCH, WAIT, on={1: 20}).streams_at(2, other_than) == streams
+
+
+def test_the_first_activity_may_be_that_of_the_collective() -> None:
+    other = {"on": {1: 20}, "thread": {1: 1}}
+    assert recordings(LAUNCH, LAUNCH, RECORD, inside=(0, 2), **other).streams == [[FIRST]]  # type: ignore[arg-type]
+    assert recordings(LAUNCH, LAUNCH, RECORD, inside=(2,), **other).streams == [[FIRST, SECOND]]  # type: ignore[arg-type]

@@ -31,8 +31,10 @@ def test_a_stream_holds_its_activities_in_the_order_they_ran_in() -> None:
 
 
 def test_streams_of_one_number_on_two_devices_are_two() -> None:
-    found = queues(Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, stream=20))
-    assert found.rows == {FIRST: [0], SECOND: [2], OTHER: [1]}
+    found = queues(
+        Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, stream=20), Ran(700, 800, 3, device=1)
+    )
+    assert found.rows == {FIRST: [0], SECOND: [2], OTHER: [1, 3]}
     assert found.on_device(0) == [FIRST, SECOND]
     assert found.on_device(1) == [OTHER]
     assert set(found.on_device(-1)) == {FIRST, SECOND, OTHER}

@@ -77,11 +77,11 @@ def test_a_long_call_waited_for_what_ended_before_it_returned() -> None:
 
 def test_a_step_that_did_otherwise_is_judged_by_itself() -> None:
     t = TraceBuilder(**UNRECORDED)
-    longer = ["reduce", "gather", "reduce", "reduce"]
+    longer = ["gather", "reduce", "reduce", "reduce"]
     for step, awaited in enumerate(longer):
         with t.annotation(f"ProfilerStep#{step}"):
             events = {}
-            for name, stream in (("reduce", 20), ("gather", 24)):
+            for name, stream in (("gather", 24), ("reduce", 20)):
                 # in one step neither can have been waited for in all
                 outlasts = name != awaited and step < 2
                 t.launch(name, stream, 900 if outlasts else 300 if name == awaited else 5)

@@ -152,7 +152,7 @@ def _launched_together(
     Any launch ends the group that they were given in. Further kernels of the same launching op belong to the same records.
     """
     around = {row: collectives.around(int(activity_op[row])) for row in kernels.tolist()}
-    launching = _with_outer(collectives, set(around.values()) - {-1})
+    launching = _with_outer(collectives, set(around.values()))
     by_thread: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for op, found in collectives.recorded.items():
         outside = collectives.around(int(collectives.parent[op]))
