@@ -1,5 +1,5 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
-# make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/match.py --sample 50'
+# make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 
 PYTHON ?= python3
@@ -29,11 +29,11 @@ test: $(VENV)/.test
 	$(BIN)/pytest
 
 bench: $(VENV)/.ready
-	$(BIN)/python -m execgraph.tools.bench
+	$(BIN)/python -m execgraph.tools.bench.__main__
 
 accuracy: $(VENV)/.ready
-	$(BIN)/python -m execgraph.tools.accuracy
-	$(BIN)/python -m execgraph.tools.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
+	$(BIN)/python -m execgraph.tools.accuracy.__main__
+	$(BIN)/python -m execgraph.tools.ablation.__main__ $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py $(MUTANTS)

@@ -7,25 +7,16 @@ import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
-from ..schema.host import GROUP_INIT
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
-from .annex import Annex
-from .attributes import graph_of
-from .calling import calling_slices
-from .communication_columns import CommunicationColumns
-from .delays import Delays, by_cause, delays
-from .dependencies import RULES
-from .dependencies.inferred import CUT_OFF, inferred
-from .dependencies.launch import launch
-from .device_only import without_host
-from .device_room import Room, device_room
-from .device_time import DeviceTime, device_time
+from ..schema.traces import GROUP_INIT
+from .building import Annex, CommunicationColumns, block_on_activities, calling_slices, graph_of
+from .context import Edges, Run
+from .dependencies import CUT_OFF, RULES, inferred, launch
+from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
+from .edit import check, deduplicated, topological_order, without_host
+from .host_timeline import slice_host
 from .options import Options
-from .order import check, deduplicated, topological_order
-from .promotion import block_on_activities
-from .run import Edges, Run
-from .timeline import slice_host
 
 
 def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:

@@ -15,12 +15,20 @@ import msgspec
 import numpy as np
 
 from ..schema.errors import DataError
-from ..schema.files import open_input, open_output
-from ..schema.framing import FrameBlock, read_bytes, read_frames
-from ..schema.json_form import METADATA, NODE, Form, FormError
-from ..schema.json_stream import ArrayReader
-from ..schema.varints import varint, varint_lengths
-from ..schema.wire import WireError
+from ..schema.graph import (
+    METADATA,
+    NODE,
+    Form,
+    FormError,
+    FrameBlock,
+    WireError,
+    read_bytes,
+    read_frames,
+    varint,
+    varint_lengths,
+)
+from ..schema.io import open_input, open_output
+from ..schema.recovery import ArrayReader
 
 T = TypeVar("T")
 Progress = Callable[[int], object]

@@ -10,8 +10,8 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
-from execgraph.schema.columns import ABSENT, Ragged
-from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.columns.column_types import ABSENT, Ragged
+from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph, NodeType
 
 WINDOW_US = (120.0, 1180.0)
 COLOURS = {

@@ -3,8 +3,7 @@
 `read_host_trace` and `read_device_trace` read columns, `link` joins them, `LinkedTrace` is the result.
 """
 
-from .device_trace import DeviceTrace, read_device_trace
-from .host_trace import HostTrace, read_host_trace
 from .link import link
+from .readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
 
 __all__ = ["DeviceTrace", "HostTrace", "link", "read_device_trace", "read_host_trace"]

@@ -6,31 +6,20 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Strings
+from ..schema.columns import ABSENT, Int64, Nesting, Strings, nest
 from ..schema.errors import DataError
-from ..schema.host import NO_TENSORS
-from ..schema.intervals import Nesting, nest
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
-from ..schema.steps import are_step_marks
-from .communication import awaited_collectives, collective_ops, link_communications
-from .cut import Part, cut, of_both
-from .device_trace import DeviceTrace, OpRows
-from .hand_over import hand_overs
-from .host_communication import host_communications
-from .host_trace import HostTrace
-from .host_transfers import host_transfers
-from .launches import enclosing_ops, external_ids_name_ops, launching_calls, launching_ops
+from ..schema.traces import NO_TENSORS, are_step_marks
+from .communication import awaited_collectives, collective_ops, link_communications, process_groups, with_members
+from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from .link_report import report_of
-from .match import Match, match_ops
-from .measured_machine import machine_of
-from .merged import one_rank
-from .messages_in_flight import messages_in_flight
-from .process import process_of
-from .process_groups import process_groups, with_members
-from .selection import through
-from .synchronisation import Synchronisation, synchronise
-from .transfer_waits import transfer_waits
-from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
+from .machine import machine_of
+from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
+from .readers import DeviceTrace, HostTrace, OpRows, one_rank, through
+from .submissions import process_of
+from .thread_hand_off import hand_overs
+from .waits import Synchronisation, synchronise
+from .windows import EVERYTHING, Part, Window, cut, host_period, of_both, period_of, trace_start, whole
 
 
 def link(

@@ -8,12 +8,11 @@ import numpy as np
 
 from ..schema.columns import ABSENT
 from ..schema.linked import LinkedTrace, LinkReport
-from .cut import Part
-from .device_rows import DeviceTrace
-from .events import Findings
-from .host_trace import HostTrace
-from .match import Match, are_ops
-from .synchronisation import Synchronisation
+from .matching import Match, are_ops
+from .readers import DeviceTrace, HostTrace
+from .submissions import Findings
+from .waits import Synchronisation
+from .windows import Part
 
 KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold (kept without times)"
 

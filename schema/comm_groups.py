@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from .errors import DataError
-from .files import open_input, open_output
+from .io import open_input, open_output
 
 RankList = tuple[int, ...]
 INT32_MAX = (1 << 31) - 1

@@ -4,8 +4,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .columns import Bool, Int64
-from .groups import numbered, previous_in_group
+from .columns import Bool, Int64, numbered, previous_in_group
 
 
 class OnStreams(Protocol):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
-from execgraph.tools import trace_link
+from execgraph.tools.commands import trace_link
 
 SAMPLE = Path(__file__).parent / "data" / "compiled"
 HOST, DEVICE, LINKED = "host.json", "device.json", "linked.json"

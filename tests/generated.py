@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from execgraph.converter import Options, convert
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build import Outcomes, build
-from execgraph.tools.build_report import BuildReport
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.build_report import BuildReport
+from execgraph.tools.build.job import Outcomes, build
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 
 ALONE = [job for job, preset in PRESETS.items() if preset.size.ranks == 1]

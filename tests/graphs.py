@@ -10,8 +10,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from execgraph.schema.columns import ABSENT, Ragged, Strings
-from execgraph.schema.graph import ATTRIBUTES, Column, Delay, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.graph.execution_graph import (
+    ATTRIBUTES,
+    Column,
+    Delay,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+)
 
 PROGRAM_ORDER = DependencyKind.PROGRAM_ORDER
 LAUNCH = DependencyKind.LAUNCH

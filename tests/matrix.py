@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from builder import TraceBuilder
 from builder.layouts import LAYOUTS
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.columns import ABSENT, Int64, Ragged
-from execgraph.schema.graph import CollectiveType, NodeType
-from execgraph.schema.linked import LinkedTrace
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.schema.columns.column_types import ABSENT, Int64, Ragged
+from execgraph.schema.graph.execution_graph import CollectiveType, NodeType
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from recorded import Recorded, Tensors
 from runs import broken_rules, convert_linked, launchers
 from vendors import VENDORS, as_written_by

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.schema.columns import ABSENT, Strings
-from execgraph.schema.host import NO_TENSORS
-from execgraph.schema.linked import (
+from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.linked.linked_trace import (
     Activities,
     Calls,
     Communication,
@@ -22,6 +21,7 @@ from execgraph.schema.linked import (
     Ops,
     TraceInfo,
 )
+from execgraph.schema.traces.host import NO_TENSORS
 from hypothesis import strategies as st
 
 COMPUTATION, COMMUNICATION, MEMORY = "computation", "communication", "memory"

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from execgraph.converter.context import Edges, Run
 from execgraph.converter.dependencies import Rule
-from execgraph.converter.run import Edges, Run
-from execgraph.converter.timeline import slice_host
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace
+from execgraph.converter.host_timeline.timeline import slice_host
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from execgraph.schema.machine import Machine, Usual
 from references import linked_of
 from tables import Called, Ran, activities, calls

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from builder import TraceBuilder
 from execgraph.converter import ConvertReport, Options, convert
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
-from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.columns import Int64, Ragged
-from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
-from execgraph.schema.linked import LinkedTrace
+from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
+from execgraph.schema.columns.column_types import Int64, Ragged
+from execgraph.schema.graph.execution_graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.schema.linked.linked_trace import LinkedTrace
 
 
 def read_pair(t: TraceBuilder) -> tuple[HostTrace, DeviceTrace]:

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from execgraph.linker.device_rows import SyncRows
-from execgraph.schema.columns import ABSENT, Int64, Strings
-from execgraph.schema.linked import Activities, Calls, Ops
+from execgraph.linker.readers.device_rows import SyncRows
+from execgraph.schema.columns.column_types import ABSENT, Int64, Strings
+from execgraph.schema.linked.linked_trace import Activities, Calls, Ops
 
 FIRST = 100
 """The correlation of the first call."""

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import Int64, Ragged
+from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools import accuracy
-from execgraph.tools.accuracy_tables import Result, Subject, groups
-from execgraph.tools.dependency_accuracy import Tally, TrueOrder, dependency_accuracy
+from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
+from execgraph.tools.accuracy import __main__ as accuracy
+from execgraph.tools.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
+from execgraph.tools.accuracy.partial_order import PartialOrder
+from execgraph.tools.accuracy.tables import Result, Subject, groups
+from execgraph.tools.accuracy.what_if import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
 from execgraph.tools.generate import (
     DEFAULT,
     NAMED,
@@ -38,9 +40,7 @@ from execgraph.tools.generate.instructions import (
     SynchronizeStream,
     WaitEvent,
 )
-from execgraph.tools.generate.shown import shown
-from execgraph.tools.partial_order import PartialOrder
-from execgraph.tools.what_if_accuracy import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
+from execgraph.tools.generate.writing.shown import shown
 
 RESOLVED, UNRESOLVED, WITHOUT = VARIANTS
 ACROSS = "across streams"

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from execgraph.linker.alignment import ANCHOR, LARGEST_DIFFERENCE, align, align_steps, occurrences
-from execgraph.schema.columns import Int64
+from execgraph.linker.matching.alignment import ANCHOR, LARGEST_DIFFERENCE, align, align_steps, occurrences
+from execgraph.schema.columns.column_types import Int64
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import column

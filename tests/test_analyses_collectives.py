@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from builder import TraceBuilder
-from execgraph.schema.linked import Communication
+from execgraph.schema.linked.linked_trace import Communication
 from execgraph.tools.analyses import RankTrace, Table, analyse
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 from execgraph.linker import link, read_device_trace
-from execgraph.schema.linked_file import read_linked, write_linked
+from execgraph.schema.linked.file import read_linked, write_linked
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank, trace_diff
-from execgraph.tools.analyses.recorded import RecordedArguments, read_with_arguments
+from execgraph.tools.analyses.rank.recorded import RecordedArguments, read_with_arguments
 from execgraph.tools.report import page
 from execgraph.tools.report.inputs import find_sources
 from execgraph.tools.report.report import report_on, report_on_diff

@@ -9,7 +9,7 @@ from builder import TraceBuilder
 from execgraph.converter import convert
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.critical_path import to_networkx
-from execgraph.tools.analyses.recorded import RecordedArguments
+from execgraph.tools.analyses.rank.recorded import RecordedArguments
 from generated import graphs_of
 from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
 from hypothesis import given, settings

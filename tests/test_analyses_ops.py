@@ -6,7 +6,7 @@ from typing import Any
 from builder import TraceBuilder
 from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
 from execgraph.tools.analyses.frequent_kernel_patterns import ARROW
-from execgraph.tools.analyses.op_tree import op_tree
+from execgraph.tools.analyses.rank.op_tree import op_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from references import Act, Call, Op, below, launched_below, linked_of, ops_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import without_host
+from execgraph.converter.edit.device_only import without_host
 from execgraph.converter.ranks import (
     Issue,
     common_order,
@@ -19,10 +19,10 @@ from execgraph.converter.ranks import (
 )
 from execgraph.converter.targets import TargetReport, for_astra_sim, for_target
 from execgraph.converter.targets.collectives import LEAST_BYTES, LOWERED, PLAYED
-from execgraph.schema.columns import ABSENT, Ragged
+from execgraph.schema.columns.column_types import ABSENT, Ragged
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
-from execgraph.tools.replay import replay
+from execgraph.schema.graph.execution_graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
+from execgraph.tools.replay.execution import replay
 from generated import graphs_of
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from execgraph.tools import bench
-from execgraph.tools.bench_results import Benchmark, Result, Size, build_share, changes_table, size_table
+from execgraph.tools.bench import __main__ as bench
+from execgraph.tools.bench.results import Benchmark, Result, Size, build_share, changes_table, size_table
 
 
 @pytest.fixture

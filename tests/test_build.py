@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from execgraph.converter import Options
-from execgraph.linker.windows import Window
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build import Built, Outcomes, build
-from execgraph.tools.build_rank import RankResult, RankTask
+from execgraph.linker.windows.windows import Window
+from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.build_rank import RankResult, RankTask
+from execgraph.tools.build.job import Built, Outcomes, build
+from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.trace_build import main
 from execgraph.tools.workers import WorkerDied, in_processes
 from generated import here
 

@@ -1,10 +1,10 @@
 """The slice of the calling op that precedes each host slice, in runs made by hand."""
 
 import numpy as np
-from execgraph.converter.calling import calling_slices
-from execgraph.converter.run import Run
-from execgraph.converter.timeline import names_of, slice_host
-from execgraph.schema.linked import LinkedTrace
+from execgraph.converter.building.calling_slices import calling_slices
+from execgraph.converter.context import Run
+from execgraph.converter.host_timeline.timeline import names_of, slice_host
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from references import Act, Call, Op, linked_of
 
 

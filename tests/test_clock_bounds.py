@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from execgraph.linker.clocks import Awaited, Clock, awaited_ends, clock_of
-from execgraph.schema.linked import Activities, Calls
+from execgraph.linker.machine.clocks import Awaited, Clock, awaited_ends, clock_of
+from execgraph.schema.linked.linked_trace import Activities, Calls
 from tables import Called, Ran, Synced, activities, calls, column, syncs
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 from builder.timeline import SYNC_CALL_US
-from execgraph.converter.annex import DELAY_NAMES
-from execgraph.schema.columns import Int64
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace, on_host_clock
-from execgraph.tools.replay import replay
+from execgraph.converter.building.synthetic_nodes import DELAY_NAMES
+from execgraph.schema.columns.column_types import Int64
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked.linked_trace import LinkedTrace, on_host_clock
+from execgraph.tools.replay.execution import replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import Step, go_on, one_thread

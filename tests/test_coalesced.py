@@ -2,8 +2,8 @@
 
 import numpy as np
 from execgraph.converter.targets import separate_messages
-from execgraph.schema.columns import ABSENT
-from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.schema.columns.column_types import ABSENT
+from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
 from graphs import STREAM_ORDER, GraphBuilder
 
 SEND, RECEIVE = NodeType.COMM_SEND, NodeType.COMM_RECV

@@ -13,14 +13,17 @@ from typing import Any, NoReturn
 
 import pytest
 from builder import TraceBuilder
-from execgraph.tools import trace_convert, trace_link
 from execgraph.tools.command import run_command
+from execgraph.tools.commands import trace_convert, trace_link
 
 MAIN: dict[str, Callable[[Sequence[str]], NoReturn]] = {
     "trace-link": trace_link.main,
     "trace-convert": trace_convert.main,
 }
-MODULE = {"trace-link": "execgraph.tools.trace_link", "trace-convert": "execgraph.tools.trace_convert"}
+MODULE = {
+    "trace-link": "execgraph.tools.commands.trace_link",
+    "trace-convert": "execgraph.tools.commands.trace_convert",
+}
 
 
 def run(command: str, *arguments: object) -> int:
@@ -301,7 +304,7 @@ def test_a_killed_run_leaves_nothing_beside_the_old_output(out: Path) -> None:
     old = out / "old.et"
     old.write_text("precious")
     writing = "with open_output(sys.argv[1]) as file: file.write(bytes(3 << 20)); os.kill(os.getpid(), signal.SIGKILL)"
-    script = f"import os, signal, sys\nfrom execgraph.schema.files import open_output\n{writing}"
+    script = f"import os, signal, sys\nfrom execgraph.schema.io.files import open_output\n{writing}"
     assert subprocess.run([sys.executable, "-c", script, str(old)], check=False).returncode == -signal.SIGKILL
     assert [path.name for path in out.iterdir()] == ["old.et"]
     assert old.read_text() == "precious"

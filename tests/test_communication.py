@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from builder import LAYOUTS, Group, Tensor, TraceBuilder
 from builder.records import Comms
-from execgraph.converter.communication_columns import Message, tags
+from execgraph.converter.building.communication_columns import Message, tags
 from execgraph.converter.targets import for_astra_sim, separate_messages
 from execgraph.linker.link import link
-from execgraph.schema.columns import Ragged
+from execgraph.schema.columns.column_types import Ragged
 from execgraph.schema.comm_groups import natural
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.replay import replay, replay_ranks
+from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.replay.execution import replay, replay_ranks
 from runs import Nodes, convert_linked, convert_run, link_run, read_pair
 
 SEND, RECV, COLL = NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.schema import compressed
-from execgraph.schema.files import open_input
+from execgraph.schema.io import compressed
+from execgraph.schema.io.files import open_input
 
 CONTENT = b"".join(b'{"id": %d, "name": "aten::add"},\n' % number for number in range(40_000))
 ZIPPED = gzip.compress(CONTENT)

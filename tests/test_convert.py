@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.converter.dependencies.inferred import CUT_OFF, LOOKED_BACK
-from execgraph.schema.columns import ABSENT, Ragged, Strings
-from execgraph.schema.graph import CollectiveType, Delay, DependencyKind, NodeType
-from execgraph.tools.replay import replay
-from execgraph.tools.trace_convert import summary
+from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.graph.execution_graph import CollectiveType, Delay, DependencyKind, NodeType
+from execgraph.tools.commands.trace_convert import summary
+from execgraph.tools.replay.execution import replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads

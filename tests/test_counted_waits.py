@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from builder import Event, TraceBuilder
-from execgraph.schema.columns import ABSENT
+from execgraph.schema.columns.column_types import ABSENT
 from runs import link_run
 from test_synchronisation import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 from damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, sample, table
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.errors import DataError
 
 TABLE = Path(__file__).parent.parent / "docs" / "damage.md"

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from execgraph.linker.data_origins import DataOrigins
-from execgraph.linker.streams import StreamKey
+from execgraph.linker.submissions.data_origins import DataOrigins
+from execgraph.linker.submissions.streams import StreamKey
 from tables import Called, Op, Ran, activities, calls, column, ops
 
 CALLED = [Called(100 * number, 100 * number + 50) for number in range(5)]

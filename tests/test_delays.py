@@ -7,12 +7,12 @@ from typing import NoReturn
 import pytest
 from builder import TraceBuilder
 from builder.timeline import CALL_US
-from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
-from execgraph.tools.replay import replay
-from execgraph.tools.replay_summary import summarise
-from execgraph.tools.scaling import parse_scale
-from execgraph.tools.trace_convert import main, summary
-from execgraph.tools.trace_link import main as link_main
+from execgraph.schema.graph.execution_graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.tools.commands.trace_convert import main, summary
+from execgraph.tools.commands.trace_link import main as link_main
+from execgraph.tools.replay.execution import replay
+from execgraph.tools.replay.scaling import parse_scale
+from execgraph.tools.replay.summary import summarise
 from hypothesis import given, settings
 from programs import Step, play, with_delays
 from runs import Nodes, broken_rules, convert_run

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from execgraph.converter.context import Run
 from execgraph.converter.dependencies.event_wait import event_wait
 from execgraph.converter.dependencies.host_sync import host_sync
 from execgraph.converter.dependencies.inferred import inferred
-from execgraph.converter.run import Run
-from execgraph.schema.columns import ABSENT, Strings
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import DeviceWaits, Found, HostWaits
+from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked.linked_trace import DeviceWaits, Found, HostWaits
 from rules import Named, edges_of, named, run_of
 from tables import Called, Ran, column
 

@@ -5,12 +5,12 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from execgraph.converter.device_only import without_host
-from execgraph.schema.columns import Ragged, Strings
+from execgraph.converter.edit.device_only import without_host
+from execgraph.schema.columns.column_types import Ragged, Strings
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph, NodeType
 from execgraph.tools.generate import PRESETS
-from execgraph.tools.replay import replay
+from execgraph.tools.replay.execution import replay
 from generated import graphs_of
 from graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from hypothesis import given

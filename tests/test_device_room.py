@@ -5,8 +5,8 @@ import heapq
 import pytest
 from builder import TraceBuilder
 from builder.timeline import CALL_US
-from execgraph.tools.replay import replay
-from execgraph.tools.scaling import parse_scale
+from execgraph.tools.replay.execution import replay
+from execgraph.tools.replay.scaling import parse_scale
 from runs import broken_rules, convert_run
 
 STREAMS, LATENCY, GAP = 4, 2.3, 1.1

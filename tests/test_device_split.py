@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from execgraph.converter.delays import Delays, delays
+from execgraph.converter.context import Edges, Run
 from execgraph.converter.dependencies import RULES
-from execgraph.converter.device_room import Room, device_room
-from execgraph.converter.device_time import DeviceTime, device_time, release
-from execgraph.converter.run import Edges, Run
-from execgraph.converter.timeline import slice_host
-from execgraph.schema.graph import Delay
+from execgraph.converter.device_time.delays import Delays, delays
+from execgraph.converter.device_time.device_room import Room, device_room
+from execgraph.converter.device_time.device_time import DeviceTime, device_time, release
+from execgraph.converter.host_timeline.timeline import slice_host
+from execgraph.schema.graph.execution_graph import Delay
 from execgraph.schema.machine import Machine, Usual
-from execgraph.schema.times import NEVER
+from execgraph.schema.traces.times import NEVER
 from references import linked_of
 from tables import Called, Ran, activities, calls
 

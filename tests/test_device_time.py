@@ -3,8 +3,8 @@
 import pytest
 from builder import TraceBuilder
 from builder.timeline import CALL_US, ns
-from execgraph.tools.replay import replay
-from execgraph.tools.scaling import parse_scale
+from execgraph.tools.replay.execution import replay
+from execgraph.tools.replay.scaling import parse_scale
 from runs import convert_run
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from databases import LITE, RPD_3, Api, Op, write_database
 from execgraph.schema.errors import DataError
+from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.diagnose import Diagnosis, Finding, diagnose, report
 from execgraph.tools.diagnose.wording import in_words, places
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.trace_diagnose import main
 
 Rows = list[dict[str, Any]]
 

@@ -5,13 +5,13 @@ import io
 
 import numpy as np
 import pytest
-from execgraph.schema import et_file, framing
-from execgraph.schema import execution_graph_pb2 as pb
-from execgraph.schema.columns import ABSENT, Ragged, Strings
+from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.errors import DataError
-from execgraph.schema.framing import read_frames
-from execgraph.schema.graph import ATTRIBUTES, ExecutionGraph, TensorText
-from execgraph.schema.varints import varint
+from execgraph.schema.graph import et_file, framing
+from execgraph.schema.graph import execution_graph_pb2 as pb
+from execgraph.schema.graph.execution_graph import ATTRIBUTES, ExecutionGraph, TensorText
+from execgraph.schema.graph.framing import read_frames
+from execgraph.schema.graph.varints import varint
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@
 
 import pytest
 from builder import Event, TraceBuilder
-from execgraph.schema.graph import DependencyKind
+from execgraph.schema.graph.execution_graph import DependencyKind
 from runs import convert_run, link_run
 from test_synchronisation import device_waits, host_waits
 

@@ -1,10 +1,10 @@
 """What the times of a trace say about waits: from when and by when each activity was due, and how far clocks are in doubt."""
 
 import pytest
-from execgraph.linker.evidence import Evidence
-from execgraph.schema.intervals import ROUNDING
+from execgraph.linker.submissions.evidence import Evidence
+from execgraph.schema.columns.intervals import ROUNDING
 from execgraph.schema.machine import Machine, Usual
-from execgraph.schema.times import NEVER
+from execgraph.schema.traces.times import NEVER
 from tables import Called, Ran, activities, calls
 
 MACHINE = Machine(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import PRESETS, Job, Run, build_job, scale_of, simulate, write_traces
-from execgraph.tools.generate.identity import FIRST_NS, correlation, record_function
 from execgraph.tools.generate.instructions import (
     Activity,
     Get,
@@ -24,8 +24,8 @@ from execgraph.tools.generate.instructions import (
     SynchronizeStream,
     WaitEvent,
 )
-from execgraph.tools.generate.record import RankRun
-from execgraph.tools.trace_generate import main
+from execgraph.tools.generate.simulation.record import RankRun
+from execgraph.tools.generate.writing.identity import FIRST_NS, correlation, record_function
 
 EVERY_JOB = pytest.mark.parametrize("name", PRESETS)
 SCALES = ({}, {"class:host": 3.0}, {"class:computation": 4.0}, {"class:communication": 5.0}, {"class:memory": 6.0})

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.columns import Int64
+from execgraph.schema.columns.column_types import Int64
+from execgraph.tools.commands.trace_generate import main
 from execgraph.tools.generate import (
     DEFAULT,
     NAMED,
@@ -23,12 +24,11 @@ from execgraph.tools.generate import (
     simulate,
     write_traces,
 )
-from execgraph.tools.generate.identity import BASE_NS, FIRST_NS
 from execgraph.tools.generate.instructions import HostWork, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.machine import Clock, Stalls
-from execgraph.tools.generate.record import as_numpy
-from execgraph.tools.generate.shown import shown
-from execgraph.tools.trace_generate import main
+from execgraph.tools.generate.simulation.record import as_numpy
+from execgraph.tools.generate.writing.identity import BASE_NS, FIRST_NS
+from execgraph.tools.generate.writing.shown import shown
 from test_generate import job_of, launch, spans
 
 SAMPLE = Path(__file__).parent / "data/training"

@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 from execgraph.tools.generate import DEFAULT, RANDOM, Job, Run, build_job, draw_machine, simulate
 from execgraph.tools.generate.instructions import GraphLaunch, HostWork, Launch
-from execgraph.tools.generate.random_jobs import ranks_of
-from execgraph.tools.generate.record import RankRun
+from execgraph.tools.generate.programs.random_jobs import ranks_of
+from execgraph.tools.generate.simulation.record import RankRun
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_generate import assert_storages_are_ordered, spans

@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.converter.dependencies.graph_launch import graph_launch
-from execgraph.schema.graph import DependencyKind
+from execgraph.schema.graph.execution_graph import DependencyKind
 from rules import Named, edges_of, run_of
 from tables import Called, Ran
 

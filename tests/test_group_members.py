@@ -1,8 +1,8 @@
 """The members of groups that communications name, and the peers and roots among them: by records made by hand."""
 
 import pytest
-from execgraph.linker.process_groups import with_members
-from execgraph.schema.linked import Communication, ProcessGroup
+from execgraph.linker.communication.process_groups import with_members
+from execgraph.schema.linked.linked_trace import Communication, ProcessGroup
 
 WORLD = 8
 PAIR, FOUR = ProcessGroup("g", "", [2, 5]), ProcessGroup("g", "", [1, 3, 5, 7])

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import BACKWARD, STEPS, VERSIONS, Step, play

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from execgraph.linker.hand_over import hand_overs
-from execgraph.schema.columns import ABSENT
-from execgraph.schema.intervals import TOLERANCE
-from execgraph.schema.linked import Found
+from execgraph.linker.thread_hand_off import hand_overs
+from execgraph.schema.columns.column_types import ABSENT
+from execgraph.schema.columns.intervals import TOLERANCE
+from execgraph.schema.linked.linked_trace import Found
 from execgraph.schema.machine import ANY_THREAD
 from tables import Called, Op, calls, column, ops
 

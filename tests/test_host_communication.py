@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from builder import Tensor, TraceBuilder
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.linked import Communication, LinkedTrace
+from execgraph.schema.linked.linked_trace import Communication, LinkedTrace
 from runs import link_run, read_pair
 
 TRACES = os.environ.get("EXECGRAPH_TRACES", "")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from builder import TraceBuilder
-from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.schema.linked import LinkedTrace
-from execgraph.tools.replay import replay
-from execgraph.tools.scaling import parse_scale
+from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
+from execgraph.schema.linked.linked_trace import LinkedTrace
+from execgraph.tools.replay.execution import replay
+from execgraph.tools.replay.scaling import parse_scale
 from runs import convert_run, link_run
 
 ROOM, KERNELS, LAUNCH_US, KERNEL_US = 600, 1200, 5, 20

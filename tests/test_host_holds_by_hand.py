@@ -3,10 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.host_holds import FULL_QUEUE, HostEdge, blocking_copies, full_queue, looking_on, only_looking_on
-from execgraph.linker.places import Places
-from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import Calls, Found
+from execgraph.linker.submissions.places import Places
+from execgraph.linker.waits.host_holds import (
+    FULL_QUEUE,
+    HostEdge,
+    blocking_copies,
+    full_queue,
+    looking_on,
+    only_looking_on,
+)
+from execgraph.schema.columns.column_types import ABSENT
+from execgraph.schema.linked.linked_trace import Calls, Found
 from execgraph.schema.machine import ENOUGH, Machine, Usual
 from tables import Called, Op, Ran, activities, calls, column, ops
 

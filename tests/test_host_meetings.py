@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.rank_clocks import on_one_clock
-from execgraph.tools.rendezvous import rendezvous
-from execgraph.tools.replay import replay_ranks
-from execgraph.tools.scaling import parse_scale
-from execgraph.tools.workload import gather
+from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.replay.execution import replay_ranks
+from execgraph.tools.replay.rank_clocks import on_one_clock
+from execgraph.tools.replay.rendezvous import rendezvous
+from execgraph.tools.replay.scaling import parse_scale
+from execgraph.tools.replay.workload import gather
 from graphs import PROGRAM_ORDER, GraphBuilder
 
 ALL_REDUCE, BROADCAST = int(CollectiveType.ALL_REDUCE), int(CollectiveType.BROADCAST)

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from execgraph.schema.columns import Int64
-from execgraph.schema.intervals import TOLERANCE, Nesting, innermost, nest
+from execgraph.schema.columns.column_types import Int64
+from execgraph.schema.columns.intervals import TOLERANCE, Nesting, innermost, nest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,10 +7,10 @@ import pytest
 from builder import Group, Tensor, TraceBuilder
 from execgraph.converter import Options
 from execgraph.schema.comm_groups import read_groups
-from execgraph.schema.graph import ExecutionGraph, NodeType
-from execgraph.tools.build import Built, build
-from execgraph.tools.replay import replay_ranks
-from execgraph.tools.trace_build import main
+from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
+from execgraph.tools.build.job import Built, build
+from execgraph.tools.commands.trace_build import main
+from execgraph.tools.replay.execution import replay_ranks
 from simulator import Generation, read_files, simulate
 from test_communication import communications
 from test_cross_rank import here

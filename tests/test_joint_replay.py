@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter import Options
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build import build
-from execgraph.tools.replay import replay_ranks
-from execgraph.tools.replay_summary import start_error
+from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.job import build
+from execgraph.tools.replay.execution import replay_ranks
+from execgraph.tools.replay.summary import start_error
 from generated import TOGETHER, built_job, here
 
 UNEQUAL = {"pipeline"}

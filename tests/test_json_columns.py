@@ -4,9 +4,9 @@ import json
 from decimal import Decimal
 
 import numpy as np
-from execgraph.schema.json_columns import Member, SparseMember, integers, lists, microseconds, objects, texts
-from execgraph.schema.spans import Spans
-from execgraph.schema.times import nanoseconds
+from execgraph.schema.columns.byte_strings import Spans
+from execgraph.schema.linked.json_columns import Member, SparseMember, integers, lists, microseconds, objects, texts
+from execgraph.schema.traces.times import nanoseconds
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
-from execgraph.schema import json_stream
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.errors import DataError
+from execgraph.schema.recovery import json_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

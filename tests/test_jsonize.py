@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from execgraph.converter import jsonizer
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
-from execgraph.schema import execution_graph_pb2 as pb
-from execgraph.schema import framing, json_stream
 from execgraph.schema.errors import DataError
-from execgraph.schema.varints import varint
-from execgraph.tools import trace_jsonize
+from execgraph.schema.graph import execution_graph_pb2 as pb
+from execgraph.schema.graph import framing
+from execgraph.schema.graph.varints import varint
+from execgraph.schema.recovery import json_stream
+from execgraph.tools.commands import trace_jsonize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -390,7 +391,7 @@ def test_the_command_takes_the_direction_from_the_one_name_that_tells(graph):
 
 def test_the_command_pipes(graph):
     def piped(content, form):
-        command = [sys.executable, "-c", "from execgraph.tools.trace_jsonize import main; main()"]
+        command = [sys.executable, "-c", "from execgraph.tools.commands.trace_jsonize import main; main()"]
         return subprocess.run(
             [*command, "--input", "-", "--output", "-", "--to", form], input=content, capture_output=True
         )

@@ -4,13 +4,13 @@ from collections import defaultdict
 from itertools import accumulate
 
 import numpy as np
-from execgraph.converter.lane_clocks import joined, known_after
-from execgraph.converter.lanes import alone, lanes_of, whole_microseconds
-from execgraph.converter.run import Edges
+from execgraph.converter.context import Edges
+from execgraph.converter.edit.lane_clocks import joined, known_after
+from execgraph.converter.edit.lanes import alone, lanes_of, whole_microseconds
 from execgraph.converter.targets.control import implied
 from execgraph.converter.targets.ready_set import widest_ready_set
-from execgraph.schema.columns import Int64
-from execgraph.schema.groups import numbered, previous_in_group
+from execgraph.schema.columns.column_types import Int64
+from execgraph.schema.columns.groups import numbered, previous_in_group
 from graphs import STREAM_ORDER, GraphBuilder
 from hypothesis import given
 from hypothesis import strategies as st

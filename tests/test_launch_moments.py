@@ -3,8 +3,8 @@
 import pytest
 from builder import TraceBuilder
 from builder.timeline import CALL_US
-from execgraph.converter.launch_moments import launch_moments
-from execgraph.schema.columns import ABSENT
+from execgraph.converter.host_timeline.launch_moments import launch_moments
+from execgraph.schema.columns.column_types import ABSENT
 from runs import link_run
 
 LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]

@@ -14,17 +14,17 @@ import zstandard
 from builder import TraceBuilder
 from execgraph.converter.convert import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.comm_groups import read_groups
-from execgraph.schema.compressed import GZIP_MAGIC, ZSTD_MAGIC
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.schema.linked_file import read_linked
-from execgraph.schema.varints import varint
-from execgraph.tools import trace_convert, trace_jsonize, trace_link, trace_replay
-from execgraph.tools.replay import replay
+from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.schema.graph.varints import varint
+from execgraph.schema.io.compressed import GZIP_MAGIC, ZSTD_MAGIC
+from execgraph.schema.linked.file import read_linked
+from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay
+from execgraph.tools.replay.execution import replay
 
 MB = 1 << 20
 LONGEST_S = 10.0
@@ -170,8 +170,8 @@ PACKED = {"gzip": gzip.compress, "zstd": zstandard.compress}
 def test_what_decompresses_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, packed: str
 ) -> None:
-    monkeypatch.setattr("execgraph.schema.files.LEAST_SUSPECT", 4 * MB)
-    monkeypatch.setattr("execgraph.schema.files.LARGEST_RATIO", dict.fromkeys((GZIP_MAGIC, ZSTD_MAGIC), 100))
+    monkeypatch.setattr("execgraph.schema.io.files.LEAST_SUSPECT", 4 * MB)
+    monkeypatch.setattr("execgraph.schema.io.files.LARGEST_RATIO", dict.fromkeys((GZIP_MAGIC, ZSTD_MAGIC), 100))
     node = METADATA + message(ID, b"\x12" + varint(MB) + b"a" * MB)
     if reader in READERS:
         read, begin, element = READERS[reader]

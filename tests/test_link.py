@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
-from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
-from execgraph.linker.match import is_op
-from execgraph.linker.windows import Window
+from execgraph.linker.matching.ops import is_op
+from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
+from execgraph.linker.windows.windows import Window
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind
-from execgraph.tools.replay import replay
-from execgraph.tools.scaling import parse_scale
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.tools.replay.execution import replay
+from execgraph.tools.replay.scaling import parse_scale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, play, two_threads

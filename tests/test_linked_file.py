@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.converter.convert import convert
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema import json_stream, linked_writer
-from execgraph.schema.columns import ABSENT
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace
-from execgraph.schema.linked_file import read_linked, write_linked
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked import writer as linked_writer
+from execgraph.schema.linked.file import read_linked, write_linked
+from execgraph.schema.linked.linked_trace import LinkedTrace
+from execgraph.schema.recovery import json_stream
 from hypothesis import given, settings
 from programs import VERSIONS, Step, one_thread, play
 from runs import convert_linked, link_run

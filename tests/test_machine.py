@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from execgraph.linker.measured_machine import machine_of
+from execgraph.linker.machine.measured_machine import machine_of
 from execgraph.schema.machine import ANY_MACHINE, ENOUGH, LONGEST, Machine, Usual, of_name, usual
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.linker.link import link
-from execgraph.linker.match import Match, match_ops
-from execgraph.schema.columns import ABSENT
+from execgraph.linker.matching.ops import Match, match_ops
+from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.errors import DataError
 from runs import convert_linked, read_pair
 

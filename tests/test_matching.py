@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from execgraph.converter.ranks import Call, Calls, Group, match, recognised
-from execgraph.schema.graph import NodeType
+from execgraph.schema.graph.execution_graph import NodeType
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from databases import DIALECTS, LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.linker.merged import one_rank
-from execgraph.linker.rocpd import read_rocpd
+from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.linker.readers.merged import one_rank
+from execgraph.linker.readers.rocpd import read_rocpd
 from execgraph.schema.errors import DataError
+from execgraph.tools.commands.trace_merge import main
 from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.inputs.trace_files import RankTrace, by_rank, find_traces
 from execgraph.tools.merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from execgraph.tools.merge.clocks import clock_corrections
-from execgraph.tools.trace_files import RankTrace, by_rank, find_traces
-from execgraph.tools.trace_merge import main
 
 ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 Jobs = Callable[[int], Path]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
-from execgraph.linker.merged import one_rank
-from execgraph.schema.columns import Strings
+from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.merged import one_rank
+from execgraph.schema.columns.column_types import Strings
 from execgraph.schema.errors import DataError
+from execgraph.tools.inputs.trace_files import RankTrace
 from execgraph.tools.merge import merge_for_viewing
-from execgraph.tools.trace_files import RankTrace
 
 TABLES = ("ops", "calls", "activities", "syncs", "event_records")
 HOST, DEVICE = (

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from builder import TraceBuilder
 from execgraph.linker import link
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.merged import merging_signs
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.merged import merging_signs
 from execgraph.schema.errors import DataError
 
 Trace = dict[str, Any]

@@ -1,15 +1,15 @@
 """Which recording a wait is for, as records tell: by the call that recorded the event, else by the event's id. By rows made by hand."""
 
 import pytest
-from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.device_rows import EventRecordRows
-from execgraph.linker.events import NamedEvents, Recording, SyncRecord
-from execgraph.linker.places import Places
-from execgraph.linker.recordings import Recordings
-from execgraph.linker.streams import StreamKey, StreamQueues, ThreadLaunches
-from execgraph.linker.sync_calls import SyncCall, sync_calls
-from execgraph.schema.columns import Int64
-from execgraph.schema.linked import Found
+from execgraph.linker.communication.communication import CollectiveOps
+from execgraph.linker.readers.device_rows import EventRecordRows
+from execgraph.linker.readers.sync_calls import SyncCall, sync_calls
+from execgraph.linker.submissions.events import NamedEvents, Recording, SyncRecord
+from execgraph.linker.submissions.places import Places
+from execgraph.linker.submissions.recordings import Recordings
+from execgraph.linker.submissions.streams import StreamKey, StreamQueues, ThreadLaunches
+from execgraph.schema.columns.column_types import Int64
+from execgraph.schema.linked.linked_trace import Found
 from tables import FIRST, Called, Ran, activities, calls, column, ops
 
 CALLED = calls(

@@ -1,7 +1,7 @@
 """Values are numbered as they come, and ids found again in the rows that have them."""
 
 import numpy as np
-from execgraph.schema.numbering import Numbering, rows_of
+from execgraph.schema.columns.numbering import Numbering, rows_of
 
 
 def test_equal_values_have_one_number_in_the_order_of_their_first_appearance() -> None:

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
-from execgraph.converter.order import ROUNDS, check, deduplicated, topological_order
-from execgraph.converter.run import Edges
-from execgraph.schema.columns import Int64, Strings
+from execgraph.converter.context import Edges
+from execgraph.converter.edit.order import ROUNDS, check, deduplicated, topological_order
+from execgraph.schema.columns.column_types import Int64, Strings
 from execgraph.schema.errors import DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from databases import LITE, RPD_3, Op, write_database
 from execgraph.schema.errors import DataError
-from execgraph.tools.pairs import Pairs, find_pairs
-from execgraph.tools.recognise import END, Kind, Recognised, recognise
-from execgraph.tools.trace_files import rank_in_name
+from execgraph.tools.inputs.pairs import Pairs, find_pairs
+from execgraph.tools.inputs.recognise import END, Kind, Recognised, recognise
+from execgraph.tools.inputs.trace_files import rank_in_name
 
 FILLER = {"ph": "X", "cat": "python_function", "name": "f" * 200, "pid": 9, "tid": 1, "ts": 1, "dur": 1}
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from execgraph.linker.places import Places
-from execgraph.schema.columns import ABSENT, Int64
-from execgraph.schema.linked import Calls
+from execgraph.linker.submissions.places import Places
+from execgraph.schema.columns.column_types import ABSENT, Int64
+from execgraph.schema.linked.linked_trace import Calls
 from tables import Called, Op, calls, column, ops
 
 STEPS = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 1_000)]

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from builder import TraceBuilder
-from execgraph.schema.graph import DependencyKind
+from execgraph.schema.graph.execution_graph import DependencyKind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from programs import Step, one_thread, play

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.columns import ABSENT
-from execgraph.schema.linked import LinkedTrace, on_host_clock
-from execgraph.schema.steps import are_step_marks
-from execgraph.tools.replay import replay
-from execgraph.tools.workload import gather
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.schema.columns.column_types import ABSENT
+from execgraph.schema.linked.linked_trace import LinkedTrace, on_host_clock
+from execgraph.schema.traces.steps import are_step_marks
+from execgraph.tools.replay.execution import replay
+from execgraph.tools.replay.workload import gather
 from runs import Nodes, broken_rules, convert_linked
 
 CAPTURES = {"attention": [0], "ddp": [0, 1], "threads": [0], "compiled": [0]}

@@ -10,15 +10,21 @@ import pytest
 from builder import TraceBuilder
 from builder.layouts import boxed
 from builder.records import ITEM_SIZE, Tensor
-from execgraph.converter.communication import BYTES_OF_DTYPE, bytes_per_element, is_known_dtype, meaning, peers
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
-from execgraph.linker.process_groups import process_groups, with_members
-from execgraph.linker.recorded_arguments import from_device, from_host
+from execgraph.converter.building.communication import (
+    BYTES_OF_DTYPE,
+    bytes_per_element,
+    is_known_dtype,
+    meaning,
+    peers,
+)
+from execgraph.linker.communication.process_groups import process_groups, with_members
+from execgraph.linker.communication.recorded_arguments import from_device, from_host
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.comm_groups import LARGEST_JOB
-from execgraph.schema.graph import CollectiveType, NodeType
-from execgraph.schema.kineto import Args
-from execgraph.schema.linked import Communication, ProcessGroup
+from execgraph.schema.graph.execution_graph import CollectiveType, NodeType
+from execgraph.schema.linked.linked_trace import Communication, ProcessGroup
+from execgraph.schema.traces.kineto import Args
 
 OWN, WORLD, UNKNOWN = 1, 4, -7
 NUMBERS = iter(range(2, 10_000))

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.places import Places
-from execgraph.linker.recordings import Recordings
-from execgraph.linker.streams import StreamKey, ThreadLaunches
-from execgraph.linker.sync_calls import sync_calls
-from execgraph.schema.linked import Communication
+from execgraph.linker.communication.communication import CollectiveOps
+from execgraph.linker.readers.sync_calls import sync_calls
+from execgraph.linker.submissions.places import Places
+from execgraph.linker.submissions.recordings import Recordings
+from execgraph.linker.submissions.streams import StreamKey, ThreadLaunches
+from execgraph.schema.linked.linked_trace import Communication
 from tables import Called, Op, Ran, activities, calls, column, ops
 
 RECORD, WAIT, SYNC, QUERY, LAUNCH = (

@@ -9,13 +9,13 @@ import pytest
 from builder import TraceBuilder
 from execgraph.converter import Options
 from execgraph.converter.targets import ASTRA_SIM
-from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
-from execgraph.tools.build import build
+from execgraph.tools.build.job import build
+from execgraph.tools.inputs.trace_files import by_rank, find_traces
 from execgraph.tools.merge import merge_for_viewing
-from execgraph.tools.replay import replay_ranks
+from execgraph.tools.replay.execution import replay_ranks
 from execgraph.tools.report.inputs import find_sources, read_ranks
-from execgraph.tools.trace_files import by_rank, find_traces
 from generated import here
 
 NAMES = {"world": "0", "tensor": "1", "data": "2"}

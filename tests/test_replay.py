@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import ExecutionGraph, NodeType
-from execgraph.tools.critical_path import critical_path, time_by_kind
-from execgraph.tools.replay import Replay, replay, replay_ranks
-from execgraph.tools.replay_summary import busy_ns, start_error
-from execgraph.tools.scaling import parse_scale
+from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
+from execgraph.tools.replay.critical_path import critical_path, time_by_kind
+from execgraph.tools.replay.execution import Replay, replay, replay_ranks
+from execgraph.tools.replay.scaling import parse_scale
+from execgraph.tools.replay.summary import busy_ns, start_error
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 from hypothesis import given
 from hypothesis import strategies as st

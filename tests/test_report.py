@@ -13,18 +13,20 @@ from builder import TraceBuilder
 from databases import RPD_2, Api, Op, write_database
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.linked_file import write_linked
-from execgraph.tools import kernel_names, trace_report
+from execgraph.schema.linked.file import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse
-from execgraph.tools.analyses.graph_alone import rank_of_graph
-from execgraph.tools.report import cells, files, overview, page
+from execgraph.tools.analyses.rank.graph_alone import rank_of_graph
+from execgraph.tools.commands import trace_report
+from execgraph.tools.replay.scaling import parse_scale
+from execgraph.tools.report import files, overview, page
+from execgraph.tools.report.charts import cells
+from execgraph.tools.report.charts.rows import first_rows, largest_rows
 from execgraph.tools.report.excerpt import excerpt
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
-from execgraph.tools.report.rows import first_rows, largest_rows
 from execgraph.tools.report.text import as_text
 from execgraph.tools.report.what_if import what_if
-from execgraph.tools.scaling import parse_scale
+from execgraph.tools.view import kernel_names
 from graphs import GraphBuilder, rank_with_collective, training_step
 
 needs_page = pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
@@ -369,7 +371,7 @@ def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
 
 @needs_page
 def test_a_long_series_is_drawn_by_its_highest_values() -> None:
-    from execgraph.tools.report.lanes_of_values import SHOWN_STEPS, series
+    from execgraph.tools.report.charts.lanes_of_values import SHOWN_STEPS, series
 
     time, value = np.arange(50_000.0), np.zeros(50_000)
     value[1::2], value[70] = 1, 9

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from execgraph.converter.rewire import (
+from execgraph.converter.context import Edges
+from execgraph.converter.edit.rewiring import (
     control_edges,
     data_edges,
     rewired,
@@ -11,10 +12,9 @@ from execgraph.converter.rewire import (
     take_rows,
     used,
 )
-from execgraph.converter.run import Edges
-from execgraph.schema.columns import ABSENT, Int64, Ragged, Strings
+from execgraph.schema.columns.column_types import ABSENT, Int64, Ragged, Strings
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import ExecutionGraph, TensorText
+from execgraph.schema.graph.execution_graph import ExecutionGraph, TensorText
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from hypothesis import given
 from hypothesis import strategies as st

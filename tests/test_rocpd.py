@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
-from execgraph.linker.device_trace import DeviceTrace
 from execgraph.linker.link import link
-from execgraph.linker.rocpd import read_rocpd
-from execgraph.linker.rocpd_database import dialect, is_database, opened
+from execgraph.linker.readers.device_trace import DeviceTrace
+from execgraph.linker.readers.rocpd import read_rocpd
+from execgraph.linker.readers.rocpd_database import dialect, is_database, opened
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind
+from execgraph.schema.graph.execution_graph import DependencyKind
 from runs import convert_linked
 
 EPOCH = 9_000_000_000_001

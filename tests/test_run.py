@@ -1,7 +1,7 @@
 """What the rules look at, by runs made by hand: streams, callers, and when work whose launch is unknown was released."""
 
 import pytest
-from execgraph.schema.columns import ABSENT
+from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.machine import Machine
 from references import Op, linked_of
 from rules import run_of, sliced

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from execgraph.schema import execution_graph_pb2 as schema
-from execgraph.schema.graph import ATTRIBUTES, CollectiveType, NodeType
+from execgraph.schema.graph import execution_graph_pb2 as schema
+from execgraph.schema.graph.execution_graph import ATTRIBUTES, CollectiveType, NodeType
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 SCHEMA = Path(schema.__file__).parent

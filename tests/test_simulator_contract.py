@@ -8,7 +8,7 @@ from typing import Any
 import programs
 import pytest
 from execgraph.converter import Options
-from execgraph.converter.device_only import without_host
+from execgraph.converter.edit.device_only import without_host
 from execgraph.converter.ranks import (
     common_order,
     common_sizes,
@@ -19,12 +19,12 @@ from execgraph.converter.ranks import (
     settled,
 )
 from execgraph.converter.targets import ASTRA_SIM, for_astra_sim, separate_messages
-from execgraph.schema.columns import ABSENT, Ragged
+from execgraph.schema.columns.column_types import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.build import build
-from execgraph.tools.replay import replay
+from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.build.job import build
+from execgraph.tools.replay.execution import replay
 from generated import ALONE, TOGETHER, built_job, graphs_of, here
 from graph_file import read_nodes
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder

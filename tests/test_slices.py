@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from execgraph.converter.timeline import IDLE, Timeline, names_of, slice_host
-from execgraph.schema.columns import ABSENT, Strings
-from execgraph.schema.linked import HandOvers, LinkedTrace
+from execgraph.converter.host_timeline.timeline import IDLE, Timeline, names_of, slice_host
+from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.linked.linked_trace import HandOvers, LinkedTrace
 from references import Act, Call, Op, linked_of
 
 Sliced = list[tuple[str, int, int]]

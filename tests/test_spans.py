@@ -1,7 +1,7 @@
 """Columns of byte strings, against Python's own on single ones."""
 
 import numpy as np
-from execgraph.schema.spans import Spans, join_parts
+from execgraph.schema.columns.byte_strings import Spans, join_parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,10 +1,10 @@
 """Which dependencies between streams say something new, against a reference that walks every path."""
 
 import numpy as np
+from execgraph.converter.context import Run
 from execgraph.converter.dependencies.stream_clocks import StreamClocks
-from execgraph.converter.run import Run
-from execgraph.converter.timeline import slice_host
-from execgraph.schema.linked import LinkedTrace
+from execgraph.converter.host_timeline.timeline import slice_host
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from hypothesis import given
 from hypothesis import strategies as st
 from references import Act, linked_of

@@ -3,8 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from execgraph.linker.streams import LOOK_BACK, StreamKey, StreamQueues, Tails, ThreadLaunches, calls_before
-from execgraph.schema.linked import Activities, Calls
+from execgraph.linker.submissions.streams import (
+    LOOK_BACK,
+    StreamKey,
+    StreamQueues,
+    Tails,
+    ThreadLaunches,
+    calls_before,
+)
+from execgraph.schema.linked.linked_trace import Activities, Calls
 from tables import Called, Ran, activities, calls, column
 
 FIRST, SECOND, OTHER = StreamKey(0, 7), StreamKey(0, 20), StreamKey(1, 7)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from builder import LAYOUTS, Event, TraceBuilder
-from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.link import link
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from runs import broken_rules, convert_run, link_run
 
 EVENT_WAIT, HOST_SYNC = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builder import LAYOUTS, Tensor, TraceBuilder
-from execgraph.schema.graph import DependencyKind
+from execgraph.schema.graph.execution_graph import DependencyKind
 from runs import Nodes, convert_run
 
 TENSOR_FLOW = DependencyKind.TENSOR_FLOW

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
-from execgraph.linker.device_trace import read_device_trace
-from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
-from execgraph.schema.graph import DependencyKind
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.schema.graph.execution_graph import DependencyKind
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads

@@ -3,8 +3,8 @@
 from decimal import Decimal
 
 import pytest
-from execgraph.schema.columns import ABSENT
-from execgraph.schema.times import (
+from execgraph.schema.columns.column_types import ABSENT
+from execgraph.schema.traces.times import (
     EXACT_MICROSECONDS,
     InexactTime,
     exact_times,

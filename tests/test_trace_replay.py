@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph
-from execgraph.tools.critical_path import critical_path, time_by_kind
-from execgraph.tools.replay import Replay, replay
-from execgraph.tools.replay_summary import busy_ns, start_error, summarise
-from execgraph.tools.scaling import parse_scale
-from execgraph.tools.timeline import write_timeline
-from execgraph.tools.trace_replay import main
+from execgraph.schema.graph.execution_graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.tools.commands.trace_replay import main
+from execgraph.tools.replay.critical_path import critical_path, time_by_kind
+from execgraph.tools.replay.execution import Replay, replay
+from execgraph.tools.replay.scaling import parse_scale
+from execgraph.tools.replay.summary import busy_ns, start_error, summarise
+from execgraph.tools.replay.timeline import write_timeline
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 
 

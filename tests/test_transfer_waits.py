@@ -9,10 +9,10 @@ import pytest
 from builder import Tensor, TraceBuilder
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.schema.linked import LinkedTrace
-from execgraph.tools.replay import replay, replay_ranks
-from execgraph.tools.scaling import parse_scale
+from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
+from execgraph.schema.linked.linked_trace import LinkedTrace
+from execgraph.tools.replay.execution import replay, replay_ranks
+from execgraph.tools.replay.scaling import parse_scale
 from runs import convert_run, link_run
 
 DATA = Path(__file__).parent / "data"

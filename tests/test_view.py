@@ -10,12 +10,12 @@ import networkx as nx
 import numpy as np
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools import trace_view
-from execgraph.tools.graph_view import Selection, lane_names, view
-from execgraph.tools.kernel_names import short_name
-from execgraph.tools.lane_picture import draw_lanes
-from execgraph.tools.workload import gather
+from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.commands import trace_view
+from execgraph.tools.replay.workload import gather
+from execgraph.tools.view.graph_view import Selection, lane_names, view
+from execgraph.tools.view.kernel_names import short_name
+from execgraph.tools.view.lane_picture import draw_lanes
 from graphs import LAUNCH, GraphBuilder, training_step
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,8 +9,8 @@ import pytest
 from builder import Event, TraceBuilder
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.linked import LinkedTrace
-from execgraph.tools.dependency_accuracy import dependency_accuracy
+from execgraph.schema.linked.linked_trace import LinkedTrace
+from execgraph.tools.accuracy.dependencies import dependency_accuracy
 from execgraph.tools.generate import DEFAULT, build_job, simulate, write_traces
 from execgraph.tools.generate.machine import Clock
 from runs import link_run

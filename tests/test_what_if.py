@@ -5,13 +5,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import Int64, Ragged
-from execgraph.schema.graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
-from execgraph.tools.generate.identity import FIRST_NS, correlation
-from execgraph.tools.generate.record import RankRun, as_numpy
-from execgraph.tools.replay import replay_ranks
-from execgraph.tools.what_if_accuracy import (
+from execgraph.schema.columns.column_types import Int64, Ragged
+from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
+from execgraph.tools.accuracy.what_if import (
     BASE,
     CHANGES,
     VARIANTS,
@@ -23,6 +19,10 @@ from execgraph.tools.what_if_accuracy import (
     graphs_of,
     true_outcomes,
 )
+from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
+from execgraph.tools.generate.simulation.record import RankRun, as_numpy
+from execgraph.tools.generate.writing.identity import FIRST_NS, correlation
+from execgraph.tools.replay.execution import replay_ranks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

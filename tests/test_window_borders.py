@@ -2,8 +2,8 @@
 
 from builder import TraceBuilder
 from execgraph.linker.link import link
-from execgraph.linker.windows import Window
-from execgraph.schema.linked import LinkedTrace
+from execgraph.linker.windows.windows import Window
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from runs import read_pair
 
 HOST = "host waits across the borders of the window"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from builder import TraceBuilder
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.schema.linked_file import read_linked
-from execgraph.tools import trace_build, trace_link
+from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.schema.linked.file import read_linked
+from execgraph.tools.commands import trace_build, trace_link
 
 RANKS = 2
 KERNELS = [f"kernel {step}{part}" for step in (3, 4, 5) for part in "ab"]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import TraceBuilder
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
-from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
-from execgraph.linker.windows import Window, trace_start, whole
-from execgraph.schema.columns import ABSENT
+from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
+from execgraph.linker.windows.windows import Window, trace_start, whole
+from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import DependencyKind
-from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.graph.execution_graph import DependencyKind
+from execgraph.schema.linked.linked_trace import LinkedTrace
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import given, settings
 from hypothesis import strategies as st

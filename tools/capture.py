@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schema.errors import DataError
-from ..schema.files import open_output
+from ..schema.io import open_output
 
 log = logging.getLogger("execgraph")
 

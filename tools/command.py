@@ -18,7 +18,7 @@ import orjson
 from tqdm import tqdm
 
 from ..schema.errors import DataError
-from ..schema.files import STANDARD_STREAM, open_output
+from ..schema.io import STANDARD_STREAM, open_output
 
 T = TypeVar("T")
 log = logging.getLogger("execgraph")

@@ -6,12 +6,13 @@ leaves unexplained are delays.
 
 from collections.abc import Callable
 
-from ..run import Edges, Run
+from ..context import Edges, Run
 from .event_wait import event_wait
 from .graph_launch import graph_launch
 from .hand_over import hand_over
 from .host_sync import host_sync
-from .launch import launch
+from .inferred import CUT_OFF, inferred
+from .launch import launch, launching_node
 from .program_order import program_order
 from .stream_order import stream_order
 from .tensor_flow import tensor_flow
@@ -29,4 +30,12 @@ RULES: tuple[Rule, ...] = (
     hand_over,
 )
 
-__all__ = ["RULES", "Rule"]
+
+__all__ = [
+    "CUT_OFF",
+    "RULES",
+    "Rule",
+    "inferred",
+    "launch",
+    "launching_node",
+]

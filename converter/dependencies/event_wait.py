@@ -1,7 +1,7 @@
 """An activity follows what an event on another stream marked, when its stream was told to wait for that event."""
 
 from ...schema.graph import DependencyKind
-from ..run import Edges, Run
+from ..context import Edges, Run
 from .evidence import by_evidence
 
 

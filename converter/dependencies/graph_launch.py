@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...schema.columns import split_groups
 from ...schema.graph import DependencyKind
-from ...schema.groups import split_groups
 from ...schema.machine import of_name
-from ..run import Edges, Run
+from ..context import Edges, Run
 
 Edge = tuple[int, int, int]
 

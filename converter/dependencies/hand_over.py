@@ -1,7 +1,7 @@
 """What a host thread does after it was called, or after the one it called has returned, follows the other thread's last node."""
 
 from ...schema.graph import DependencyKind
-from ..run import Edges, Run
+from ..context import Edges, Run
 from .evidence import by_evidence
 
 

@@ -1,7 +1,7 @@
 """A wait of the host follows the activities it awaited."""
 
 from ...schema.graph import DependencyKind
-from ..run import Edges, Run
+from ..context import Edges, Run
 from .evidence import by_evidence
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
 from ...schema.machine import ENOUGH, usual
-from ..run import Edges, Run
+from ..context import Edges, Run
 
 LOOKED_BACK = 8
 """Activities that are looked at, so that the search stays constant."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
-from ..run import Edges, Run
+from ..context import Edges, Run
 
 
 def launch(run: Run) -> Edges:

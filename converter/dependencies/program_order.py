@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ...schema.columns import begins
 from ...schema.graph import DependencyKind
-from ...schema.groups import begins
-from ..run import Edges, Run
+from ..context import Edges, Run
 
 
 def program_order(run: Run) -> Edges:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.streams import streams_of
-from ..run import Run
+from ..context import Run
 
 
 class StreamClocks:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.graph import DependencyKind
-from ..run import Edges, Run
+from ..context import Edges, Run
 
 
 def stream_order(run: Run) -> Edges:

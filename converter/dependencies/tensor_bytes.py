@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...schema.host import TensorLists
+from ...schema.traces import TensorLists
 
 LARGEST = 1 << 62
 """Bytes beyond which a view is no view of this world."""

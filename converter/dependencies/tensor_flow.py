@@ -13,13 +13,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, Numbering
 from ...schema.graph import DependencyKind
-from ...schema.host import TensorLists
 from ...schema.linked import Ops
-from ...schema.numbering import Numbering
 from ...schema.streams import streams_of
-from ..run import Edges, Run
+from ...schema.traces import TensorLists
+from ..context import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
 from .tensor_bytes import byte_ranges

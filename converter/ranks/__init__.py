@@ -8,12 +8,12 @@ has to keep; `order_collectives`, `resize_communication`, `compute_instead` and 
 
 from .applying import compute_instead, order_collectives, resize_communication
 from .calls import Call, Calls, awaits_all, graph_calls, recorded_calls
+from .communication_summary import Issue, RankIssues, issues, settled
 from .consensus import common_order, common_sizes, unmatched
 from .groups import Group, GroupNames, recognised
-from .issues import Issue, RankIssues, issues, settled
 from .matching import Matching, match
 from .rank_lists import ranks_of, ranks_text
-from .recorded_groups import recorded_groups
+from .recorded_groups import Groups, recorded_groups
 from .subset import restrict_to_ranks
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Calls",
     "Group",
     "GroupNames",
+    "Groups",
     "Issue",
     "Matching",
     "RankIssues",

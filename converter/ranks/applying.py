@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
-from ..order import deduplicated
-from ..rewire import control_edges, data_edges, rewired
-from ..run import Edges
+from ..context import Edges
+from ..edit import control_edges, data_edges, deduplicated, rewired
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:

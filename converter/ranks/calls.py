@@ -10,8 +10,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64, Ragged
 from ...schema.graph import CollectiveType, ExecutionGraph, NodeType
 from ...schema.linked import Communication
-from ..communication import meaning, peers
-from ..communication_columns import COALESCED
+from ..building import COALESCED, meaning, peers
 from .groups import Group, GroupNames
 from .recorded_groups import recorded_groups
 

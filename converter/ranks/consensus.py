@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, NodeType
-from .issues import Issue
+from .communication_summary import Issue
 
 Summaries = Sequence[Sequence[Issue]]
 """The issues of every rank."""

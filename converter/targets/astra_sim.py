@@ -13,10 +13,8 @@ from ...schema.columns import Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
-from ..device_only import COMMUNICATION, SILENT
-from ..lanes import lanes_of
-from ..ranks.recorded_groups import recorded_groups
-from ..rewire import control_edges, data_edges, rewired, spliced, used
+from ..edit import COMMUNICATION, SILENT, control_edges, data_edges, lanes_of, rewired, spliced, used
+from ..ranks import recorded_groups
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied

@@ -7,12 +7,11 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged
+from ...schema.columns import ABSENT, Int64, Ragged, begins
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
-from ...schema.groups import begins
-from ..communication_columns import COALESCED
-from ..rewire import control_edges, data_edges, rewired, rows_of_graph
-from ..run import Edges
+from ..building import COALESCED
+from ..context import Edges
+from ..edit import control_edges, data_edges, rewired, rows_of_graph
 
 BEFORE = ("gap_ns", "host_delay_ns")
 """What passes before the first of them; the last one has the kernel's duration, the others none."""

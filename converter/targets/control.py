@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
-from ...schema.groups import previous_in_group
-from ..run import Edges
+from ...schema.columns import Bool, Int64, previous_in_group
+from ..context import Edges
 
 
 def implied(control: Edges, data: Edges, lane: Int64) -> Bool:

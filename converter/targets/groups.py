@@ -8,7 +8,7 @@ from ...schema.columns import Int32, Int64, Strings
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
-from ..ranks.recorded_groups import Groups
+from ..ranks import Groups
 
 ALL_RANKS = ""
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Int64, Ragged, Strings
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
-from ..device_only import COMMUNICATION
-from ..rewire import NO_EDGES, data_edges, rewired, rows_of_graph
-from ..run import Edges
+from ..context import Edges
+from ..edit import COMMUNICATION, NO_EDGES, data_edges, rewired, rows_of_graph
 
 NAME = "host delay"
 PLACE = ("device", "stream")

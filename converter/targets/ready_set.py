@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
-from ..run import Edges
+from ..context import Edges
 
 WIDE = 2_000
 """From here on simulation takes seconds for what a chained graph does in milliseconds."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...schema.comm_groups import RankList
 from ...schema.graph import ExecutionGraph
-from ..ranks.recorded_groups import recorded_groups
+from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
 from .collectives import LOWERED
 from .groups import name_groups

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
-from ..annex import UNRECORDED
-from ..lanes import alone, lanes_of, whole_microseconds
-from ..timeline import IDLE
+from ..building import UNRECORDED
+from ..edit import alone, lanes_of, whole_microseconds
+from ..host_timeline import IDLE
 
 WAITING = (IDLE, UNRECORDED)
 """Host nodes that are time, not work."""

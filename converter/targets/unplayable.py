@@ -7,7 +7,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool
 from ...schema.comm_groups import INT32_MAX, RankList
 from ...schema.graph import ExecutionGraph, NodeType
-from ..ranks.recorded_groups import Groups
+from ..ranks import Groups
 from .collectives import PLAYED
 
 Reasons = list[tuple[str, Bool]]

@@ -18,7 +18,7 @@ import atheris
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 with atheris.instrument_imports(include=["execgraph"]):
-    from execgraph.schema.framing import read_frames
+    from execgraph.schema.graph.framing import read_frames
     from readers import CHECKS, KEYS, sample
 
 LONGEST = 32_000

@@ -49,17 +49,17 @@ from .counters import counters
 from .critical_path import critical_path
 from .cupti_counters import cupti_counters
 from .frequent_kernel_patterns import frequent_kernel_patterns
-from .graph_alone import rank_of_graph
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
 from .launch_statistics import launch_statistics
 from .overlap import communication_computation_overlap
+from .overlay import overlay_events
 from .per_op_device_time import per_op_device_time
-from .rank_trace import Analysis, Options, RankTrace, read_rank
-from .table import Column, Table
+from .rank import Analysis, Column, Floats, Options, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from .temporal_breakdown import temporal_breakdown
 from .trace_diff import trace_diff
+from .write_overlay import write_overlay
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown,
@@ -104,5 +104,18 @@ def analyse(
 
 
 __all__ = [
-    "ANALYSES", "Analysis", "Column", "Options", "RankTrace", "Table", "analyse", "rank_of_graph", "read_rank", "trace_diff",
-]  # fmt: skip
+    "ANALYSES",
+    "Analysis",
+    "Column",
+    "Floats",
+    "Options",
+    "RankTrace",
+    "Table",
+    "analyse",
+    "graph_of",
+    "overlay_events",
+    "rank_of_graph",
+    "read_rank",
+    "trace_diff",
+    "write_overlay",
+]

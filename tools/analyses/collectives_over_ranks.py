@@ -13,8 +13,7 @@ from ...converter.ranks import Group, match, ranks_of, ranks_text
 from ...schema.columns import Int64
 from ...schema.graph import CollectiveType
 from .arrivals import Arrival, RankCollectives, collectives_of
-from .rank_trace import Analysis, Options, RankTrace
-from .table import Column, Floats, Table, microseconds
+from .rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds
 
 NO_COLLECTIVES = "no communication with a known group was recorded"
 PARTS_OF_ALL = (

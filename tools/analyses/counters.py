@@ -8,14 +8,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
-from ...schema.groups import begins
+from ...schema.columns import Int64, begins
 from ...schema.linked import LinkedTrace
 from ...schema.streams import streams_of
-from .classes import ActivityClass, activity_classes, intervals_of
-from .intervals import Intervals, Series, running_sum
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Floats, Table, microseconds, rank_column
+from .rank import (
+    ActivityClass,
+    Column,
+    Floats,
+    Intervals,
+    Options,
+    RankTrace,
+    Series,
+    Table,
+    activity_classes,
+    intervals_of,
+    microseconds,
+    per_rank,
+    rank_column,
+    running_sum,
+)
 
 QUEUE_LENGTH = "queue length"
 ALL_STREAMS = -1

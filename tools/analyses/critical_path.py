@@ -11,11 +11,9 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind, ExecutionGraph
-from ..critical_path import critical_path as path_of
-from ..node_class import NodeClass
-from ..replay import Replay
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, percentage, rank_column
+from ..replay import NodeClass, Replay
+from ..replay import critical_path as path_of
+from .rank import Column, Options, RankTrace, Table, microseconds, per_rank, percentage, rank_column
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -12,11 +12,20 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.linked import LinkedTrace
-from .classes import ActivityClass, activity_classes
-from .op_tree import USER_SCOPE, OpTree, op_tree
-from .rank_trace import Analysis, Options, RankTrace
-from .recorded import ProfilerRange
-from .table import Column, Floats, Table
+from .rank import (
+    USER_SCOPE,
+    ActivityClass,
+    Analysis,
+    Column,
+    Floats,
+    Options,
+    OpTree,
+    ProfilerRange,
+    RankTrace,
+    Table,
+    activity_classes,
+    op_tree,
+)
 
 KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
 OPERATIONS = {"add": 1, "mul": 1, "fma": 2}

@@ -6,9 +6,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Int64
 from ...schema.linked import LinkedTrace
-from .op_tree import USER_SCOPE, op_tree
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, rank_column
+from .rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, op_tree, per_rank, rank_column
 
 ARROW = " → "
 

@@ -9,11 +9,19 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.linked import DeviceWaits, LinkedTrace, guessed
 from ...schema.streams import streams_of
-from ...schema.times import NEVER
-from .classes import intervals_of
-from .intervals import sequence
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, percentage, rank_column
+from ...schema.traces import NEVER
+from .rank import (
+    Column,
+    Options,
+    RankTrace,
+    Table,
+    intervals_of,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    sequence,
+)
 from .temporal_breakdown import NO_ACTIVITIES
 
 CATEGORIES = ("host wait", "kernel wait", "other")

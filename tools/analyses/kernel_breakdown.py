@@ -3,11 +3,23 @@
 import numpy as np
 
 from ...schema.columns import Int64
-from .classes import LABELS, ActivityClass, activity_classes, intervals_of
-from .intervals import time_by_set
 from .kernel_statistics import Durations
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Floats, Table, microseconds, percentage, rank_column
+from .rank import (
+    LABELS,
+    ActivityClass,
+    Column,
+    Floats,
+    Options,
+    RankTrace,
+    Table,
+    activity_classes,
+    intervals_of,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    time_by_set,
+)
 from .temporal_breakdown import NO_ACTIVITIES
 
 OTHERS = "others"

@@ -6,10 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, Strings
-from .classes import LABELS, Codes, activity_classes
 from .kernel_statistics import Durations
-from .rank_trace import Analysis, Options, RankTrace
-from .table import Column, Table
+from .rank import LABELS, Analysis, Codes, Column, Options, RankTrace, Table, activity_classes
 from .temporal_breakdown import NO_ACTIVITIES
 
 

@@ -10,9 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import LinkedTrace
-from .intervals import Intervals, sequence
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, rank_column, texts
+from .rank import Column, Intervals, Options, RankTrace, Table, microseconds, per_rank, rank_column, sequence, texts
 from .temporal_breakdown import NO_ACTIVITIES
 
 FLAGS = ("short", "slow call", "long delay")

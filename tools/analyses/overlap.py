@@ -2,10 +2,21 @@
 
 import numpy as np
 
-from .classes import ActivityClass, activity_classes, intervals_of
-from .intervals import intersection, union
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, percentage, rank_column
+from .rank import (
+    ActivityClass,
+    Column,
+    Options,
+    RankTrace,
+    Table,
+    activity_classes,
+    intersection,
+    intervals_of,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    union,
+)
 
 NO_COMMUNICATION = "no communication on the device was recorded"
 

@@ -13,12 +13,11 @@ import orjson
 from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
-from ...schema.times import microseconds
+from ...schema.traces import microseconds
 from .counters import ALL_STREAMS, counters_of
 from .critical_path import KINDS, pieces_of
 from .frequent_kernel_patterns import Patterns, device_time, occurrences, patterns_of
-from .intervals import Intervals, union
-from .rank_trace import Options, RankTrace
+from .rank import Intervals, Options, RankTrace, union
 
 CRITICAL_PATH = "critical path"
 FIRST_FLOW = 1 << 40

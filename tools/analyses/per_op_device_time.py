@@ -6,9 +6,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Strings
 from ...schema.linked import LinkedTrace
-from .op_tree import OpTree, op_tree
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, rank_column, texts
+from .rank import Column, Options, OpTree, RankTrace, Table, microseconds, op_tree, per_rank, rank_column, texts
 
 NO_OPS = "no activity was launched by a recorded host op"
 

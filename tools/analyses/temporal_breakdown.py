@@ -4,10 +4,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .classes import ActivityClass, activity_classes, intervals_of
-from .intervals import union
-from .rank_trace import Options, RankTrace, per_rank
-from .table import Column, Table, microseconds, percentage, rank_column
+from .rank import (
+    ActivityClass,
+    Column,
+    Options,
+    RankTrace,
+    Table,
+    activity_classes,
+    intervals_of,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    union,
+)
 
 NO_ACTIVITIES = "no device activity was recorded"
 

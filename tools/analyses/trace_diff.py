@@ -12,11 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Bool, Int64, Strings
-from .op_tree import OpTree, op_tree
 from .per_op_device_time import device_time_of_ops
-from .rank_trace import RankTrace
-from .shapes import op_shapes
-from .table import Column, Table, microseconds
+from .rank import Column, OpTree, RankTrace, Table, microseconds, op_shapes, op_tree
 
 OP, KERNEL = "op", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import IO, BinaryIO
 
 from ...schema.errors import DataError
-from ...schema.files import open_input, open_output
+from ...schema.io import open_input, open_output
 
 PIECE, LONGEST_HEAD = 1 << 20, 64 << 20
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')

@@ -5,4 +5,11 @@ from .findings import Finding
 from .inspection import Inspection
 from .text import report
 
-__all__ = ["Diagnosis", "Finding", "Inspection", "diagnose", "in_parallel_if_large", "report"]
+__all__ = [
+    "Diagnosis",
+    "Finding",
+    "Inspection",
+    "diagnose",
+    "in_parallel_if_large",
+    "report",
+]

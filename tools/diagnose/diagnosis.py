@@ -9,9 +9,7 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from ..pairs import hosts_of
-from ..recognise import Kind
-from ..trace_files import Trace, TraceFiles, find_traces
+from ..inputs import Kind, Trace, TraceFiles, find_traces, hosts_of
 from ..workers import in_processes
 from .comparison import compare
 from .findings import WRONG, Finding, findings_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from ...linker.match import SMALLEST_AGREEMENT
-from ..trace_files import BARE_NUMBER, RANK_IN_NAME
+from ...linker.matching import SMALLEST_AGREEMENT
+from ..inputs import BARE_NUMBER, RANK_IN_NAME
 from .inspection import Inspection
 
 WRONG, NOTE = "wrong", "note"

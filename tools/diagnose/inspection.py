@@ -7,21 +7,23 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.categories import MEMORY_CATEGORIES, Role
-from ...linker.communication import RECORD, is_communication_kernel
-from ...linker.device_rows import CallRows, DeviceTrace
-from ...linker.device_trace import read_device_trace
-from ...linker.host_trace import HostTrace, read_host_trace
-from ...linker.launches import launching_calls
-from ...linker.match import Match, is_op, match_ops
-from ...linker.merged import merging_signs
-from ...linker.process_groups import process_groups, with_members
-from ...linker.recorded_arguments import from_device
+from ...linker.communication import RECORD, from_device, is_communication_kernel, process_groups, with_members
+from ...linker.matching import Match, is_op, launching_calls, match_ops
+from ...linker.readers import (
+    MEMORY_CATEGORIES,
+    CallRows,
+    DeviceTrace,
+    HostTrace,
+    Role,
+    merging_signs,
+    read_device_trace,
+    read_host_trace,
+)
 from ...schema.columns import Bool, Int64, Strings
-from ...schema.damage import CUT_OFF, UNREADABLE
 from ...schema.errors import DataError
-from ...schema.steps import STEP_MARK, are_step_marks
+from ...schema.recovery import CUT_OFF, UNREADABLE
 from ...schema.streams import streams_of
+from ...schema.traces import STEP_MARK, are_step_marks
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")

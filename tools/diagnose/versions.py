@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from ...linker.rocpd_database import dialect, is_database, opened
+from ...linker.readers import dialect, is_database, opened
 from ...schema.errors import DataError
-from ...schema.files import open_input
+from ...schema.io import open_input
 
 HEAD = 1 << 18
 EVENTS = re.compile(r',?\s*"traceEvents"\s*:\s*\[')

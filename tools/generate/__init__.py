@@ -8,27 +8,31 @@ changed = simulate(job, {"class:communication": 2.0})
 changed.makespan_ns
 """
 
-from .engine import simulate
-from .files import RankFiles, write_traces
 from .job import Job
-from .jobs import NAMED, PRESETS, RANDOM, build_job
 from .machine import DEFAULT, Machine, draw_machine
-from .record import RankRun, Run
-from .scaling import scale_of
+from .programs import NAMED, PRESETS, RANDOM, build_job
+from .simulation import Edges, RankRun, Run, as_numpy, scale_of, simulate
+from .writing import RankFiles, Rows, correlation, identify, shown, write_traces
 
 __all__ = [
     "DEFAULT",
     "NAMED",
     "PRESETS",
     "RANDOM",
+    "Edges",
     "Job",
     "Machine",
     "RankFiles",
     "RankRun",
+    "Rows",
     "Run",
+    "as_numpy",
     "build_job",
+    "correlation",
     "draw_machine",
+    "identify",
     "scale_of",
+    "shown",
     "simulate",
     "write_traces",
 ]

@@ -1,7 +1,14 @@
 """The device traces of all ranks in, one file out: a trace to look at, or a database to count in."""
 
+from . import counting
 from .counting import merge_for_counting
 from .report import MergeReport, RankReport
 from .viewing import merge_for_viewing
 
-__all__ = ["MergeReport", "RankReport", "merge_for_counting", "merge_for_viewing"]
+__all__ = [
+    "MergeReport",
+    "RankReport",
+    "counting",
+    "merge_for_counting",
+    "merge_for_viewing",
+]

@@ -11,13 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.ranks import Calls, awaits_all, match, recorded_calls
-from ...linker.categories import Role
-from ...linker.communication import is_communication_kernel
-from ...linker.device_rows import DeviceTrace
-from ...linker.process_groups import process_groups, with_members
-from ...linker.recorded_arguments import from_device
+from ...linker.communication import from_device, is_communication_kernel, process_groups, with_members
+from ...linker.readers import DeviceTrace, Role
 from ...schema.columns import Int64
-from ...schema.kineto import Args
+from ...schema.traces import Args
 
 Shared = dict[Hashable, dict[int, int]]
 """For each group the end of a rank's collectives (ns since the epoch) by the number of their meeting."""

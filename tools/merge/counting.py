@@ -26,15 +26,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ...linker.device_trace import read_device_trace
-from ...linker.launches import enclosing_ops, launching_calls
-from ...schema.columns import Bool, Int64, Strings
+from ...linker.matching import enclosing_ops, launching_calls
+from ...linker.readers import read_device_trace
+from ...schema.columns import Bool, Int64, Strings, nest
 from ...schema.errors import DataError
-from ...schema.intervals import nest
 from ...schema.progress import Progress, unwatched
-from ...schema.steps import are_step_marks
 from ...schema.streams import previous_on_stream
-from ..trace_files import RankTrace
+from ...schema.traces import are_step_marks
+from ..inputs import RankTrace
 from .report import MergeReport, RankReport
 from .survey import Survey, survey
 

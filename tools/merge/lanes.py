@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64
-from ...schema.intervals import nest
-from ...schema.numbers import identity
-from ...schema.times import InexactTime, exact_times, nanoseconds
+from ...schema.columns import ABSENT, Int64, nest
+from ...schema.traces import InexactTime, exact_times, identity, nanoseconds
 
 FIRST_LANE = 1 << 30
 """Above the numbers of threads and streams."""

@@ -10,9 +10,8 @@ from decimal import Decimal
 
 import msgspec
 
-from ...linker.categories import DEVICE_SIDE_WAITS, Role, role_of
-from ...schema.merged_ranks import LARGEST_ID, MergedRank
-from ...schema.numbers import identity, integer
+from ...linker.readers import DEVICE_SIDE_WAITS, Role, role_of
+from ...schema.traces import LARGEST_ID, MergedRank, identity, integer
 from .lanes import Lanes, Thread
 
 Row = dict[str, msgspec.Raw]

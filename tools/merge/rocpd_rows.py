@@ -8,9 +8,9 @@ from itertools import islice
 
 import msgspec
 
-from ...linker.device_rows import DeviceTrace
+from ...linker.readers import DeviceTrace
 from ...schema.streams import streams_of
-from ...schema.times import microseconds
+from ...schema.traces import microseconds
 from .lanes import FIRST_LANE
 
 ROWS_AT_A_TIME = 1 << 14

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...linker.device_rows import DeviceTrace
-from ...linker.device_trace import read_device_trace
+from ...linker.readers import DeviceTrace, read_device_trace
 from ...schema.progress import Progress
-from ..trace_files import RankTrace
+from ..inputs import RankTrace
 from .clocks import Ends, clock_corrections, collective_ends, comparable
 
 

@@ -9,15 +9,12 @@ from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
-from ...linker.device_trace import read_device_trace
-from ...linker.rocpd_database import is_database
-from ...schema.damage import Damage
-from ...schema.files import open_input, open_output
-from ...schema.json_stream import ArrayReader
-from ...schema.kineto import DeviceFile
-from ...schema.merged_ranks import MergedRank
+from ...linker.readers import is_database, read_device_trace
+from ...schema.io import open_input, open_output
 from ...schema.progress import Progress, unwatched
-from ..trace_files import RankTrace
+from ...schema.recovery import ArrayReader, Damage
+from ...schema.traces import DeviceFile, MergedRank
+from ..inputs import RankTrace
 from .lanes import FIRST_LANE, Lanes, PlacedRow
 from .report import MergeReport, RankReport
 from .rewrite import RankRows, Row

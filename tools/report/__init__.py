@@ -1,1 +1,18 @@
 """Runs in, what people look at out: one HTML page, tables on the terminal, CSV and JSON."""
+
+from .files import print_tables, write_csv
+from .inputs import find_sources
+from .page import render
+from .report import Wanted, report_on, report_on_diff
+from .text import as_text
+
+__all__ = [
+    "Wanted",
+    "as_text",
+    "find_sources",
+    "print_tables",
+    "render",
+    "report_on",
+    "report_on_diff",
+    "write_csv",
+]

@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ..analyses.rank_trace import RankTrace
-from ..analyses.table import Floats
-from ..critical_path import critical_path
-from ..graph_view import lane_names
-from ..kernel_names import short_name
-from ..lane_picture import LOOKS, looks
-from ..workload import Workload
+from ..analyses import Floats, RankTrace
+from ..replay import Workload, critical_path
+from ..view import LOOKS, lane_names, looks, short_name
 
 Row = dict[str, Any]
 Window = tuple[float, float]

@@ -9,11 +9,8 @@ from typing import Any
 import orjson
 
 from ...schema.errors import DataError
-from ...schema.files import STANDARD_STREAM, open_output
-from ..analyses.overlay import overlay_events
-from ..analyses.rank_trace import RankTrace
-from ..analyses.table import Table
-from ..analyses.write_overlay import write_overlay
+from ...schema.io import STANDARD_STREAM, open_output
+from ..analyses import RankTrace, Table, overlay_events, write_overlay
 
 
 def print_tables(tables: Iterable[Table]) -> None:

@@ -12,13 +12,10 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.linked_file import read_linked
+from ...schema.linked import read_linked
 from ...schema.progress import Progress, unwatched
-from ..analyses.graph_alone import rank_of_graph
-from ..analyses.rank_trace import RankTrace, graph_of, read_rank
-from ..pairs import find_pairs
-from ..recognise import Kind, recognise
-from ..trace_files import rank_in_name
+from ..analyses import RankTrace, graph_of, rank_of_graph, read_rank
+from ..inputs import Kind, find_pairs, rank_in_name, recognise
 
 TITLED, DIGITS = 3, 20
 GIVE = "give device traces, with their host traces, linked traces or execution graphs"

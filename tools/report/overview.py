@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..analyses.table import Table
-from ..kernel_names import short_name
-from .cells import cell, shortened
+from ..analyses import Table
+from ..view import short_name
+from .charts import cell, shortened
 
 Tables = Mapping[str, Table]
 Row = dict[str, Any]

@@ -7,19 +7,17 @@ from typing import Any, NamedTuple
 import orjson
 
 from ...schema.errors import DataError
-from ..analyses.table import Column, Table
-from .cells import cell, heading
+from ..analyses import Column, Table
+from .charts import Row, cell, first_rows, heading, largest_rows
 from .overview import figures, findings
 from .report import Report
-from .rows import Row, first_rows, largest_rows
 from .sections import SECTIONS, Section
 
 try:
     import jinja2
     import vl_convert
 
-    from .charts import CHARTS
-    from .drawing import Chart
+    from .charts import CHARTS, Chart
     from .overview_charts import gains, limits, spent
     from .timeline_chart import timeline
 except ImportError as error:  # without the extra there are still tables

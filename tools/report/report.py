@@ -10,7 +10,7 @@ import numpy as np
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
 from ..analyses import Column, RankTrace, Table, analyse, trace_diff
-from ..scaling import Scale
+from ..replay import Scale
 from .excerpt import Excerpt, excerpt
 from .files import lay_over, overlay_path
 from .inputs import Sources, read_ranks

@@ -1,7 +1,7 @@
 """Tables in, the same for a terminal out: aligned columns, the first rows, and how many are not shown."""
 
-from ..analyses.table import Column, Table
-from .cells import cell, heading, shortened
+from ..analyses import Column, Table
+from .charts import cell, heading, shortened
 
 ROWS, WIDEST = 12, 56
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from .drawing import Chart, by_label, data, hover, sized
+from .charts import Chart, by_label, data, hover, sized
 from .excerpt import Excerpt
 
 KINDS = ("host", "waiting", "unrecorded", "computation", "communication", "memory")

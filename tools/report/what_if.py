@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
-from ..analyses.table import Column, Table
-from ..node_class import NodeClass, node_classes
-from ..replay import replay_ranks
-from ..scaling import SCALABLE, Scale, parse_scale
+from ..analyses import Column, Table
+from ..replay import SCALABLE, NodeClass, Scale, node_classes, parse_scale, replay_ranks
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5

@@ -1,0 +1,245 @@
+"""Fills the graph's columns: names, types, times, dependencies and attributes of every node, in the order of their ids."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Ragged, Strings, begins
+from ...schema.graph import Column, ExecutionGraph, NodeType, TensorText
+from ...schema.traces import NEVER, NO_TENSORS, TensorLists
+from ..context import Edges, Run
+from ..device_time import DeviceTime
+from ..edit import lanes_of, used, whole_microseconds
+from ..options import Options
+from .communication_columns import CommunicationColumns, Place, communication_columns
+from .synthetic_nodes import Annex
+
+LISTS_AT_ONCE = 1 << 11
+
+
+def graph_of(
+    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: Options
+) -> tuple[ExecutionGraph, CommunicationColumns]:
+    """The graph whose i-th node is number `order[i]`, and what became of its communication.
+
+    `edges` and `control` are between positions in `order`; ids are positions + 1.
+    """
+    start, end = annex.start(run)[order], annex.end(run)[order]
+    columns = _Columns(run, annex, order)
+    gap = _gap(run, time, edges, columns)
+    communication = communication_columns(run.linked, len(order), columns.communications())
+    communication.types[columns.group_nodes()] = NodeType.METADATA
+    dependencies, kinds = _by_target(edges, len(order))
+    recorded = start - columns.clock_shift()
+    attributes: dict[str, Column] = {
+        "is_cpu_op": columns.is_host.astype(np.int64),
+        "start_time_ns": recorded,
+        "duration_ns": end - start,
+        "gap_ns": gap,
+        "latency_ns": _unless_equal(columns.of_activities(time.latency), gap),
+        "chain_gap_ns": _unless_equal(columns.of_activities(time.gap), gap),
+        "delay": columns.delays(),
+        "overlap_ns": columns.of_activities(run.linked.activities.end - run.activity_end),
+        **columns.host_attributes(),
+        **columns.device_attributes(),
+        **communication.attributes,
+    }
+    graph = ExecutionGraph(
+        id=np.arange(1, len(order) + 1, dtype=np.int64),
+        name=annex.names(run).take(order),
+        type=communication.types,
+        data_deps=dependencies,
+        ctrl_deps=_by_target(control, len(order))[0],
+        start_time_micros=recorded // 1000,
+        duration_micros=np.zeros(len(order), np.int64),
+        attributes=used(attributes) | {"data_dep_kinds": kinds},
+        metadata=_metadata(run, options),
+        tensors=columns.tensors() if options.io == "full" else None,
+    )
+    graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
+    return graph, communication
+
+
+def _gap(run: Run, time: DeviceTime, edges: Edges, columns: "_Columns") -> Int64:
+    """Of the nodes that are activities the time between the end of the last dependency and the start."""
+    start, end = (columns.annex.start(run)[columns.order], columns.annex.end(run)[columns.order])
+    ready = np.full(len(start), NEVER)
+    np.maximum.at(ready, edges.target, end[edges.source])
+    return np.where(columns.is_activity, np.maximum(start - ready, 0), ABSENT)
+
+
+def _unless_equal(column: Int64, known: Int64) -> Int64:
+    """The values that differ from those known, ABSENT elsewhere."""
+    return np.where(column == known, ABSENT, column)
+
+
+def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
+    """The ids that each node depends on, and the kinds."""
+    order = np.lexsort((edges.source, edges.target))
+    sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
+    return sources, Ragged(sources.starts, edges.kind[order])
+
+
+class _Columns:
+    """Values of host ops, activities and annex spread over the nodes in id order."""
+
+    def __init__(self, run: Run, annex: Annex, order: Int64) -> None:
+        self.run, self.annex, self.order = run, annex, order
+        hosts, activities = run.activities_from, run.unrecorded_from
+        self.is_activity = (order >= hosts) & (order < activities)
+        self._delay_place = np.flatnonzero((order >= annex.first) & (order < annex.first + len(annex.delays)))
+        self.is_host = ~self.is_activity
+        self.is_host[self._delay_place] = False
+        self._host_place = np.flatnonzero(order < hosts)
+        self._host_row = order[self._host_place]
+        self._activity_place = np.flatnonzero(self.is_activity)
+        self._activity_row = order[self._activity_place] - hosts
+        self._synthetic_place = np.flatnonzero(order >= activities)
+        self._synthetic_row = order[self._synthetic_place] - activities
+
+    def _absent(self) -> Int64:
+        return np.full(len(self.order), ABSENT, np.int64)
+
+    def of_activities(self, values: Int64) -> Int64:
+        column = self._absent()
+        column[self._activity_place] = values[self._activity_row]
+        return column
+
+    def clock_shift(self) -> Int64:
+        """What was added to the recorded time of each node: activities have that of the device's clock."""
+        shift = np.zeros(len(self.order), np.int64)
+        shift[self._activity_place] = self.run.clock_shift[self._activity_row]
+        return shift
+
+    def delays(self) -> Int64:
+        column = self._absent()
+        column[self._delay_place] = self.annex.delays.cause[self.order[self._delay_place] - self.annex.first]
+        return column
+
+    def _threads(self) -> Int64:
+        column = self._absent()
+        column[self._host_place] = self.run.timeline.thread[self._host_row]
+        column[self._synthetic_place] = self.annex.threads(self.run)[self._synthetic_row]
+        return column
+
+    def _op_rows(self) -> Int64:
+        """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
+        timeline = self.run.timeline
+        own = np.where(timeline.is_wait, -1, timeline.op_row)
+        rows = np.full(len(self.order), -1, np.int64)
+        rows[self._host_place] = own[self._host_row]
+        return rows
+
+    def host_attributes(self) -> dict[str, Column]:
+        ops, rows = self.run.linked.ops, self._op_rows()
+        by_host = ops.recorded_by_host
+        # an activity belongs to the op that launched it
+        launched_by = rows.copy()
+        launched_by[self._activity_place] = self.run.linked.activities.op_row[self._activity_row]
+
+        def spread(values: Int64, rows: Int64 = rows) -> Int64:
+            # what has no op (-1) finds the value at the end: none
+            return np.append(values, ABSENT)[rows]
+
+        schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
+        return {
+            "op_id": spread(np.where(by_host, ops.id, ABSENT), launched_by),
+            "slice": self._slice_numbers(rows),
+            "tid": self._threads(),
+            "rf_id": spread(ops.rf_id),
+            "fw_parent": spread(np.where(by_host, ops.fw_parent, ABSENT)),
+            "seq_id": spread(ops.seq_id),
+            "scope": spread(ops.scope),
+            "fw_tid": spread(ops.fw_tid),
+            "op_schema": Strings(schema.astype(np.int32), ops.op_schema.table),
+        }
+
+    def _slice_numbers(self, rows: Int64) -> Int64:
+        """Which slice of its op a node is, from 0."""
+        column, place = self._absent(), np.flatnonzero(rows >= 0)
+        order = place[np.lexsort((place, rows[place]))]
+        first = np.flatnonzero(begins(rows[order]))
+        lengths = np.diff(np.append(first, len(order)))
+        column[order] = np.arange(len(order)) - np.repeat(first, lengths)
+        return column
+
+    def device_attributes(self) -> dict[str, Column]:
+        activities = self.run.linked.activities
+        category = np.full(len(self.order), -1, np.int32)
+        category[self._activity_place] = activities.category.codes[self._activity_row]
+        return {
+            "device": self.of_activities(activities.device),
+            "stream": self.of_activities(activities.stream),
+            "correlation": self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT)),
+            "cat": Strings(category, activities.category.table),
+        }
+
+    def communications(self) -> list[Place]:
+        """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""
+        linked, rows = self.run.linked, self._op_rows()
+        own = linked.activities.communication_row[self._activity_row]
+        talking = np.flatnonzero(own >= 0)
+        names = linked.activities.name
+        found = [
+            Place(int(self._activity_place[i]), int(own[i]), names[int(self._activity_row[i])])
+            for i in talking.tolist()
+        ]
+        slices = np.flatnonzero(rows >= 0)
+        slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
+        length = (self.annex.end(self.run) - self.annex.start(self.run))[self.order[slices]]
+        longest = {int(rows[place]): place for place in slices[np.argsort(length, kind="stable")].tolist()}
+        found += [Place(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
+        return sorted(found)
+
+    def group_nodes(self) -> Int64:
+        """Positions of the process-group metadata."""
+        first = len(self.run.unrecorded) + len(self.annex.delays)
+        return self._synthetic_place[self._synthetic_row >= first]
+
+    def tensors(self) -> TensorText:
+        """The tensors of each op on its first slice, and of the metadata."""
+        ops, rows = self.run.linked.ops, self._op_rows()
+        first = np.flatnonzero((rows >= 0) & (self._slice_numbers(rows) == 0))
+        groups = self.group_nodes()
+        rows[groups] = self.annex.groups[: len(groups)]
+        place = np.sort(np.concatenate((first, groups)))
+        has_lists = (ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS for op in rows[place].tolist())
+        place = place[np.fromiter(has_lists, np.bool_, len(place))]
+        row = rows[place].tolist()
+        return TensorText(place, *_texts([ops.inputs[op] for op in row]), *_texts([ops.outputs[op] for op in row]))
+
+
+def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """The texts of the values, shapes and types of each op's tensors."""
+    values: list[bytes] = []
+    shapes: list[bytes] = []
+    types: list[bytes] = []
+    decode = msgspec.json.Decoder(list[TensorLists]).decode
+    # most shapes and types are those of many ops
+    known: dict[bytes, bytes] = {}
+    for start in range(0, len(lists), LISTS_AT_ONCE):
+        block = decode(b"[" + b",".join(lists[start : start + LISTS_AT_ONCE]) + b"]")
+        values += [bytes(tensors.values) for tensors in block]
+        for column, part in ((shapes, "shapes"), (types, "types")):
+            column += [known.setdefault(text, text) for text in map(bytes, map(attrgetter(part), block))]
+    return values, shapes, types
+
+
+def _metadata(run: Run, options: Options) -> dict[str, str | int]:
+    info = run.linked.info
+    return {
+        "tool": f"execgraph {importlib.metadata.version('execgraph')}",
+        "schema": info.schema,
+        "rank": info.rank,
+        "world_size": info.world_size,
+        "pid": info.pid,
+        "base_time_ns": info.base_time_ns,
+        "target": options.target,
+        "resolution_ns": info.machine.resolution_ns,
+        "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
+        "source_host": info.source_host,
+        "source_device": info.source_device,
+    }

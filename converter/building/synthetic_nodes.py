@@ -1,0 +1,70 @@
+"""Nodes that stand for no host op and no activity of the run: delays of activities, and process-group metadata."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.graph import Delay, DependencyKind
+from ..context import Edges, Run
+from ..device_time import Delays
+from ..host_timeline import names_of
+
+UNRECORDED = "unrecorded host"
+DELAY_NAMES = {
+    Delay.LOST_RECORDS: "delay: lost records",
+    Delay.CONTENTION: "delay: contention",
+    Delay.START_OF_RECORDING: "carry-in",
+    Delay.UNEXPLAINED: "delay: unexplained",
+}
+LOWEST = -(1 << 62)
+"""Of absurd thread numbers none is below this one."""
+
+
+@dataclass(slots=True)
+class Annex:
+    """Delays, and `groups`: op rows with metadata. Their nodes are numbered from `first` on, delays first."""
+
+    delays: Delays
+    groups: Int64
+    first: int
+
+    @property
+    def node_count(self) -> int:
+        return self.first + len(self.delays) + len(self.groups)
+
+    def edges(self, run: Run) -> Edges:
+        """Each delay between what released its activity and that; the metadata one after the other, so that they form a thread."""
+        delay = self.first + np.arange(len(self.delays), dtype=np.int64)
+        group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
+        kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
+        return Edges.joined(
+            [
+                Edges.of(self.delays.after, delay, kind),
+                Edges.of(delay, run.activity_node(self.delays.activity), kind),
+                Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
+            ]
+        )
+
+    def start(self, run: Run) -> Int64:
+        """Measured start of every node, the annex included."""
+        metadata = np.full(len(self.groups), run.start_of_trace)
+        return np.concatenate((run.start, self.delays.start, metadata))
+
+    def end(self, run: Run) -> Int64:
+        """Measured end of every node, the annex included."""
+        metadata = np.full(len(self.groups), run.start_of_trace)
+        return np.concatenate((run.end, self.delays.start + self.delays.length, metadata))
+
+    def names(self, run: Run) -> Strings:
+        """Names of all nodes, the annex included."""
+        own = [UNRECORDED] * len(run.unrecorded) + [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
+        own += [run.linked.ops.name[row] for row in self.groups.tolist()]
+        return Strings.joined((names_of(run.linked, run.timeline), run.linked.activities.name, Strings.of(own)))
+
+    def threads(self, run: Run) -> Int64:
+        """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded ones."""
+        lowest = max(min(0, int(run.timeline.thread.min(initial=0))), LOWEST)
+        unrecorded = np.full(len(run.unrecorded), lowest - 1)
+        none = np.full(len(self.delays), ABSENT, np.int64)
+        return np.concatenate((unrecorded, none, np.full(len(self.groups), lowest - 2)))

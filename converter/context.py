@@ -1,0 +1,156 @@
+"""What the dependency rules look at: the linked trace with its host timeline cut into nodes, and one numbering for all nodes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schema.columns import ABSENT, Bool, Int64, previous_in_group, rows_of
+from ..schema.linked import LinkedTrace
+from ..schema.machine import of_name
+from ..schema.streams import previous_on_stream, stream_sorted
+from .host_timeline import Timeline
+
+
+class Edges(NamedTuple):
+    """Finish-to-start dependencies between nodes: `target` starts after `source` has ended. `kind` is a DependencyKind mask."""
+
+    source: Int64
+    target: Int64
+    kind: Int64
+
+    @staticmethod
+    def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
+        """Edges of one kind, or of one each; pairs with a missing end (-1) are left out."""
+        real = (source >= 0) & (target >= 0)
+        kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
+        return Edges(source[real], target[real], kinds[real])
+
+    def where(self, chosen: Bool) -> "Edges":
+        return Edges(*(column[chosen] for column in self))
+
+    @staticmethod
+    def joined(parts: "list[Edges]") -> "Edges":
+        return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+@dataclass
+class Run:
+    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity without a call.
+
+    All times are on the host's clock.
+    """
+
+    linked: LinkedTrace
+    timeline: Timeline
+    clock_shift: Int64
+    """What was added to the recorded times of each activity."""
+
+    @property
+    def activities_from(self) -> int:
+        return len(self.timeline)
+
+    @property
+    def unrecorded_from(self) -> int:
+        return len(self.timeline) + len(self.linked.activities)
+
+    @property
+    def node_count(self) -> int:
+        return self.unrecorded_from + len(self.unrecorded)
+
+    def activity_node(self, rows: Int64) -> Int64:
+        """Node numbers of activity rows, -1 kept."""
+        return np.where(rows >= 0, rows + self.activities_from, -1)
+
+    @cached_property
+    def unrecorded(self) -> Int64:
+        """Activities without a launch call, in the order in which they were released."""
+        rows = np.flatnonzero(self.linked.activities.call_row < 0)
+        return rows[np.lexsort((self.linked.activities.start[rows], self.released[rows]))]
+
+    @cached_property
+    def released(self) -> Int64:
+        """When activities without a launch call must have been with the device: at their start as measured, or, where that right
+        follows the end of the one before on the stream, when this one was."""
+        activities, order = self.linked.activities, self.stream_sorted
+        previous = self.stream_previous[order]
+        gap = of_name(self.linked.info.machine.gap, "").most
+        right_after = (previous >= 0) & (activities.start[order] - activities.end[previous] <= gap)
+        first = ~right_after | (activities.call_row[order] >= 0)
+        released = np.empty(len(order), np.int64)
+        released[order] = activities.start[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
+        return released
+
+    @property
+    def slack(self) -> int:
+        """ns by which two device times that were one may differ as recorded: both start and length are cut or rounded."""
+        return max(2 * self.linked.info.machine.resolution_ns, 2)
+
+    @cached_property
+    def carried(self) -> Int64 | None:
+        """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None in a whole one."""
+        activities, info = self.linked.activities, self.linked.info
+        if info.carried is None:
+            return None
+        ends = np.array([info.carried.get(number, -1) for number in activities.id.tolist()], np.int64)
+        ends += info.machine.clock_shift(ends)
+        # what had ended when the part began held nothing up
+        return np.where(ends > self.start_of_trace, ends, -1)
+
+    @cached_property
+    def launched(self) -> Int64:
+        """When the launch call of each activity began, its start where that was not recorded."""
+        activities, calls = self.linked.activities, self.linked.calls
+        called = activities.call_row >= 0
+        time = activities.start.copy()
+        time[called] = calls.start[activities.call_row[called]]
+        return time
+
+    @cached_property
+    def stream_sorted(self) -> Int64:
+        """Activity rows by device, stream and start."""
+        return stream_sorted(self.linked.activities)
+
+    @cached_property
+    def stream_next(self) -> Int64:
+        """For each activity the next one on its stream, -1 for the last."""
+        activities = self.linked.activities
+        return previous_in_group(self.stream_sorted[::-1], activities.device, activities.stream)
+
+    @cached_property
+    def stream_previous(self) -> Int64:
+        """For each activity the one before it on its stream, -1 for the first."""
+        return previous_on_stream(self.linked.activities)
+
+    @cached_property
+    def activity_end(self) -> Int64:
+        """Ends of activities, cut to the start of the next one on the stream where two really overlapped."""
+        activities, following = self.linked.activities, self.stream_next
+        return np.where(following >= 0, np.minimum(activities.end, activities.start[following]), activities.end)
+
+    @cached_property
+    def start_of_trace(self) -> int:
+        """When the first host op, call or activity started."""
+        first = [column.min() for column in (self.timeline.start, self.linked.activities.start) if len(column)]
+        return int(min(first)) if first else 0
+
+    @cached_property
+    def start(self) -> Int64:
+        """Measured start of every node."""
+        released = self.released[self.unrecorded]
+        before = np.concatenate(([self.start_of_trace], released[:-1]))[: len(released)]
+        return np.concatenate((self.timeline.start, self.linked.activities.start, before))
+
+    @cached_property
+    def end(self) -> Int64:
+        """Measured end of every node."""
+        return np.concatenate((self.timeline.end, self.activity_end, self.released[self.unrecorded]))
+
+    @cached_property
+    def op_parent(self) -> Int64:
+        """For each op the row of the op that called it, -1 for none."""
+        ops = self.linked.ops
+        parent = rows_of(ops.id, ops.parent_id)
+        parent[parent == np.arange(len(parent))] = -1
+        return np.where(ops.start[parent] == ABSENT, -1, parent)

@@ -1,0 +1,40 @@
+"""Changes to a graph's nodes and edges: order, lanes, nodes taken out with what depended on them kept in order."""
+
+from .device_only import COMMUNICATION, SILENT, without_host
+from .lane_clocks import known_after
+from .lanes import alone, covered_until, lanes_of, whole_microseconds
+from .order import check, deduplicated, topological_order
+from .rewiring import (
+    NO_EDGES,
+    control_edges,
+    data_edges,
+    recorded_edges,
+    rewired,
+    rows_of_graph,
+    spliced,
+    take_rows,
+    used,
+)
+
+__all__ = [
+    "COMMUNICATION",
+    "NO_EDGES",
+    "SILENT",
+    "alone",
+    "check",
+    "control_edges",
+    "covered_until",
+    "data_edges",
+    "deduplicated",
+    "known_after",
+    "lanes_of",
+    "recorded_edges",
+    "rewired",
+    "rows_of_graph",
+    "spliced",
+    "take_rows",
+    "topological_order",
+    "used",
+    "whole_microseconds",
+    "without_host",
+]

@@ -1,0 +1,89 @@
+"""A graph without its host: activities alone, with every order that host nodes stood for and the host time that was not hidden.
+
+An order "awaited by the host, which then launched" becomes a dependency of kind host sync, unless others imply it. Host time that
+the device really waited for becomes `host_delay_ns` before the activity, so that a replay ends when the measured run did.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Int64, numbered
+from ...schema.errors import DataError
+from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ...schema.traces import NEVER
+from ..context import Edges
+from .lane_clocks import Clock, joined, known_after
+from .lanes import lanes_of, whole_microseconds
+from .order import deduplicated
+from .rewiring import NO_EDGES, data_edges, rewired
+
+COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
+SILENT = (NodeType.INVALID, NodeType.METADATA)
+
+
+def without_host(graph: ExecutionGraph) -> ExecutionGraph:
+    """The graph of the activities, and of communication that only the host recorded; without control dependencies and tensors.
+
+    `graph` must be in topological order and its streams chained, as convert makes it. O((n + e) · streams) at worst. Raises
+    DataError for a graph that holds none of these nodes.
+    """
+    kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
+    if not kept.any():
+        raise DataError("the graph has no device activity, so nothing is left without the host; leave out --no-host")
+    edges = data_edges(graph)
+    direct = Edges(*(column[kept[edges.source] & kept[edges.target]] for column in edges))
+    source, target = _through_host(edges, kept, lanes_of(graph))
+    edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
+    device = rewired(graph, np.flatnonzero(kept), edges, NO_EDGES)
+    device.tensors = None
+    for name in ("latency_ns", "chain_gap_ns"):
+        # without launches there is one kind of dependency, and one gap
+        device.attributes.pop(name, None)
+    return _delayed(device, int(graph.start_ns[graph.type != NodeType.METADATA].min()))
+
+
+def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
+    """(source, target) rows of the orders between kept nodes that only paths over the others carry, without those implied."""
+    stream = np.full(len(lane), -1, np.int64)
+    stream[kept] = numbered(lane[kept])
+    clocks = known_after(edges, stream, int(stream.max()) + 1)
+    to_kept = kept[edges.target]
+    columns = (edges.target[to_kept], edges.source[to_kept], kept[edges.source[to_kept]])
+    pairs = [
+        (source, target)
+        for target, rows in groupby(zip(*(column.tolist() for column in columns), strict=True), itemgetter(0))
+        for source in _not_implied(clocks, rows)
+    ]
+    found = np.array(pairs, np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) -> Iterator[int]:
+    """Of what host sources (target, row, is kept) know to have ended: the last rows of lanes, but for those that kept sources imply."""
+    known = needed = (-1,) * len(clocks[0])
+    for _, source, is_kept in sources:
+        if is_kept:
+            known = joined(known, clocks[source])
+        else:
+            needed = joined(needed, clocks[source])
+    # the latest first: it often follows the others
+    for row, lane in sorted(((row, lane) for lane, row in enumerate(needed)), reverse=True):
+        if row > known[lane]:
+            known = joined(known, clocks[row])
+            yield row
+
+
+def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
+    """Gives every activity the time between its dependencies' measured end (none: the trace's start) and its own start, less its gap."""
+    start, gap, edges = device.start_ns, device.integers("gap_ns", 0), data_edges(device)
+    released = np.full(len(device), NEVER)
+    np.maximum.at(released, edges.target, (start + device.duration_ns)[edges.source])
+    released[np.setdiff1d(np.arange(len(device)), edges.target)] = start_of_trace
+    delay = np.maximum(start - gap - released, 0)
+    if delay.any():
+        device.attributes["host_delay_ns"] = np.where(delay > 0, delay, ABSENT)
+    device.duration_micros = whole_microseconds(delay + gap + device.duration_ns, lanes_of(device))
+    return device

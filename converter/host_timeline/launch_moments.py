@@ -1,0 +1,63 @@
+"""When each launch call has handed its work to the device: the moment up to which host work delays an activity.
+
+Activities may start before their call returns; the program's later work does not. A call that waits for its own activity, as blocking
+copies do, launches early in the call if the device was not ready: the rest of it is waiting.
+"""
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64
+from ...schema.linked import LinkedTrace
+from ...schema.machine import Usual, by_name, of_each
+from ...schema.streams import previous_on_stream
+from ...schema.traces import FOREVER, NEVER
+
+
+def launch_moments(linked: LinkedTrace) -> Int64:
+    """For each call its end, or a launch latency before its first activity if that starts earlier; ABSENT if it has none."""
+    calls, activities = linked.calls, linked.activities
+    first = np.full(len(calls), FOREVER, np.int64)
+    called = activities.call_row >= 0
+    np.minimum.at(first, activities.call_row[called], activities.start[called])
+    latency = of_each(linked.info.machine.launch, calls.name).median
+    moment = np.where(first < calls.end, np.maximum(first - latency, calls.start), calls.end)
+    launches = np.zeros(len(calls), np.bool_)
+    launches[activities.call_row[called]] = True
+    return _of_held_copies(linked, np.where(launches, moment, ABSENT))
+
+
+def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
+    """The moments, but for copies that the device kept waiting; those launched as soon as copies of their kind do.
+
+    Whether the host was long in launching a copy, or the device in starting it, is told by which of the two took its usual time.
+    """
+    calls, activities = linked.calls, linked.activities
+    row, call = _self_awaited(linked)
+    freed = _freed(linked)[row]
+    submission = moment[call] - calls.start[call]
+    free = freed <= calls.start[call]
+    kinds = by_name(submission[free], activities.name, row[free], linked.info.machine.resolution_ns)
+    usual = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", Usual())).median)
+    gap = of_each(linked.info.machine.gap, activities.category).median[row]
+    held = np.abs(activities.start[row] - freed - gap) < np.abs(submission - usual)
+    moment[call[held]] = np.minimum(moment[call], calls.start[call] + usual)[held]
+    return moment
+
+
+def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
+    """The activities that their own calls waited for, and those calls."""
+    waits = linked.host_waits
+    awaited = waits.source_row >= 0
+    row, call = waits.source_row[awaited], waits.call_row[awaited]
+    own = linked.activities.call_row[row] == call
+    return row[own], call[own]
+
+
+def _freed(linked: LinkedTrace) -> Int64:
+    """When what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
+    activities, waits = linked.activities, linked.device_waits
+    before = previous_on_stream(activities)
+    freed = np.where(before >= 0, activities.end[before], NEVER) if len(before) else before
+    real = waits.source_row >= 0
+    np.maximum.at(freed, waits.target_row[real], activities.end[waits.source_row[real]])
+    return freed

@@ -1,0 +1,100 @@
+"""What the ranks of a job have to know of each other's communication: a small summary of one rank's graph."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, numbered, previous_in_group
+from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.traces import FOREVER
+from ..edit import COMMUNICATION, data_edges, known_after, lanes_of
+from .calls import Calls, graph_calls
+from .matching import match
+from .recorded_groups import recorded_groups
+from .subset import OUTSIDE
+
+UNKNOWN = -1
+
+
+class Issue(NamedTuple):
+    """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
+
+    `meeting` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many take part (0: not
+    known).
+    `start_ns` counts from the rank's first node. `follows` are places of the rank's earlier issues that it depends on.
+    """
+
+    node: int
+    type: NodeType
+    collective: int
+    meeting: int
+    members: int
+    size: int
+    start_ns: int
+    follows: tuple[int, ...]
+
+
+class RankIssues(NamedTuple):
+    """A rank's issues, and the calls by which they are matched, one each."""
+
+    calls: Calls
+    issues: list[Issue]
+
+
+def issues(graph: ExecutionGraph) -> RankIssues:
+    """The communication of a graph, which must be in topological order, by id. O((n + e) · streams that communicate).
+
+    Messages that went together must be separate nodes. Without what has a member or peer that is not simulated (rank -1): nobody else has
+    to know of it.
+    """
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
+    groups, world_size = recorded_groups(graph), int(graph.metadata.get("world_size", -1))
+    # the last is for nodes whose group is not known, -1
+    sizes = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
+    columns = (
+        graph.id,
+        graph.integers("comm_type", -1),
+        np.where(graph.type == NodeType.COMM_COLL, sizes, 2),
+        np.maximum(graph.integers("comm_size", 0), 0),
+        graph.start_ns - graph.start_ns.min(initial=FOREVER),
+    )
+    types = (NodeType(kind) for kind in graph.type[rows].tolist())
+    facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
+    found = [
+        Issue(node, kind, collective, UNKNOWN, members, size, start, follows)
+        for kind, node, collective, members, size, start, follows in facts
+    ]
+    return RankIssues(graph_calls(graph, rows, int(graph.metadata.get("rank", -1))), found)
+
+
+def settled(summaries: Sequence[RankIssues]) -> list[list[Issue]]:
+    """The issues of all ranks with their meetings, which a rank alone cannot know. O(i log i) in all issues."""
+    met = match([own.calls for own in summaries]).meeting
+    return [
+        [issue._replace(meeting=meeting) for issue, meeting in zip(own.issues, meetings.tolist(), strict=True)]
+        for own, meetings in zip(summaries, met, strict=True)
+    ]
+
+
+def _leads_outside(graph: ExecutionGraph) -> Bool:
+    groups = recorded_groups(graph)
+    incomplete = np.array([*(OUTSIDE in ranks for ranks in groups.lists), False])
+    peers = np.stack([graph.integers(name) for name in ("comm_src", "comm_dst")])
+    of_message = graph.type != NodeType.COMM_COLL
+    return np.asarray(np.where(of_message, (peers == OUTSIDE).any(axis=0), incomplete[groups.of_node]))
+
+
+def _follows(graph: ExecutionGraph, rows: Int64) -> list[tuple[int, ...]]:
+    """For each of the rows the places, among them, of the last ones on every lane that it depends on."""
+    lane, own = np.full(len(graph), -1, np.int64), numbered(lanes_of(graph)[rows])
+    lane[rows] = own
+    clocks = known_after(data_edges(graph), lane, int(own.max(initial=-1)) + 1)
+    place = {row: at for at, row in enumerate(rows.tolist())}
+    before = previous_in_group(np.argsort(own, kind="stable"), own).tolist()
+    return [
+        tuple(
+            sorted({at for at in (before[here], *(place.get(known, -1) for known in clocks[row])) if -1 < at != here})
+        )
+        for row, here in place.items()
+    ]

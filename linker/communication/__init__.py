@@ -1,0 +1,27 @@
+"""Collectives and messages: arguments as recorded in, who communicates what in which process group out."""
+
+from .communication import (
+    RECORD,
+    CollectiveOps,
+    awaited_collectives,
+    collective_ops,
+    is_communication_kernel,
+    link_communications,
+)
+from .process_groups import process_groups, with_members
+from .recorded_arguments import TENSOR, dtype_of, elements, from_device
+
+__all__ = [
+    "RECORD",
+    "TENSOR",
+    "CollectiveOps",
+    "awaited_collectives",
+    "collective_ops",
+    "dtype_of",
+    "elements",
+    "from_device",
+    "is_communication_kernel",
+    "link_communications",
+    "process_groups",
+    "with_members",
+]

@@ -1,0 +1,189 @@
+"""What either trace records of one communication, whatever the version: named arguments, positional ones, tensors of an annotation.
+
+Peers and roots are recorded in two ways: by their place in the group (positional arguments, "Rank") and by their global rank ("Src Rank",
+"Dst Rank"). `Communication.place` keeps the first until the group's members are known.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
+from ...schema.linked import Communication
+from ...schema.traces import host as host_schema
+from ...schema.traces import integer, kineto
+
+TENSOR = re.compile(rb'\[\s*\d+,\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+),\s*"([^"]*)"\s*\]')
+TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
+SHORTENED = "..."
+
+
+def from_device(args: kineto.Args) -> Communication:
+    """The named arguments on a kernel or `record_param_comms` row of the device trace, without them what `record_shapes` tells."""
+    if args.collective is None and args.group_name is None:
+        return _from_shapes(args)
+    size = integer(args.group_size, -1)
+    return Communication(
+        name=str(args.collective or ""),
+        dtype=str(args.dtype or ""),
+        in_elements=integer(args.in_elements, -1),
+        out_elements=integer(args.out_elements, -1),
+        in_split=integers(args.in_split),
+        out_split=integers(args.out_split),
+        group=str(args.group_name if args.group_name is not None else ""),
+        description=str(args.group_description or ""),
+        group_size=size,
+        ranks=members(args.group_ranks)
+        or regular_ranks(integer(args.first_rank, -1), integer(args.rank_stride, -1), size),
+        sequence=integer(args.comm_sequence, -1),
+        place=_rank(args.group_rank),
+        source=_rank(args.source_rank),
+        target=_rank(args.target_rank),
+    )
+
+
+def _from_shapes(args: kineto.Args) -> Communication:
+    """The first tensors among an op's arguments are what the rank puts in."""
+    shapes, types = _decoded(args.input_dims), _decoded(args.input_types)
+    if not isinstance(shapes, list) or not isinstance(types, list):
+        return Communication()
+    for shape, kind in zip(shapes, types, strict=False):
+        if kind == "TensorList" and shape:
+            return Communication(in_elements=sum(_product(one) for one in shape))
+        if kind and kind not in ("TensorList", "Scalar", "ScalarList"):
+            return Communication(dtype=str(kind), in_elements=_product(shape))
+    return Communication()
+
+
+def _decoded(text: msgspec.Raw) -> Any:
+    return msgspec.json.decode(text) if bytes(text) else None
+
+
+def _product(shape: Any) -> int:
+    elements = 1
+    for size in shape if isinstance(shape, list) else ():
+        elements *= integer(size, 0)
+    return elements
+
+
+class _Positions(NamedTuple):
+    """The arguments of `record_param_comms` beside its tensors, -1 and empty where a version has none."""
+
+    sequence: int
+    group: str
+    description: str
+    place: int
+    name: str
+    in_split: list[int]
+    out_split: list[int]
+    ranks: list[int]
+    group_size: int
+
+
+def _positions(values: list[Any], types: list[str]) -> _Positions:
+    """Up to 2.3 sequence, group and place are numbers in this order; later the first, and then both, are tuples.
+
+    Behind the name and the two split lists stands the group's size, from 2.3 on after its first rank and their distance.
+    """
+    scalars = [(value, kind) for value, kind in zip(values, types, strict=False) if "Tensor(" not in kind]
+    named = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))
+    before = [integer(value, -1) for value, kind in scalars[:named] if kind == "Int"]
+    behind = [integer(value, -1) for value, kind in scalars[named:] if kind == "Int"]
+    tuples = [(_list(value), kind) for value, kind in scalars if kind.startswith("Tuple[")]
+    sequence = next((value for value, kind in tuples if kind.startswith("Tuple[Int")), before)[:1]
+    group = next((value for value, kind in tuples if kind.startswith("Tuple[String")), None)
+    name, description = [*map(str, before[1:2] if group is None else group), "", ""][:2]
+    splits = [integers(value) for value, kind in scalars[named:] if kind.startswith("GenericList")]
+    size = behind[2] if len(behind) > 2 else behind[0] if len(behind) == 1 else -1
+    return _Positions(
+        sequence=integer(sequence[0], -1) if sequence else -1,
+        group=name,
+        description=description,
+        place=before[-1] if before else -1,
+        name=str(scalars[named][0]) if named < len(scalars) else "",
+        in_split=splits[0] if splits else [],
+        out_split=splits[1] if len(splits) > 1 else [],
+        ranks=regular_ranks(behind[0], behind[1], size) if len(behind) > 2 else [],
+        group_size=size,
+    )
+
+
+def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
+    """The arguments of a `record_param_comms` host node: named attributes where there are any, else the positional inputs."""
+    lists = msgspec.json.decode(inputs, type=host_schema.TensorLists)
+    values, types = (_list(msgspec.json.decode(text)) for text in (lists.values, lists.types))
+    types = [str(kind) for kind in types]
+    place = _positions(values, types)
+    size = integer(attributes.get("pg_size"), place.group_size)
+    first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
+    return Communication(
+        name=str(attributes.get("collective_name", place.name)),
+        dtype=str(attributes.get("dtype", "") or dtype_of(types) or dtype_of(outputs.decode())),
+        in_elements=integer(attributes.get("in_msg_nelems"), elements(bytes(lists.values))),
+        out_elements=integer(attributes.get("out_msg_nelems"), elements(outputs)),
+        in_split=integers(attributes.get("in_split_size", place.in_split)),
+        out_split=integers(attributes.get("out_split_size", place.out_split)),
+        group=str(attributes.get("pg_name", place.group)),
+        description=str(attributes.get("pg_desc", place.description)),
+        group_size=size,
+        ranks=regular_ranks(first, stride, size) or place.ranks,
+        sequence=place.sequence,
+        place=place.place,
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def merge(first: Communication, second: Communication) -> Communication:
+    """What `first` knows, and what only `second` does."""
+    empty = Communication()
+    chosen = {
+        field: getattr(first, field) if getattr(first, field) != getattr(empty, field) else getattr(second, field)
+        for field in Communication.__struct_fields__
+    }
+    return Communication(**chosen)
+
+
+def integers(value: Any) -> list[int]:
+    """A list of ints that may be given as text; a shortened list (Kineto cuts at 30) counts as unknown."""
+    if isinstance(value, str):
+        return [] if SHORTENED in value else [integer(number, -1) for number in re.findall(r"-?\d+", value)]
+    if isinstance(value, dict):
+        return sorted(integer(rank, -1) for rank in value)
+    if isinstance(value, list):
+        return [integer(number, -1) for number in value if isinstance(number, int | float)]
+    return []
+
+
+def members(value: Any) -> list[int]:
+    """The recorded ranks of a group; empty where they are no ranks."""
+    ranks = integers(value)
+    usable = ranks and min(ranks) >= 0 and max(ranks) <= INT32_MAX and len(set(ranks)) == len(ranks)
+    return ranks if usable else []
+
+
+def _rank(value: Any) -> int:
+    number = integer(value, -1)
+    return number if 0 <= number <= INT32_MAX else -1
+
+
+def regular_ranks(first: int, stride: int, size: int) -> list[int]:
+    """The members of a group whose ranks have one distance, empty where that is not recorded."""
+    stride = 1 if size == 1 and stride < 1 else stride
+    regular = first >= 0 and stride > 0 and 0 < size <= LARGEST_JOB and first + stride * (size - 1) <= INT32_MAX
+    return list(range(first, first + size * stride, stride)) if regular else []
+
+
+def elements(text: bytes) -> int:
+    """The elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
+    counts = [integer(found.group(3).decode(), 0) for found in TENSOR.finditer(text)]
+    return sum(counts) if counts else -1
+
+
+def dtype_of(types: str | list[str]) -> str:
+    """The dtype of the first tensor among an op's types as the host trace writes them."""
+    found = TENSOR_TYPE.search(types if isinstance(types, str) else " ".join(types))
+    return found.group(1) if found else ""

@@ -1,0 +1,141 @@
+"""A device trace in columns: host ops, runtime calls, device activities, synchronisation records. Times are int64 ns on its own clock."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, Strings
+from ...schema.traces import MergedRank, kineto
+from .categories import Role
+
+
+@dataclass(slots=True)
+class OpRows:
+    """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
+
+    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or not asked for.
+    """
+
+    name: Strings
+    process: Int64
+    thread: Int64
+    start: Int64
+    end: Int64
+    annotation: Bool
+    rf_id: Int64
+    external_id: Int64
+    event_index: Int64
+    sequence: Int64
+    forward_thread: Int64
+    arguments: Strings
+
+
+@dataclass(slots=True)
+class CallRows:
+    """Runtime and driver calls. `correlation` 0 means none."""
+
+    name: Strings
+    process: Int64
+    thread: Int64
+    start: Int64
+    end: Int64
+    correlation: Int64
+    external_id: Int64
+
+
+@dataclass(slots=True)
+class ActivityRows:
+    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, -1 where none was recorded."""
+
+    name: Strings
+    category: Strings
+    process: Int64
+    device: Int64
+    stream: Int64
+    start: Int64
+    end: Int64
+    correlation: Int64
+    external_id: Int64
+    graph_node: Int64
+    size: Int64
+
+
+@dataclass(slots=True)
+class SyncRows:
+    """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
+
+    kind: Strings
+    process: Int64
+    start: Int64
+    end: Int64
+    device: Int64
+    correlation: Int64
+    stream: Int64
+    wait_stream: Int64
+    record_correlation: Int64
+    event: Int64
+
+
+@dataclass(slots=True)
+class EventRecordRows:
+    """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
+
+    process: Int64
+    correlation: Int64
+    stream: Int64
+    event: Int64
+
+
+@dataclass(slots=True)
+class QueueEventRows:
+    """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of stream `awaited`."""
+
+    device: Int64
+    stream: Int64
+    awaited: Int64
+    sequence: Int64
+    start: Int64
+    end: Int64
+
+
+def no_queue_events() -> QueueEventRows:
+    return QueueEventRows(*np.empty((6, 0), np.int64))
+
+
+@dataclass(slots=True)
+class DeviceTrace:
+    """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
+
+    `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose reading took a
+    decision; `remarks` are whole sentences about the file. `merged` says how to get each rank's own trace out of a merged one,
+    `merge_marks` what else tells that the file is one. `recording_start` is where viewers put 0.
+    """
+
+    path: str
+    rank: int | None
+    world_size: int | None
+    base_time_ns: int
+    groups: list[dict[str, Any]]
+    ops: OpRows
+    calls: CallRows
+    activities: ActivityRows
+    syncs: SyncRows
+    event_records: EventRecordRows
+    communication: dict[tuple[Role, int], kineto.Args]
+    queue_events: QueueEventRows = field(default_factory=no_queue_events)
+    labels: list[tuple[int, str]] = field(default_factory=list)
+    merged: list[MergedRank] = field(default_factory=list)
+    merge_marks: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    remarks: list[str] = field(default_factory=list)
+    recording_start: int | None = None
+    read: int = 0
+    ignored: int = 0
+
+    @property
+    def processes(self) -> list[int]:
+        """The processes whose host rows the file holds."""
+        return [int(pid) for pid in np.unique(np.concatenate((self.ops.process, self.calls.process)))]

@@ -1,0 +1,61 @@
+"""Rows that a device trace holds twice, in everything that tells one row from another, are taken once."""
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64
+from .device_rows import DeviceTrace
+from .selection import select
+
+WHAT = "device events recorded twice"
+
+
+def without_copies(device: DeviceTrace) -> DeviceTrace:
+    """The trace with one row of each; the others are counted. O(n log n), linear where starts are nearly in order.
+
+    Rows without any id are never taken for copies. In whole-µs traces activities of one launch may be equal without being copies.
+    """
+    ops, calls, activities, syncs = device.ops, device.calls, device.activities, device.syncs
+    named = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
+    copied_ops = named & _repeated(
+        ops.start, ops.end, ops.name.codes, ops.process, ops.thread, ops.rf_id, ops.external_id, ops.event_index
+    )
+    copied_calls = (calls.correlation != 0) & _repeated(
+        calls.start, calls.end, calls.name.codes, calls.process, calls.thread, calls.correlation
+    )
+    copied_activities = (activities.correlation != 0) & _repeated(
+        activities.start, activities.end, activities.name.codes, activities.process, activities.device,
+        activities.stream, activities.correlation, activities.graph_node,
+    )  # fmt: skip
+    if not (activities.start % 1000).any():
+        copied_activities &= ~_among_others(activities.correlation, copied_activities)
+    copied_syncs = _repeated(
+        syncs.start, syncs.end, syncs.kind.codes, syncs.process, syncs.device, syncs.stream, syncs.correlation,
+        syncs.wait_stream, syncs.record_correlation, syncs.event,
+    )  # fmt: skip
+    copies = [copied_ops, copied_calls, copied_activities, copied_syncs]
+    count = sum(int(copied.sum()) for copied in copies)
+    if not count:
+        return device
+    device.skipped[WHAT] += count
+    return select(device, *(~copied for copied in copies))
+
+
+def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
+    """The rows that equal an earlier one in every column."""
+    repeated = np.zeros(len(start), np.bool_)
+    order = np.argsort(start, kind="stable")
+    tied = np.flatnonzero(start[order[1:]] == start[order[:-1]])
+    rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
+    columns = [column[rows] for column in (start, *others)]
+    within = np.lexsort(columns[::-1])
+    equal = np.ones(max(len(rows) - 1, 0), np.bool_)
+    for column in columns:
+        equal &= column[within[1:]] == column[within[:-1]]
+    repeated[rows[within[1:][equal]]] = True
+    return repeated
+
+
+def _among_others(correlation: Int64, copied: Bool) -> Bool:
+    """The rows whose correlation several rows have that are no copies."""
+    launched, count = np.unique(correlation[~copied], return_counts=True)
+    return np.isin(correlation, launched[count > 1])

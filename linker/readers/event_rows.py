@@ -1,0 +1,138 @@
+"""Events of the device trace to columns, a piece of the file at a time: one `EventRows` for each role that linking uses."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.traces import ExactTimes, identities, integers, kineto, lacks_padding, with_padding
+from .categories import Role
+
+Event = kineto.Event | kineto.ExactEvent
+
+NO_ARGS = kineto.Args()
+COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
+"""Ops whose tensors tell what is communicated, in versions that do not say it otherwise."""
+NONE: Int64 = np.empty(0, np.int64)
+LONGEST = 1 << 55
+"""ns, about a year: what is said to have lasted longer was not measured."""
+INTEGERS = {
+    Role.OP: {"external_id": 0, "record_function_id": 0, "ev_idx": -1, "sequence": -1, "forward_thread": 0},
+    Role.CALL: {"correlation": 0, "external_id": 0},
+    Role.ACTIVITY: {"correlation": 0, "external_id": 0}
+    | dict.fromkeys(("device", "stream", "graph_node", "bytes", "size"), -1),
+    Role.SYNC: {"correlation": 0, "device": -1, "stream": -1, "wait_stream": -1, "wait_record": -1, "wait_event": -1},
+    Role.EVENT_RECORD: {"correlation": 0, "stream": -1, "event": -1},
+    Role.DEVICE_WAIT: dict.fromkeys(("device", "stream", "wait_stream", "queue_sequence"), -1),
+}
+"""The arguments that make up a table's columns, and what stands where a row lacks one."""
+
+
+class Texts:
+    """A column of strings on its way."""
+
+    def __init__(self) -> None:
+        self._codes: list[Int64] = []
+        self._seen: dict[str, int] = {}
+
+    def add(self, texts: Iterable[str | None], count: int) -> None:
+        seen = self._seen
+        self._codes.append(np.fromiter((seen.setdefault(text or "", len(seen)) for text in texts), np.int64, count))
+
+    def column(self) -> Strings:
+        return Strings(joined(self._codes).astype(np.int32), list(self._seen))
+
+
+class EventRows:
+    """The events of one role: `column` and the texts give what `add` was given, those of `arguments` only if they are to be kept."""
+
+    def __init__(self, role: Role, keep_arguments: bool = False) -> None:
+        self.count = 0
+        self.arguments = Texts()
+        self._keep_arguments = keep_arguments
+        self.communication: dict[int, kineto.Args] = {}
+        self.name, self.category, self.sync_kind = Texts(), Texts(), Texts()
+        self._role = role
+        self._columns: dict[str, list[Int64]] = defaultdict(list)
+
+    def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
+        """Events with their times (ns); what about them took a decision is counted in `noted`."""
+        arguments = [event.args or NO_ARGS for event in events]
+        self.name.add(map(attrgetter("name"), events), len(events))
+        self.category.add(map(attrgetter("cat"), events), len(events))
+        if self._keep_arguments:
+            self.arguments.add(map(_argument_lists, arguments), len(events))
+        if self._role is Role.SYNC:
+            kinds = (str(args.sync_kind or event.name) for event, args in zip(events, arguments, strict=True))
+            self.sync_kind.add(kinds, len(events))
+        self._append("process", identities([event.pid for event in events]))
+        self._append("thread", identities([event.tid for event in events]))
+        if self._role is Role.ACTIVITY:
+            self._append("lane", integers([event.tid for event in events], -1))
+        for name, missing in INTEGERS[self._role].items():
+            self._append(name, integers([getattr(args, name) for args in arguments], missing))
+        for name, column in (("start", start), ("duration", duration)):
+            self._append(name, column.ns)
+            self._append(f"digits of {name}", column.digits)
+        named = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
+        for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count):
+            if args.collective is not None or args.group_name is not None or event.name in named:
+                self.communication[row] = _detached(args)
+        self.count += len(events)
+        noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
+        noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
+
+    def column(self, name: str) -> Int64:
+        return joined(self._columns[name])
+
+    def argument_column(self) -> Strings:
+        return self.arguments.column() if self._keep_arguments else Strings(np.zeros(self.count, np.int32), [""])
+
+    def times(self, name: str) -> ExactTimes:
+        return ExactTimes(self.column(name), self.column(f"digits of {name}"))
+
+    def start_end(self, pad: dict[str, bool]) -> tuple[Int64, Int64]:
+        """Starts and ends; `pad` tells which of `start` and `duration` were written without padding."""
+        start, duration = (
+            with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
+        )
+        return start, start + np.maximum(np.where(duration == ABSENT, 0, duration), 0)
+
+    def _append(self, name: str, column: Int64) -> None:
+        self._columns[name].append(column)
+
+
+def _argument_lists(args: kineto.Args) -> str:
+    """An op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing where none are recorded."""
+    if not bytes(args.input_dims):
+        return ""
+    lists = (bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types))
+    values, shapes, types = (text.decode() if text.startswith(b"[") else "[]" for text in lists)
+    return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
+
+
+def _detached(args: kineto.Args) -> kineto.Args:
+    """The arguments without a hold on the piece of the file that they were read from."""
+    if args is NO_ARGS:
+        return args
+    args.input_dims, args.input_types, args.concrete_inputs = (
+        kineto.Raw(bytes(text)) for text in (args.input_dims, args.input_types, args.concrete_inputs)
+    )
+    return args
+
+
+def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
+    """Whether a file's starts and durations were written without zeros before their ns."""
+    rows = list(tables)
+
+    def whole_column(name: str) -> ExactTimes:
+        times = [table.times(name) for table in rows]
+        return ExactTimes(joined([part.ns for part in times]), joined([part.digits for part in times]))
+
+    return {name: lacks_padding(whole_column(name)) for name in ("start", "duration")}
+
+
+def joined(pieces: list[Int64]) -> Int64:
+    return np.concatenate(pieces) if pieces else NONE

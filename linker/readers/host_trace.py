@@ -1,0 +1,202 @@
+"""Reads a host trace (PyTorch Execution Trace, any schema) into columns. Node order is the file's; ids are looked up, never assumed."""
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.errors import DataError
+from ...schema.io import open_input
+from ...schema.progress import Advanced, unseen
+from ...schema.recovery import ArrayReader, Damage, kind_of_text
+from ...schema.traces import NO_TENSORS, host, integer, integers
+
+NEWEST_SCHEMA = (1, 1, 1)
+INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+"""Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
+ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
+DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+@dataclass(slots=True)
+class HostTrace:
+    """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
+
+    `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back ends. `skipped`
+    counts nodes that could not be read, `noted` those whose reading took a decision; `remarks` are whole sentences about the file.
+    """
+
+    path: str
+    schema: str
+    pid: int | None
+    time: str
+    start_ts: float
+    finish_ts: float
+    id: Int64
+    parent: Int64
+    name: Strings
+    schema_text: Strings
+    rf_id: Int64
+    fw_parent: Int64
+    seq_id: Int64
+    scope: Int64
+    tid: Int64
+    fw_tid: Int64
+    inputs: list[bytes]
+    outputs: list[bytes]
+    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    remarks: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
+    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is said.
+
+    Raises DataError when it is no host trace, holds no node, or, with `strict`, is damaged. Memory is that of the columns and one piece.
+    `advanced` is told of the bytes.
+    """
+    damage = Damage(path, "host nodes", strict)
+    nodes = _Nodes()
+    with open_input(path) as stream:
+        reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, advanced, damage)
+        for _, piece in reader:
+            nodes.add(piece)
+    if not reader.found or reader.document.lstrip()[:1] == b"[":
+        found = _what_it_is(reader.document)
+        raise DataError(f"{path}: {found}; expected a PyTorch Execution Trace, see --host-trace and --device-trace")
+    if not len(nodes):
+        seen = f" {damage.remarks[0].removeprefix(path + ': ')}" if damage.remarks else ""
+        raise DataError(f"{path}: the host trace has no nodes; was anything recorded?{seen}")
+    top = reader.top_level(host.HostFile)
+    trace = nodes.trace(path, top)
+    trace.skipped += damage.dropped
+    trace.noted += damage.noted
+    trace.remarks += [*damage.remarks, *_schema_remarks(path, top.schema)]
+    return trace
+
+
+def _what_it_is(document: bytes) -> str:
+    is_device = DEVICE_EVENTS.search(document) or document.lstrip()[:1] == b"["
+    return "a device trace (it has traceEvents)" if is_device else kind_of_text(document, "nodes")
+
+
+def _schema_remarks(path: str, schema: str) -> list[str]:
+    """A version newer than any known one is read by the rules of the newest: what matters is which keys are there."""
+    version = re.match(r"(\d+)\.(\d+)\.(\d+)", schema)
+    if version and tuple(map(int, version.groups())) <= NEWEST_SCHEMA:
+        return []
+    newest = ".".join(map(str, NEWEST_SCHEMA))
+    what = f"schema {schema[:40]!r} is not known here" if schema else "says no schema version"
+    return [f"{path}: {what}; read by the rules of {newest}"]
+
+
+class _Nodes:
+    """Nodes on their way to columns."""
+
+    def __init__(self) -> None:
+        self._integers: dict[str, list[Int64]] = defaultdict(list)
+        self._texts: dict[str, list[Any]] = {"name": [], "op_schema": [], "inputs": [], "outputs": []}
+        self._extra: dict[int, dict[str, Any]] = {}
+        self._unusable = 0
+
+    def __len__(self) -> int:
+        return len(self._texts["name"])
+
+    def add(self, nodes: list[host.Node]) -> None:
+        attributes = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
+        pairs = list(zip(nodes, attributes, strict=True))
+        for name, missing in INTEGERS.items():
+            flat = attrgetter(name)
+            self._integers[name].append(
+                integers([attrs.pop(name, None) if attrs else flat(node) for node, attrs in pairs], missing)
+            )
+        self._integers["id"].append(integers([node.id for node in nodes], ABSENT))
+        self._integers["parent"].append(integers([_parent(node) for node in nodes], -1))
+        schemas = [attrs.pop("op_schema", "") if attrs else node.op_schema for node, attrs in pairs]
+        for row, rest in enumerate(attributes, len(self)):
+            if rest and (named := {name: value for name, value in rest.items() if value != ""}):
+                self._extra[row] = named
+        self._texts["op_schema"] += [text if type(text) is str else "" for text in schemas]
+        self._texts["name"] += [node.name or "" for node in nodes]
+        self._texts["inputs"] += [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
+        self._texts["outputs"] += [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
+
+    def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
+        """The lists in one JSON object, however the version lays them out."""
+        text = bytes(values)
+        if text[:1] == b"{":
+            return text
+        if text[:1] == b"[":
+            return b'{"values":%b,"shapes":%b,"types":%b}' % (text, bytes(shapes), bytes(types))
+        self._unusable += bool(text)
+        return NO_TENSORS
+
+    def trace(self, path: str, top: host.HostFile) -> HostTrace:
+        def column(name: str) -> Int64:
+            return np.concatenate(self._integers[name])
+
+        ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
+        pid = integer(top.pid, -1)
+        return HostTrace(
+            path=path,
+            schema=top.schema,
+            pid=pid if pid >= 0 else None,
+            time=top.time,
+            start_ts=top.start_ts,
+            finish_ts=top.finish_ts or 0,
+            id=ids,
+            parent=parents,
+            name=Strings.of(self._texts["name"]),
+            schema_text=Strings.of(self._texts["op_schema"]),
+            rf_id=column("rf_id"),
+            fw_parent=column("fw_parent"),
+            seq_id=column("seq_id"),
+            scope=column("scope"),
+            tid=column("tid"),
+            fw_tid=column("fw_tid"),
+            inputs=self._texts["inputs"],
+            outputs=self._texts["outputs"],
+            extra=self._extra,
+            noted=Counter(
+                {
+                    "host nodes without an id of their own, given one": renumbered,
+                    "host nodes whose inputs or outputs are no lists": self._unusable,
+                }
+            ),
+        )
+
+
+def _parent(node: host.Node) -> Any:
+    parent = node.ctrl_deps if node.ctrl_deps is not None else node.parent
+    return parent[0] if isinstance(parent, list) and parent else parent
+
+
+def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
+    """Ids of which each is there once and none is negative: others get new ones, beyond the largest. O(n log n).
+
+    The children of a negative id follow it; those of an id that several nodes have stay with the first.
+    """
+    _, first = np.unique(ids, return_index=True)
+    again = np.ones(len(ids), np.bool_)
+    again[first] = False
+    again |= ids < 0
+    if not again.any():
+        return ids, parents, 0
+    rows = np.flatnonzero(again)
+    largest = int(ids.max(initial=0))
+    new = ids.copy()
+    new[rows] = largest + 1 + np.arange(len(rows))
+    moved = dict(zip(ids[rows[ids[rows] < 0]][::-1].tolist(), new[rows[ids[rows] < 0]][::-1].tolist(), strict=True))
+    moved.pop(ABSENT, None)
+    followed = np.isin(parents, list(moved))
+    parents = parents.copy()
+    parents[followed] = [moved[parent] for parent in parents[followed].tolist()]
+    return new, parents, len(rows)

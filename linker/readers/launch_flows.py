@@ -1,0 +1,36 @@
+"""The arrows that a device trace draws from launch calls to activities: in a trace of one process no two threads start the same one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.traces import identities, integers
+from .event_rows import Event
+
+LAUNCH = "ac2g"
+STARTS = "s"
+REPEATED = 0.1
+"""Share of arrows above which the file holds several processes: a process may use its ids anew."""
+
+
+class LaunchFlows:
+    """Where each arrow starts: its id, process and thread."""
+
+    def __init__(self) -> None:
+        self._starts: list[Int64] = []
+
+    def add(self, events: Sequence[Event]) -> None:
+        starts = [event for event in events if event.ph == STARTS and event.cat == LAUNCH]
+        columns = (
+            integers([event.id for event in starts], -1),
+            identities([event.pid for event in starts]),
+            identities([event.tid for event in starts]),
+        )
+        self._starts.append(np.stack(columns))
+
+    def repeated(self) -> int:
+        """How many arrows start once more, on another thread; 0 where that may be chance."""
+        starts = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._starts], axis=1), axis=1)[0]
+        count = len(starts) - len(np.unique(starts))
+        return count if count > REPEATED * len(starts) else 0

@@ -1,0 +1,278 @@
+"""Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
+
+One activity per device op, one call per API row, roctx ranges as annotations; times are the file's own ns. What is no work is counted.
+"""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, Strings
+from ...schema.errors import DataError
+from ...schema.traces import integer
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .rocpd_database import Database, dialect, opened, processes
+
+HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
+MARKER = "UserMarker"
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+WAIT = "wait"
+KINDS = (
+    (re.compile(r"copy|memcpy", re.IGNORECASE), "gpu_memcpy"),
+    (re.compile(r"fill|memset", re.IGNORECASE), "gpu_memset"),
+    (re.compile(r"barrier|marker", re.IGNORECASE), WAIT),
+    (re.compile(r"kernel|dispatch|task", re.IGNORECASE), "kernel"),
+)
+"""The category of an op by its opType, first match."""
+MANY_QUEUES = 128
+OPS_PER_QUEUE = 2
+"""A device with more than MANY_QUEUES queues of fewer ops each numbers its dispatches, not its queues."""
+
+
+class Links(NamedTuple):
+    """The launch links (op id, API id), and the API rows (id, pid) that they lead to."""
+
+    op: Int64
+    api: Int64
+    caller: Int64
+    pid: Int64
+
+
+class Ranges(NamedTuple):
+    """roctx ranges: rows of (process, thread or -1, start, end), and their messages."""
+
+    rows: Int64
+    message: list[str]
+
+
+def read_rocpd(path: str) -> DeviceTrace:
+    """Reads a database; linear in its rows, but for sorts.
+
+    Launch links are those of `rocpd_api_ops`; without them activities have no call. A stream is the hardware queue where recorded, else
+    the queue id. A file in which several processes launched is marked as merged. Raises DataError for a database that is not of these
+    dialects, is damaged, or holds nothing.
+    """
+    skipped: Counter[str] = Counter()
+    with opened(path) as database:
+        arguments = dialect(database).arguments
+        names = _names(database)
+        api = database.integers("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
+        ops = database.integers("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
+        linked = database.integers("rocpd_api_ops", "op_id", "api_id")
+        marker = np.isin(api[:, 5], [code for code, text in names.items() if text == MARKER])
+        messages = _messages(database, arguments, np.unique(api[marker, 5]))
+        queues = _hardware_queues(database)
+        traced = processes(database)
+    process = traced[0] if len(traced) == 1 else -1
+    on_device = ops[:, 1] >= 0
+    marks = _api_ranges(api[marker], messages), _op_ranges(ops[~on_device], names, process)
+    trace = DeviceTrace(
+        path=path,
+        rank=None,
+        world_size=None,
+        base_time_ns=0,
+        groups=[],
+        ops=_annotations(*marks, skipped),
+        calls=_calls(api[~marker], names, skipped),
+        activities=_activities(ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process, skipped),
+        syncs=SyncRows(Strings.of(()), *[NONE] * 9),
+        event_records=EventRecordRows(*[NONE] * 4),
+        communication={},
+        skipped=skipped,
+        read=len(api) + len(ops),
+    )
+    if not len(trace.activities.start) and not len(trace.calls.start) and not len(trace.ops.start):
+        raise DataError(f"{path}: holds no device op, API row or roctx range; was anything recorded?")
+    _mark_merged(trace, traced)
+    trace.skipped = Counter({reason: count for reason, count in skipped.items() if count})
+    return trace
+
+
+NONE: Int64 = np.empty(0, np.int64)
+
+
+def _names(database: Database) -> dict[int, str]:
+    """The texts that name ops and calls. API arguments, of which there are many, are left out."""
+    used = "SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op"
+    api = " UNION SELECT apiName_id FROM rocpd_api" if "rocpd_api" in database.tables else ""
+    return database.texts("rocpd_string", used + api)
+
+
+def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
+    """The texts of the roctx ranges that were recorded as API rows."""
+    if not len(markers):
+        return {}
+    codes = ", ".join(map(str, markers.tolist()))
+    return database.texts(table, f"SELECT args_id FROM rocpd_api WHERE apiName_id IN ({codes})")
+
+
+def _hardware_queues(database: Database) -> dict[int, int]:
+    """The hardware queue of each op that tells it."""
+    if "completionSignal" not in database.columns("rocpd_op"):
+        return {}
+    signals = "CAST(id AS INTEGER), substr(completionSignal, 1, 256) FROM rocpd_op"
+    query = f"SELECT {signals} WHERE id NOT NULL AND completionSignal LIKE '%hwq%'"
+    found = ((code, HARDWARE_QUEUE.search(str(text))) for rows in database.read(query) for code, text in rows)
+    return {int(str(code)): integer(queue.group(1), 0) for code, queue in found if queue}
+
+
+def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Strings:
+    """Names by code; where one is empty, by the other code, as ops without a description are known by their type."""
+    pairs = zip(codes.tolist(), otherwise.tolist(), strict=True)
+    return Strings.of(names.get(code) or names.get(other) or "unknown" for code, other in pairs)
+
+
+# calls and activities
+
+
+def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> CallRows:
+    ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3])
+    skipped["API rows without an end"] += int((~ended).sum())
+    number, process, thread, start, end, name, _ = api[ended].T
+    return CallRows(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
+
+
+def _activities(
+    ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], process: int, skipped: Counter[str]
+) -> ActivityRows:
+    category = _categories(ops[:, 6], names)
+    work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3])
+    _count_others(category.take(~work), ops[~work, 6], names, skipped)
+    skipped["ops of zero length"] += int((work & ~timed).sum())
+    number, device, queue, start, end, name, kind = ops[work & timed].T
+    launcher = _launchers(number, ops[:, 0], links, skipped)
+    pairs = zip(number.tolist(), queue.tolist(), strict=True)
+    stream = np.array([queues.get(op, other) for op, other in pairs], np.int64)
+    return ActivityRows(
+        name=_named(name, names, kind),
+        category=category.take(work & timed),
+        process=_owners(device, launcher, links, process),
+        device=device,
+        stream=_real_queues(device, stream, skipped),
+        start=start,
+        end=end,
+        correlation=launcher,
+        external_id=np.zeros_like(number),
+        graph_node=np.full_like(number, -1),
+        size=np.full_like(number, -1),
+    )
+
+
+def _categories(types: Int64, names: dict[int, str]) -> Strings:
+    """The category of every op, "" where its type is not known."""
+    known, rows = np.unique(types, return_inverse=True)
+    texts = [names.get(code, "") for code in known.tolist()]
+    kinds = Strings.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in texts)
+    return kinds.take(rows.astype(np.int64))
+
+
+def _count_others(category: Strings, types: Int64, names: dict[int, str], skipped: Counter[str]) -> None:
+    waits = category.equal(WAIT)
+    skipped["device rows that record waiting"] += int(waits.sum())
+    for code, count in zip(*np.unique(types[~waits], return_counts=True), strict=True):
+        skipped[f"unknown opType {names.get(int(code), '')}".rstrip()] += int(count)
+
+
+def _launchers(number: Int64, every: Int64, links: Links, skipped: Counter[str]) -> Int64:
+    """For each op, by its id, the API row that launched it, 0 for none; the first of several."""
+    order = np.argsort(links.op, kind="stable")
+    op, api = links.op[order], links.api[order]
+    skipped["launch links of ops that are not there"] += int((~np.isin(op, every)).sum())
+    skipped["launch links of ops that have one already"] += len(op) - len(np.unique(op))
+    place = np.searchsorted(op, number)
+    found = place < len(op)
+    found[found] = op[place[found]] == number[found]
+    launcher = np.zeros_like(number)
+    launcher[found] = api[place[found]]
+    return launcher
+
+
+def _owners(device: Int64, launcher: Int64, links: Links, process: int) -> Int64:
+    """The process that launched each activity; where no API row tells, that of the file; where that is unknown, the device."""
+    owner = np.full_like(device, process) if process >= 0 else device.copy()
+    if len(links.caller):
+        place = np.minimum(np.searchsorted(links.caller, launcher), len(links.caller) - 1)
+        owner = np.where(links.caller[place] == launcher, links.pid[place], owner)
+    return owner
+
+
+def _real_queues(device: Int64, queue: Int64, skipped: Counter[str]) -> Int64:
+    """The queues, but 0 on devices where nearly every dispatch has a number of its own."""
+    for number in np.unique(device).tolist():
+        mine = device == number
+        queues = len(np.unique(queue[mine]))
+        if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > int(mine.sum()):
+            skipped["queue ids that number dispatches (their ops are on one stream)"] += int(mine.sum())
+            queue = np.where(mine, 0, queue)
+    return queue
+
+
+# roctx ranges
+
+
+def _api_ranges(api: Int64, messages: dict[int, str]) -> Ranges:
+    return Ranges(api[:, 1:5], [messages.get(code, "") for code in api[:, 6].tolist()])
+
+
+def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
+    """Ranges recorded as ops of no device: only the file tells their process, and nothing their thread."""
+    rows = ops[:, 1:5].copy()
+    rows[:, 0], rows[:, 1] = process, -1
+    return Ranges(rows, [names.get(code, "") for code in ops[:, 5].tolist()])
+
+
+def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows:
+    rows, messages = np.concatenate((first.rows, second.rows)), first.message + second.message
+    lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2])
+    skipped["roctx marks, which last no time"] += int((~lasting).sum())
+    order = np.lexsort((-rows[:, 3], rows[:, 2]))
+    order = order[lasting[order]]
+    process, thread, start, end = rows[order].T
+    zero, none = np.zeros_like(start), np.full_like(start, -1)
+    return OpRows(
+        name=Strings.of(messages[row] for row in order.tolist()),
+        process=process,
+        thread=np.where(thread < 0, _lanes(start, end, thread < 0), thread),
+        start=start,
+        end=end,
+        annotation=np.ones(len(start), np.bool_),
+        rf_id=zero,
+        external_id=zero,
+        event_index=none,
+        sequence=none,
+        forward_thread=zero,
+        arguments=Strings(np.zeros(len(start), np.int32), [""]),
+    )
+
+
+def _lanes(start: Int64, end: Int64, of: Bool) -> Int64:
+    """For ranges sorted by start the first of the lanes 0, 1, … on which each nests in what is still open there."""
+    lanes: list[list[int]] = []
+    chosen = np.zeros_like(start)
+    for row in np.flatnonzero(of).tolist():
+        begin, finish = int(start[row]), int(end[row])
+        for lane in lanes:
+            while lane and lane[-1] <= begin:
+                lane.pop()
+        fitting = (number for number, lane in enumerate(lanes) if not lane or lane[-1] >= finish)
+        chosen[row] = next(fitting, len(lanes))
+        if chosen[row] == len(lanes):
+            lanes.append([])
+        lanes[chosen[row]].append(finish)
+    return chosen
+
+
+def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
+    """Says so where several processes were traced.
+
+    Launchers start ranks in the order of their processes, which labels those of whose ops it is known that they are theirs.
+    """
+    if len(traced) > 1:
+        launched = trace.activities.correlation > 0
+        trace.activities.process[~launched] = -1
+        trace.skipped["ops of none of several processes"] += int((~launched).sum())
+        trace.merge_marks.append(f"{len(traced)} processes traced")
+        launching = np.unique(trace.activities.process[launched]).tolist()
+        trace.labels = [(process, f"rank {number}") for number, process in enumerate(launching)]

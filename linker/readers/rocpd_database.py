@@ -1,0 +1,188 @@
+"""Opens a rocpd database (SQLite) that nobody vouches for: read-only, no extensions, views or virtual tables, no more rows than bytes.
+
+In: a path. Out: its tables as columns of integers, its texts, and the dialect it is written in.
+"""
+
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.errors import DataError
+
+MAGIC = b"SQLite format 3\x00"
+GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
+NEEDED = {"rocpd_op", "rocpd_string"}
+MERGED = {"rank", "device", "edge"}
+"""Tables that only a database for counting has."""
+LONGEST_TEXT = 1 << 16
+LARGEST_VALUE = 1 << 24
+ROWS_AT_A_TIME = 1 << 16
+
+
+class Dialect(NamedTuple):
+    """Who writes such files, and the table in which API arguments stand."""
+
+    name: str
+    arguments: str
+
+
+def is_database(path: str) -> bool:
+    """Does the file start as SQLite databases do?"""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class Database:
+    """The real tables of one file."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._most_rows = Path(path).stat().st_size
+        # views and virtual tables have no page of their own
+        real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+        self.tables = {str(name) for rows in self.read(real) for (name,) in rows}
+
+    def columns(self, table: str) -> set[str]:
+        """The names of a table's columns; none of a table that is absent."""
+        if table not in self.tables:
+            return set()
+        return {str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{table}")')}
+
+    def different(self, column: str, table: str, where: str = "TRUE") -> list[int]:
+        """The different integers in a column, ascending, of the rows that a condition chooses."""
+        chosen = (
+            f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
+        )
+        return [int(str(number)) for rows in self.read(chosen) for (number,) in rows]
+
+    def integers(self, table: str, *columns: str) -> Int64:
+        """The table in the order of its ids, shape (rows, columns); -1 for what is absent. A table that is absent has no rows."""
+        known = self.columns(table)
+        if not known:
+            return np.empty((0, len(columns)), np.int64)
+        chosen = ", ".join(f'COALESCE(CAST("{name}" AS INTEGER), -1)' if name in known else "-1" for name in columns)
+        order = ' ORDER BY "id"' if "id" in known else ""
+        pieces = [np.array(rows, np.int64) for rows in self.read(f'SELECT {chosen} FROM "{table}"{order}')]
+        return np.concatenate(pieces) if pieces else np.empty((0, len(columns)), np.int64)
+
+    def texts(self, table: str, ids: str) -> dict[int, str]:
+        """The texts of a table of strings, by id, for the ids that the query `ids` gives."""
+        if table not in self.tables:
+            return {}
+        query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
+        return {int(str(code)): str(text) for rows in self.read(query) for code, text in rows if text is not None}
+
+    def read(self, query: str) -> Iterator[list[tuple[object, ...]]]:
+        """The rows of a query in pieces, never more of them than the file has bytes."""
+        cursor, count = self._connection.execute(query), 0
+        while rows := cursor.fetchmany(ROWS_AT_A_TIME):
+            count += len(rows)
+            if count > self._most_rows:
+                raise DataError(f"{self.path}: damaged database, it has more rows than bytes; copy it again")
+            yield rows
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Database]:
+    """The database under `path`. Whatever SQLite finds wrong with it while it is open becomes a DataError."""
+    file = Path(path).resolve()
+    try:
+        with _address(file) as address, closing(sqlite3.connect(address, uri=True)) as connection:
+            _distrust(connection)
+            yield Database(path, connection)
+    except (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError, MemoryError) as error:
+        if _holds_something(_beside(file, "-journal")):
+            raise DataError(
+                f"{path}: amid a change ({error}); its writer is at work, or was killed: then sqlite3 undoes the change"
+            ) from error
+        raise DataError(f"{path}: damaged database ({error}); was its writer killed? copy it again") from error
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Switches off what the file itself could make SQLite do."""
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+    for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """An address under which nothing is written beside the file, and changes that its writer left in a log are not overlooked."""
+    log = _beside(path, "-wal")
+    if _holds_something(log) and not _beside(path, "-shm").exists():
+        # SQLite would write an index of the log beside it
+        with tempfile.TemporaryDirectory() as folder:
+            copies = [shutil.copy(one, folder) for one in (path, log)]
+            yield Path(copies[0]).as_uri() + "?mode=ro"
+    else:
+        complete = not _holds_something(log) and not _holds_something(_beside(path, "-journal"))
+        yield path.as_uri() + "?mode=ro" + ("&immutable=1" if complete else "")
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def is_merged(database: Database) -> bool:
+    """Several ranks merged into a database for counting."""
+    return database.tables >= MERGED
+
+
+def is_rocpd(database: Database) -> bool:
+    """Some profiler's rocpd file, whether its schema is read here or not."""
+    return any(table.startswith("rocpd_") for table in database.tables)
+
+
+def dialect(database: Database) -> Dialect:
+    """Raises DataError for a database that is no rocpd one, or one of ROCm 7's schema, saying what it is."""
+    tables = database.tables
+    by_guid = next((name for name in sorted(tables) if GUID_TABLE.fullmatch(name)), None)
+    if by_guid:
+        raise DataError(
+            f"{database.path}: a rocpd database of ROCm 7 (rocprofv3), with tables named by a GUID ({by_guid}); this schema is not "
+            "read, trace with RPD, rocm-trace-lite or the PyTorch profiler"
+        )
+    if is_merged(database):
+        raise DataError(
+            f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or merge to "
+            ".json.gz and take one out with --rank N"
+        )
+    if not tables >= NEEDED:
+        names = ", ".join(sorted(tables)[:4]) or "none"
+        raise DataError(f"{database.path}: no rocpd database, it lacks rocpd_op or rocpd_string (its tables: {names})")
+    if "rocpd_ustring" in tables:
+        return Dialect("RPD, schema 3", "rocpd_ustring")
+    lite = "rocpd_kernelapi" in tables and "api_id" in database.columns("rocpd_kernelapi")
+    return Dialect("rocm-trace-lite" if lite else "RPD, schema 2", "rocpd_string")
+
+
+def processes(database: Database) -> list[int]:
+    """The processes that were traced, ascending: those that the file says it is of, else those that launched, else all with API rows."""
+    recorded: list[int] = []
+    if {"tag", "value"} <= database.columns("rocpd_metadata"):
+        recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")
+    if recorded or not {"id", "pid"} <= database.columns("rocpd_api"):
+        return recorded
+    with_calls = database.different("pid", "rocpd_api")
+    if len(with_calls) < 2 or "api_id" not in database.columns("rocpd_api_ops"):
+        return with_calls
+    return database.different("pid", "rocpd_api", "id IN (SELECT api_id FROM rocpd_api_ops)") or with_calls

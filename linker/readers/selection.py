@@ -1,0 +1,108 @@
+"""Some rows of a device or linked trace as a trace of its own: everything that refers to rows by number follows them."""
+
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, Strings
+from ...schema.linked import Activities, Calls, DeviceWaits, HandOvers, HostWaits, LinkedTrace, Ops
+from .categories import Role
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+
+Table = TypeVar(
+    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, Calls, Activities, DeviceWaits, HostWaits, HandOvers
+)  # fmt: skip
+
+
+class Kept(NamedTuple):
+    """Which rows of a linked trace's tables are kept."""
+
+    ops: Bool
+    calls: Bool
+    activities: Bool
+
+
+def through(table: Int64, rows: Int64) -> Int64:
+    """`table[rows]`, with -1 kept."""
+    return np.where(rows >= 0, table[rows], -1) if len(table) else np.full(len(rows), -1, np.int64)
+
+
+def select_rows(table: Table, rows: Bool | Int64) -> Table:
+    """The rows of a table of columns."""
+    return type(table)(**_columns(table, rows))
+
+
+def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
+    """Those fields of a record that are columns, at the rows."""
+    found = {field.name: getattr(table, field.name) for field in fields(table)}
+    strings = {name: column.take(rows) for name, column in found.items() if isinstance(column, Strings)}
+    return strings | {name: column[rows] for name, column in found.items() if isinstance(column, np.ndarray)}
+
+
+def select(
+    device: DeviceTrace,
+    ops: Bool | None = None,
+    calls: Bool | None = None,
+    activities: Bool | None = None,
+    syncs: Bool | None = None,
+    event_records: Bool | None = None,
+) -> DeviceTrace:
+    """The rows that the masks keep, of tables without a mask all; nothing is counted."""
+    masks = {"ops": ops, "calls": calls, "activities": activities, "syncs": syncs, "event_records": event_records}
+    tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items() if mask is not None}
+    place = {
+        role: np.cumsum(mask) - 1 for role, mask in ((Role.OP, ops), (Role.ACTIVITY, activities)) if mask is not None
+    }
+    kept = {Role.OP: ops, Role.ACTIVITY: activities}
+    communication = {
+        (role, int(place[role][row]) if role in place else row): args
+        for (role, row), args in device.communication.items()
+        if (mask := kept[role]) is None or mask[row]
+    }
+    return replace(device, **tables, communication=communication)
+
+
+def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
+    """The kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
+    op, call, activity = (_places(mask) for mask in kept)
+    ops, calls = _select_ops(linked.ops, kept.ops), select_rows(linked.calls, kept.calls)
+    activities = select_rows(linked.activities, kept.activities)
+    told = np.zeros(len(linked.communications), np.bool_)
+    for rows in (ops.communication_row, activities.communication_row):
+        told[rows[rows >= 0]] = True
+    device, host = linked.device_waits, linked.host_waits
+    device = select_rows(device, kept.activities[device.target_row])
+    host = select_rows(host, kept.calls[host.call_row])
+    return replace(
+        linked,
+        ops=replace(ops, communication_row=through(_places(told), ops.communication_row)),
+        calls=replace(calls, op_row=through(op, calls.op_row)),
+        activities=replace(
+            activities,
+            call_row=through(call, activities.call_row),
+            op_row=through(op, activities.op_row),
+            communication_row=through(_places(told), activities.communication_row),
+        ),
+        device_waits=replace(
+            device, source_row=through(activity, device.source_row), target_row=activity[device.target_row]
+        ),
+        host_waits=replace(host, call_row=call[host.call_row], source_row=through(activity, host.source_row)),
+        communications=[linked.communications[row] for row in np.flatnonzero(told).tolist()],
+    )
+
+
+def _places(kept: Bool) -> Int64:
+    """For each row its number among the kept ones, -1 for the others."""
+    return np.where(kept, np.cumsum(kept) - 1, -1)
+
+
+def _select_ops(ops: Ops, rows: Bool) -> Ops:
+    numbers = np.flatnonzero(rows).tolist()
+    return replace(
+        ops,
+        **_columns(ops, rows),
+        inputs=[ops.inputs[row] for row in numbers],
+        outputs=[ops.outputs[row] for row in numbers],
+        extra={new: ops.extra[row] for new, row in enumerate(numbers) if row in ops.extra},
+    )

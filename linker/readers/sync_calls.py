@@ -1,0 +1,53 @@
+"""Which runtime and driver calls record, await, query or free, by name. Launching is not among them: any call may launch."""
+
+import re
+from enum import IntEnum
+
+from ...schema.columns import Int64, Strings
+
+
+class SyncCall(IntEnum):
+    NONE = 0
+    EVENT_RECORD = 1
+    STREAM_WAIT = 2
+    EVENT_SYNC = 3
+    STREAM_SYNC = 4
+    DEVICE_SYNC = 5
+    EVENT_QUERY = 6
+    FREE = 7
+
+
+_VENDOR = r"^(?:cuda|cu|hip|mu|musa)"
+_NAMES = (
+    (SyncCall.EVENT_RECORD, _VENDOR + r"EventRecord(?:WithFlags)?$"),
+    (SyncCall.STREAM_WAIT, _VENDOR + r"StreamWaitEvent$"),
+    (SyncCall.EVENT_SYNC, _VENDOR + r"EventSynchronize$|^(?:ur|pi)Events?Wait$"),
+    (SyncCall.STREAM_SYNC, _VENDOR + r"StreamSynchronize$|synchronizeStream|^(?:ur|pi)QueueFinish$"),
+    (SyncCall.DEVICE_SYNC, _VENDOR + r"(?:Device|Thread|Ctx)Synchronize$|synchronizeDevice"),
+    (SyncCall.EVENT_QUERY, _VENDOR + r"EventQuery$"),
+    (SyncCall.FREE, _VENDOR + r"(?:Mem)?(?:Free|FreeHost|HostFree|FreeArray|FreeMipmappedArray)$"),
+)
+_SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
+
+
+def sync_call(name: str) -> SyncCall:
+    """The meaning of a call's name; per-thread-stream and version suffixes do not matter.
+
+    >>> sync_call("cudaStreamSynchronize_ptsz").name, sync_call("cudaLaunchKernel").name
+    ('STREAM_SYNC', 'NONE')
+    """
+    plain = _SUFFIX.sub("", name)
+    return next((kind for kind, pattern in _NAMES if re.search(pattern, plain)), SyncCall.NONE)
+
+
+def sync_calls(names: Strings) -> Int64:
+    """The SyncCall of every call."""
+    return names.numbers(sync_call, SyncCall.NONE)
+
+
+SYNC_RECORDS = {
+    "stream wait event": SyncCall.STREAM_WAIT,
+    "event sync": SyncCall.EVENT_SYNC,
+    "stream sync": SyncCall.STREAM_SYNC,
+    "context sync": SyncCall.DEVICE_SYNC,
+}

@@ -1,0 +1,48 @@
+"""What the times of a trace say about a wait: activities on the host's clock and the machine's figures in, by when each was due out.
+
+What is held up goes on later than all that is known explains, right after what it waited for has ended. Nothing that ended after it
+went on can have held it up, except by as much as the clocks are in doubt.
+"""
+
+import numpy as np
+
+from ...schema.columns import ROUNDING
+from ...schema.linked import Activities, Calls
+from ...schema.machine import Machine, of_each, of_name
+from ...schema.streams import previous_on_stream
+from ...schema.traces import NEVER as NEVER
+
+FAR = 1 << 62
+
+
+class Evidence:
+    """`freed` is when all that is known to hold an activity back had ended, `due` by when it usually starts then.
+
+    `rounding` is how far two times of one clock may be misstated, `doubt` those of host and device against each other: no call was
+    seen to return before what it waited for had ended, but it may have by as little as calls usually take to. `ahead` is how far the
+    device's clock may at most be ahead of the host's: as no activity started before its launch call, by what the soonest took to.
+    """
+
+    def __init__(self, activities: Activities, calls: Calls, machine: Machine) -> None:
+        self.rounding = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
+        self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
+        self._wake, self._names = machine.wake, calls.name
+        before, call = previous_on_stream(activities), activities.call_row
+        called = call >= 0
+        ended, begun = np.append(activities.end, NEVER)[before], np.append(calls.start, NEVER)[call]
+        arrived = np.append(calls.end + of_each(machine.launch, calls.name).most, NEVER)[call]
+        passed = np.where(before >= 0, ended + of_each(machine.gap, activities.category).most, NEVER)
+        self.freed: list[int] = np.maximum(ended, begun).tolist()
+        self.due: list[int] = np.maximum(passed, arrived).tolist()
+        since_launch = activities.start[called] - begun[called]
+        self.ahead = self.doubt + (max(int(since_launch.min()), 0) if len(since_launch) else 0)
+        self.gap = of_name(machine.gap, "").most
+
+    def wake(self, call: int) -> int:
+        """How long after what it awaited a call of that name usually returns at most."""
+        return of_name(self._wake, self._names[call]).most
+
+    def explained(self, activity: int, end: int, reach: int) -> None:
+        """The activity is known to follow one that ended at `end`, usually within `reach`."""
+        self.freed[activity] = max(self.freed[activity], end)
+        self.due[activity] = max(self.due[activity], end + reach)

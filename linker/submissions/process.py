@@ -1,0 +1,138 @@
+"""What a process submitted: its calls and activities in, what each call does, its streams as queues and its recordings out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.linked import Activities, Calls
+from ...schema.machine import Machine
+from ..communication import CollectiveOps
+from ..readers import SYNC_RECORDS, DeviceTrace, SyncCall, sync_calls
+from .data_origins import DataOrigins
+from .events import NamedEvents, Recording, SyncRecord
+from .evidence import NEVER, Evidence
+from .places import Places
+from .recordings import Recordings
+from .streams import StreamKey, StreamQueues, ThreadLaunches
+
+
+@dataclass(slots=True, frozen=True)
+class Process:
+    """One process; `kinds` is what each call does, `awaited` the activity that each wait op of a collective names."""
+
+    calls: Calls
+    activities: Activities
+    collectives: CollectiveOps
+    awaited: dict[int, int]
+    has_wait_records: bool
+    evidence: Evidence
+    origins: DataOrigins
+    queues: StreamQueues
+    launches: ThreadLaunches
+    places: Places
+    records: dict[int, SyncRecord]
+    kinds: Int64
+    events: NamedEvents
+    recordings: Recordings
+
+    def start(self, call: int) -> int:
+        return int(self.calls.start[call])
+
+    def end(self, call: int) -> int:
+        return int(self.calls.end[call])
+
+    def last_end(self, activities: Iterable[int]) -> int:
+        """When the last of them ended."""
+        return max((int(self.activities.end[row]) for row in activities), default=NEVER)
+
+    def record(self, call: int) -> SyncRecord | None:
+        """The cuda_sync row of a call."""
+        return self.records.get(int(self.calls.correlation[call]))
+
+    def recorded_stream(self, call: int) -> StreamKey | None:
+        """The stream that a call's record names."""
+        record = self.record(call)
+        return self.queues.find(record.device, record.stream) if record is not None else None
+
+    def is_named(self, call: int) -> bool:
+        """Whether the trace names the recording that a call waits for."""
+        return self.events.named(call, self.record(call)) >= 0
+
+    def named(self, call: int) -> Recording | None:
+        """The recording that the trace names for a call, None also where its stream is not known."""
+        record = self.record(call)
+        if record is None or not self.is_named(call):
+            return None
+        return self.events.recording(self.events.named(call, record), record, self.recordings)
+
+    def collective(self, call: int) -> int:
+        """The collective around a call, -1 for none."""
+        return self.collectives.around(int(self.calls.op_row[call]))
+
+    def named_by_collective(self, call: int) -> int:
+        """The activity that the wait op around a call names, -1 for none."""
+        return self.awaited.get(self.collective(call), -1)
+
+    def pending(self, device: int, call: int) -> tuple[int, ...]:
+        """What the streams of a device (of all for -1) had been given at a call and come to last."""
+        keys, time = self.queues.on_device(device), self.start(call)
+        return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))
+
+
+def process_of(
+    device: DeviceTrace,
+    calls: Calls,
+    activities: Activities,
+    collectives: CollectiveOps,
+    awaited: dict[int, int],
+    machine: Machine,
+) -> Process:
+    """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names."""
+    queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
+    places = Places(calls, collectives.ops, collectives.parent)
+    records = _records(device)
+    kinds = _kinds(calls, records)
+    events = NamedEvents(calls, records, device.event_records, queues)
+    recordings = Recordings(calls, kinds, activities, collectives, launches, places, events.streams())
+    return Process(
+        calls,
+        activities,
+        collectives,
+        awaited,
+        any(record.kind is SyncCall.STREAM_WAIT for record in records.values()),
+        Evidence(activities, calls, machine),
+        DataOrigins(collectives.ops, activities, calls),
+        queues,
+        launches,
+        places,
+        records,
+        kinds,
+        events,
+        recordings,
+    )
+
+
+def _records(device: DeviceTrace) -> dict[int, SyncRecord]:
+    """The cuda_sync rows by the correlation of their call."""
+    syncs = device.syncs
+    kinds = [SYNC_RECORDS.get(kind.lower(), SyncCall.NONE) for kind in syncs.kind.table]
+    columns = (
+        syncs.correlation, syncs.kind.codes, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event,
+    )  # fmt: skip
+    return {
+        correlation: SyncRecord(kinds[kind], device_id, stream, wait_stream, record, event)
+        for correlation, kind, device_id, stream, wait_stream, record, event in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    }
+
+
+def _kinds(calls: Calls, records: dict[int, SyncRecord]) -> Int64:
+    """What each call does; where its name does not tell, its record does."""
+    kinds = sync_calls(calls.name)
+    for row in np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0)).tolist():
+        record = records.get(int(calls.correlation[row]))
+        kinds[row] = record.kind if record is not None else SyncCall.NONE
+    return kinds

@@ -1,0 +1,62 @@
+"""Event queries: the calls of a process in, which of them are answered and which make up one loop out.
+
+A query is a wait only if the event had happened, and then the queries right before it that found it pending are part of the wait.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool
+from ..readers import SyncCall
+from .process import Process
+from .streams import calls_before
+
+
+class Loop(NamedTuple):
+    """Queries for one event right after each other: when the first one began, and when the last that found it pending did."""
+
+    since: int
+    pending: int
+
+
+class Queries(NamedTuple):
+    """The loops by their last query, the queries that others of their loop follow, and which calls are of threads that only look on."""
+
+    loops: dict[int, Loop]
+    asked_again: set[int]
+    looks_on: Bool
+
+    def is_answered(self, row: int) -> bool:
+        """Whether a query is the last of its loop, and none of a thread that only looks on."""
+        return not self.looks_on[row] and row not in self.asked_again
+
+
+def queries_of(process: Process, looks_on: Bool) -> Queries:
+    """Queries for one event that follow each other in one op are a loop.
+
+    Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked for again.
+    """
+    call_before, loops, asked_again = calls_before(process.calls), dict[int, Loop](), set[int]()
+    queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~looks_on)
+    for row in queries[np.argsort(process.calls.start[queries], kind="stable")].tolist():
+        before = int(call_before[row])
+        if before >= 0 and _is_asked_again(process, before, row):
+            asked_again.add(before)
+            pending = process.start(before)
+            loops[row] = Loop(loops[before].since if before in loops else pending, pending)
+    return Queries(loops, asked_again, looks_on)
+
+
+def _is_asked_again(process: Process, row: int, following: int) -> bool:
+    """Whether a call is a query that found its event pending, for which the following one asks again."""
+    op = process.calls.op_row
+    if process.kinds[row] != SyncCall.EVENT_QUERY or op[row] != op[following]:
+        return False
+    if process.record(row) != process.record(following):
+        return False
+    named = process.named(row)
+    if named is None:
+        return True
+    ended = process.last_end(process.queues.sources(named.stream, named.time))
+    return bool(ended + process.evidence.doubt >= process.start(row))

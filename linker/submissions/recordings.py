@@ -1,0 +1,117 @@
+"""The calls that record events: when, in which place of the program, and which streams their thread had been working on.
+
+Which stream a call recorded on the trace seldom tells; a program mostly records on the one that it is using.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64, Numbering
+from ...schema.linked import Activities, Calls
+from ..communication import CollectiveOps
+from ..readers import SyncCall
+from .places import Places
+from .streams import StreamKey, ThreadLaunches
+
+
+class Kind(NamedTuple):
+    """Recordings alike, in the order of time: of one thread, from the same ops, after it had launched the same."""
+
+    row: Int64
+    time: Int64
+
+
+class Recordings:
+    """All recordings in the order of time; numbers of recordings are positions in `rows`, which holds their calls.
+
+    `kind` is the position in `kinds`, `streams` what may be recorded on, likeliest first.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        kinds: Int64,
+        activities: Activities,
+        collectives: CollectiveOps,
+        launches: ThreadLaunches,
+        places: Places,
+        known: dict[int, StreamKey],
+    ) -> None:
+        """`known` are the streams that the trace tells, by call."""
+        self._calls, self._collectives, self._launches, self._activities = calls, collectives, launches, activities
+        self._kinds = kinds
+        events = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
+        recording = events[kinds[events] == SyncCall.EVENT_RECORD]
+        self.rows: list[int] = recording[np.argsort(calls.start[recording], kind="stable")].tolist()
+        self.time: list[int] = calls.start[self.rows].tolist()
+        self._number = {row: number for number, row in enumerate(self.rows)}
+        queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
+        self._previous = _previous_on_thread(calls, events, queries)
+        self.in_collective = [self.is_in_collective(row) for row in self.rows]
+        self.streams = [[known[row]] if row in known else self._likely_streams(row) for row in self.rows]
+        numbers = Numbering[tuple[int, ...]]()
+        self.kind = [
+            numbers[(int(calls.thread[row]), places.path(row), self._launched_before(row, places))] for row in self.rows
+        ]
+        of_kind = np.array(self.kind, np.int64)
+        time = np.array(self.time, np.int64)
+        by_kind = np.argsort(of_kind, kind="stable")
+        parts = np.split(by_kind, np.searchsorted(of_kind[by_kind], np.arange(1, len(numbers))))
+        self.kinds = [Kind(part, time[part]) for part in parts]
+
+    def _likely_streams(self, call: int) -> list[StreamKey]:
+        """The streams that a call may have recorded on. One right after another recording, with no launch between, marks another stream."""
+        streams, before = self.streams_at(call, None), self.previous(call)
+        if before < 0 or self._kinds[before] != SyncCall.EVENT_RECORD or self.is_in_collective(call):
+            return streams
+        thread = int(self._calls.thread[call])
+        last, earlier = (self._launches.last_launch(thread, int(self._calls.start[row])) for row in (call, before))
+        return [*streams[1:], *streams[:1]] if last == earlier else streams
+
+    def _launched_before(self, call: int, places: Places) -> int:
+        """The name of what the thread launched last in this step, as a number, -1 for nothing."""
+        last = self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
+        if last < 0 or places.step[int(self._activities.call_row[last])] != places.step[call]:
+            return -1
+        return int(self._activities.name.codes[last])
+
+    def previous(self, call: int) -> int:
+        """The call before on its thread that recorded an event or waited for one, -1 for none."""
+        return self._previous.get(call, -1)
+
+    def holds_host(self, call: int) -> bool:
+        return call >= 0 and bool(self._kinds[call] == SyncCall.EVENT_SYNC)
+
+    def right_before(self, call: int) -> int:
+        """The recording that comes right before a wait among the calls for events of its thread, -1 for none."""
+        return self._number.get(self.previous(call), -1)
+
+    def around(self, number: int) -> int:
+        """The collective around a recording, -1 for none."""
+        return self.around_call(self.rows[number])
+
+    def around_call(self, call: int) -> int:
+        return self._collectives.around(int(self._calls.op_row[call]))
+
+    def is_in_collective(self, call: int) -> bool:
+        return self.around_call(call) >= 0
+
+    def streams_at(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
+        """The streams that the thread had been using at a call: its own in a collective that has launched, else those that computed."""
+        time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
+        around, last = self.around_call(call), self._launches.last_launch(thread, time)
+        if around >= 0 and last >= 0 and self._collectives.around(int(self._activities.op_row[last])) == around:
+            return [self._launches.stream_of(last)]
+        return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]
+
+
+def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> dict[int, int]:
+    """For each of these and other calls the one of `rows` before it on its thread."""
+    order = np.concatenate((rows, others))
+    order = order[np.lexsort((calls.start[order], calls.thread[order]))]
+    place = np.where(np.isin(order, rows), np.arange(len(order)), -1)
+    before = np.maximum.accumulate(np.append(-1, place))[: len(order)]
+    known = np.flatnonzero(before >= 0)
+    known = known[calls.thread[order[known]] == calls.thread[order[before[known]]]]
+    return dict(zip(order[known].tolist(), order[before[known]].tolist(), strict=True))

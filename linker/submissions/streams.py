@@ -1,0 +1,202 @@
+"""Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, begins, previous_in_group, split_groups
+from ...schema.linked import Activities, Calls
+from ...schema.streams import stream_sorted
+from ...schema.traces import NEVER
+
+
+class StreamKey(NamedTuple):
+    device: int
+    stream: int
+
+
+class PendingWait(NamedTuple):
+    """A wait submitted to a stream at `time`, before its activity number `position`."""
+
+    position: int
+    time: int
+    sources: tuple[int, ...]
+
+
+class StreamQueues:
+    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission.
+
+    `submitted_until` tells of each activity when it and all before it on its stream had been submitted.
+    """
+
+    def __init__(self, activities: Activities, calls: Calls) -> None:
+        submitted = np.full(len(activities), NEVER, np.int64)
+        called = activities.call_row >= 0
+        submitted[called] = calls.start[activities.call_row[called]]
+        self.rows: dict[StreamKey, list[int]] = {}
+        self.submitted: dict[StreamKey, list[int]] = {}
+        self.waits: dict[StreamKey, list[PendingWait]] = {}
+        for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
+            key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
+            self.rows[key] = rows.tolist()
+            self.submitted[key] = np.maximum.accumulate(submitted[rows]).tolist()
+            self.waits[key] = []
+        self._branch_tails = _branch_tails(activities)
+        self._call_row = activities.call_row
+        self.submitted_until = np.empty(len(activities), np.int64)
+        for key in self.rows:
+            self.submitted_until[self.rows[key]] = self.submitted[key]
+
+    def position(self, key: StreamKey, time: int) -> int:
+        """How many activities had been submitted to the stream before `time`."""
+        return bisect_left(self.submitted[key], time)
+
+    def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
+        """The activities that whatever is submitted at `time` comes after: the stream's last one and those of its pending waits."""
+        position = self.position(key, time)
+        last = self.rows[key][position - 1] if position else -1
+        found = set(self._branch_tails.get(int(self._call_row[last]), (last,))) if position else set()
+        for wait in reversed(self.waits[key]):
+            if wait.position < position:
+                break
+            if wait.time < time:
+                found.update(wait.sources)
+        return tuple(sorted(found))
+
+    def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
+        """Submits a wait; the row of the activity that it holds back, -1 if none followed."""
+        self.waits[key].append(PendingWait(self.position(key, time), time, sources))
+        return self.next(key, time)
+
+    def next(self, key: StreamKey, time: int) -> int:
+        """The first activity submitted to the stream from `time` on, -1 for none."""
+        position = self.position(key, time)
+        return self.rows[key][position] if position < len(self.rows[key]) else -1
+
+    def on_device(self, device: int) -> list[StreamKey]:
+        """The streams of a device, of all devices for -1."""
+        return [key for key in self.rows if device in (-1, key.device)]
+
+    def find(self, device: int, stream: int) -> StreamKey | None:
+        """The stream by number, on another device of the process where the named one has no such stream; None for no number."""
+        if StreamKey(device, stream) in self.rows:
+            return StreamKey(device, stream)
+        if stream < 0:
+            return None
+        known = next((key for key in self.rows if key.stream == stream), None)
+        return known if known is not None else self._without_work(StreamKey(device, stream))
+
+    def _without_work(self, key: StreamKey) -> StreamKey:
+        """A stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
+        self.rows[key], self.submitted[key], self.waits[key] = [], [], []
+        return key
+
+
+def _first_of_call(activities: Activities) -> Bool:
+    """Whether an activity is the first of its launch call, or has none; only a graph has others, which may be on streams of its own."""
+    order = np.lexsort((activities.start, activities.call_row))
+    call = activities.call_row[order]
+    first = np.empty(len(order), np.bool_)
+    first[order] = (call < 0) | begins(call)
+    return first
+
+
+def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
+    """For each call that launched to several streams (a graph) the last activity on each: the graph ends when all have."""
+    order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
+    order = order[activities.call_row[order] >= 0]
+    keys = (activities.call_row[order], activities.device[order], activities.stream[order])
+    is_tail = np.append(begins(*keys)[1:], True)[: len(order)]
+    tails, call = order[is_tail], keys[0][is_tail]
+    several = np.isin(call, call[1:][call[1:] == call[:-1]])
+    found: dict[int, list[int]] = {}
+    for row, tail in zip(call[several].tolist(), tails[several].tolist(), strict=True):
+        found.setdefault(row, []).append(tail)
+    return {row: tuple(rows) for row, rows in found.items()}
+
+
+class Tails:
+    """The last activities of streams, which it numbers."""
+
+    def __init__(self, queues: StreamQueues) -> None:
+        self._queues = queues
+        self.streams = list(queues.rows)
+        self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
+
+    def before(self, times: Sequence[int]) -> Int64:
+        """For each time the last activity submitted to each stream before, -1 for none; a row a time, a column a stream."""
+        tails = np.full((len(times), len(self.streams)), -1, np.int64)
+        for number, key in enumerate(self.streams):
+            rows = np.array([-1, *self._queues.rows[key]], np.int64)
+            tails[:, number] = rows[np.searchsorted(self._queues.submitted[key], times)]
+        return tails
+
+
+def calls_before(calls: Calls) -> Int64:
+    """The call before each one on its thread, -1 for none."""
+    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
+
+
+class ThreadLaunches:
+    """Which streams each host thread launched to, and when."""
+
+    def __init__(self, activities: Activities, calls: Calls) -> None:
+        rows = np.flatnonzero(activities.call_row >= 0)
+        thread, time = calls.thread[activities.call_row[rows]], calls.start[activities.call_row[rows]]
+        order = np.lexsort((activities.start[rows], time, thread))
+        self._times: dict[int, list[int]] = {}
+        self._rows: dict[int, list[int]] = {}
+        self._runs: dict[int, tuple[list[int], list[StreamKey]]] = {}
+        self._device, self._stream = activities.device, activities.stream
+        self._communicates = activities.communication_row >= 0
+        self._is_first = _first_of_call(activities)
+        for number in np.unique(thread).tolist():
+            mine = order[thread[order] == number]
+            self._times[number] = time[mine].tolist()
+            self._rows[number] = rows[mine].tolist()
+            self._runs[number] = self._runs_of(rows[mine], time[mine])
+        by_time = np.argsort(time, kind="stable")
+        self._all_runs = self._runs_of(rows[by_time], time[by_time])
+        self._count = len(set(self._all_runs[1]))
+
+    def stream_of(self, row: int) -> StreamKey:
+        """The stream of an activity."""
+        return StreamKey(int(self._device[row]), int(self._stream[row]))
+
+    def streams(self) -> set[StreamKey]:
+        """All that calls launched to. A graph's other streams are its own: no program can name them."""
+        return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
+
+    def next_launch(self, thread: int, time: int) -> int:
+        """The row of the first activity that the thread launched after `time`, -1 for none."""
+        place = bisect_left(self._times.get(thread, []), time)
+        return self._rows[thread][place] if place < len(self._times.get(thread, [])) else -1
+
+    def last_launch(self, thread: int, time: int) -> int:
+        """The row of the last activity that the thread launched before `time`, -1 for none."""
+        place = bisect_left(self._times.get(thread, []), time) - 1
+        return self._rows[thread][place] if place >= 0 else -1
+
+    def _runs_of(self, rows: Int64, time: Int64) -> tuple[list[int], list[StreamKey]]:
+        """When the thread went over to another stream with what was no communication, and to which."""
+        own = self._is_first[rows] & ~self._communicates[rows]
+        rows, time = rows[own], time[own]
+        fresh = begins(self._stream[rows], self._device[rows])
+        return time[fresh].tolist(), [self.stream_of(row) for row in rows[fresh].tolist()]
+
+    def streams_before(self, thread: int, time: int) -> list[StreamKey]:
+        """The streams of launches before `time` that were no communication: the thread's own, the last used one first, then others'."""
+        found = dict[StreamKey, None]()
+        for times, streams in (self._runs.get(thread, ([], [])), self._all_runs):
+            place = bisect_left(times, time)
+            for stream in reversed(streams[max(0, place - LOOK_BACK) : place]):
+                found[stream] = None
+                if len(found) == self._count:
+                    return list(found)
+        return list(found)
+
+
+LOOK_BACK = 256
+"""Changes of stream looked back over, so that the search stays constant per wait."""

@@ -1,0 +1,199 @@
+"""What a wait may be for: waits that the trace does not name in, the recordings before each, ranked by the order of the calls, out.
+
+A program waits for each recording once, on another stream than the one that it records on; what it waits for right after it recorded,
+or had others wait for, is the likeliest.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64
+from ..submissions import FAR, NEVER, Process, StreamKey, Tails
+from .unnamed_waits import Unnamed
+
+TRIED = 64
+"""Recordings tried per wait, so that the search stays constant."""
+LEAST = 1 << 40
+"""The rank of what nothing but its times speaks for."""
+
+RIGHT_BEFORE = "event waits resolved to the recording right before"
+UNUSED = "event waits resolved to an unused recording"
+KNOWN = "waits for an event that another wait had found"
+IN_USE = "waits before a collective resolved to the stream in use"
+STREAM = "synchronisations resolved to the stream in use"
+BY_TIME = "waits resolved to the work whose end they met"
+
+
+class Option(NamedTuple):
+    """The `back`-th last recording of a kind before a wait (kind -1: the wait call itself).
+
+    The lower its `rank` the likelier it is by the order of the calls, and on one of `streams`, the likeliest first; `how` is by what.
+    """
+
+    kind: int
+    back: int
+    rank: int
+    streams: tuple[int, ...]
+    how: str
+
+
+class Candidates:
+    """The recordings that some waits may be for. What each wait is found to be for is noted, and tells of the others."""
+
+    def __init__(self, process: Process, tails: Tails, waits: Sequence[Unnamed]) -> None:
+        self._process, self._recordings, self._queues = process, process.recordings, process.queues
+        self._stream, self._number = tails.streams, tails.number
+        self._is_alone = len(tails.streams) == 1
+        launched = process.launches.streams()
+        self._is_launched: Bool = np.array([stream in launched for stream in tails.streams], np.bool_)
+        nothing = np.full((1, len(tails.streams)), -1, np.int64)
+        self.tails = np.append(tails.before(self._recordings.time), nothing, axis=0)
+        """For each recording the last activity on each stream then; the row -1 is that of no recording."""
+        awaited = set(process.events.awaited)
+        self._event_of = {number: -1 for number, row in enumerate(self._recordings.rows) if row in awaited}
+        self._marks: set[tuple[int, int]] = set()
+        self._told: set[tuple[StreamKey | None, int]] = set()
+        self._of_event: dict[int, list[int]] = defaultdict(list)
+        self._of_call: dict[int, list[int]] = defaultdict(list)
+        self._waiting: dict[int, set[StreamKey | None]] = defaultdict(set)
+        self._waits_of: dict[StreamKey | None, list[int]] = defaultdict(list)
+        for wait in waits:
+            self._waits_of[wait.held[0].stream].append(process.start(wait.call_row))
+            if wait.event >= 0:
+                self._waiting[wait.event].add(wait.held[0].stream)
+
+    def of_place(self, waits: list[Unnamed]) -> list[Option]:
+        """Those of the first wait of a place of which the order of the calls speaks for one."""
+        for wait in waits:
+            options = self._of(wait)
+            if any(option.rank < LEAST for option in options):
+                return options
+        return self._of(waits[0])
+
+    def recordings(self, option: Option, waits: list[Unnamed]) -> Int64:
+        """The recording that an option is for each wait, -1 for none."""
+        if option.kind < 0:
+            return np.full(len(waits), -1, np.int64)
+        if option.how == RIGHT_BEFORE:
+            return np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
+        kind = self._recordings.kinds[option.kind]
+        place = np.searchsorted(kind.time, [self._process.start(wait.call_row) for wait in waits]) - option.back
+        return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
+
+    def streams_for(self, waiting: StreamKey | None) -> Bool:
+        """Which streams a wait may be for: those that calls launch to, the waiting one only where it is the only one."""
+        possible = self._is_launched.copy()
+        if waiting in self._number and not self._is_alone:
+            possible[self._number[waiting]] = False
+        return possible
+
+    def note(self, wait: Unnamed, recording: int, stream: int, source: int, waiting: StreamKey | None) -> None:
+        """A wait was found to be for a recording on `stream`, which marks the activity `source`, and to hold `waiting` up."""
+        self._event_of[recording] = wait.event
+        self._marks.add((stream, source))
+        self._told.add((waiting, source))
+        self._of_event[wait.event].append(recording)
+        self._of_call[wait.call_row].append(recording)
+
+    def _of(self, wait: Unnamed) -> list[Option]:
+        """The recordings before a wait, ranked by what the order of the calls says, and at last the wait call itself."""
+        recordings = self._recordings
+        if wait.of_stream:
+            return [self._itself(wait)]
+        until = bisect_left(recordings.time, self._process.start(wait.call_row))
+        before = range(max(0, until - TRIED), until)
+        free, known = self._free(wait, before), self._known(wait)
+        seen: dict[int, int] = defaultdict(int)
+        options = []
+        for row in reversed(before):
+            kind = recordings.kind[row]
+            seen[kind] += 1
+            if not self._is_of_other(row, wait.event):
+                streams = self._in_use(row, wait)
+                rank, how = self._rank(row, wait, streams, free, known) if streams else (LEAST, BY_TIME)
+                options.append(Option(kind, seen[kind], rank, streams, how))
+        return [*options, self._itself(wait)]
+
+    def _free(self, wait: Unnamed, rows: range) -> set[int]:
+        """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are others."""
+        unused = [row for row in rows if row not in self._event_of]
+        programs = [row for row in unused if not self._recordings.in_collective[row]]
+        return set(programs if programs and not self._recordings.is_in_collective(wait.call_row) else unused)
+
+    def _is_of_other(self, row: int, event: int) -> bool:
+        """Whether a recording was found to be of another event than this one."""
+        owner = self._event_of.get(row, event)
+        return owner != event and min(owner, event) >= 0
+
+    def _rank(self, row: int, wait: Unnamed, streams: tuple[int, ...], free: set[int], known: int) -> tuple[int, str]:
+        """How far a recording is from the likeliest one by the order of the calls, LEAST for one that it does not speak for."""
+        recordings, stream, waiting = self._recordings, streams[0], wait.held[0].stream
+        is_free, count = row not in self._event_of, len(recordings.rows)
+        if (
+            known >= 0
+            and recordings.kind[row] == recordings.kind[known]
+            and (row == known or (row > known and is_free))
+        ):
+            return count + row if row == known else row, KNOWN
+        is_right_before = row == recordings.right_before(wait.call_row)
+        if is_right_before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
+            return 2 * count + row, RIGHT_BEFORE
+        own = self._stream[stream] == waiting and not self._is_alone
+        is_marked = (stream, int(self.tails[row, stream])) in self._marks
+        if row in free and row > known and not own and not (is_marked and waiting):
+            # a program's waits are nested, those for collectives in their order
+            turn = row if recordings.in_collective[row] else count - row
+            return (5 if is_marked else 3) * count + turn, UNUSED
+        return LEAST, BY_TIME
+
+    def _known(self, wait: Unnamed) -> int:
+        """The latest recording before a wait that another wait for the event was found to be for, -1 for none.
+
+        A query right after a wait of the host asks about the event that was waited for.
+        """
+        rows = self._of_event[wait.event] if wait.event >= 0 else []
+        if wait.asks and wait.event < 0:
+            previous = self._recordings.previous(wait.call_row)
+            rows = self._of_call[previous] if self._recordings.holds_host(previous) else []
+        time = self._process.start(wait.call_row)
+        return max((row for row in rows if self._recordings.time[row] < time), default=-1)
+
+    def _in_use(self, row: int, wait: Unnamed) -> tuple[int, ...]:
+        """The streams that a recording may be on, the likeliest first.
+
+        No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
+        """
+        streams, waiting = self._recordings.streams[row], wait.held[0].stream
+        if waiting is None:
+            return tuple(self._number[stream] for stream in streams if stream not in self._waiting[wait.event])
+        if self._is_alone:
+            return (self._number[waiting],)
+        if row == self._recordings.right_before(wait.call_row) or wait.event >= 0:
+            streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
+        likely = [stream for stream in self._whose_data(wait.call_row, waiting) if stream in streams]
+        numbers = [self._number[stream] for stream in dict.fromkeys([*likely, *streams])]
+        return tuple(one for one in numbers if (waiting, int(self.tails[row, one])) not in self._told)
+
+    def _whose_data(self, call: int, waiting: StreamKey) -> list[StreamKey]:
+        """The streams whose data the waiting one uses between this wait and its next one, and had not been told to wait for before."""
+        time, waits = self._process.start(call), self._waits_of[waiting]
+        position = self._queues.position(waiting, time)
+        place = bisect_left(waits, time)
+        # several waits with nothing in between hold the same work up
+        before = (at for at in reversed(waits[:place]) if self._queues.position(waiting, at) < position)
+        after = (at for at in waits[place:] if self._queues.position(waiting, at) > position)
+        until = self._queues.position(waiting, next(after, FAR))
+        rows = self._queues.rows[waiting][position : min(until, position + TRIED)]
+        return self._process.origins.streams(rows, next(before, NEVER), time)
+
+    def _itself(self, wait: Unnamed) -> Option:
+        """What the streams had been given when the wait was called; right for a stream that is given a collective."""
+        recordings = self._recordings
+        streams = recordings.streams_at(wait.call_row, wait.held[0].stream)
+        ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))
+        rank, how = LEAST - 1 if ranked and streams else LEAST, STREAM if wait.of_stream else IN_USE
+        return Option(-1, 0, rank, tuple(self._number[one] for one in streams), how)

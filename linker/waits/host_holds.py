@@ -1,0 +1,104 @@
+"""What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of threads that look on."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.linked import Activities, Calls, Found
+from ...schema.machine import Machine, of_each, usual
+from ...schema.traces import FOREVER, NEVER
+from ..submissions import Places
+
+FULL_QUEUE = 500
+"""Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
+
+
+class HostEdge(NamedTuple):
+    """A call does not return before the activity `source` (-1: nothing recorded) has ended; its thread waits from `since` on."""
+
+    call_row: int
+    source: int
+    since: int
+    found: Found
+
+
+def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> Iterator[HostEdge]:
+    """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
+    not when the copy has yet to be launched. Never waited for is what is asynchronous, and pinned or on the device."""
+    asynchronous = calls.name.where(lambda name: "Async" in name)
+    unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
+    rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
+    rows = rows[~(asynchronous[activities.call_row[rows]] & unwaited[rows])]
+    rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
+    call = activities.call_row[rows]
+    # both are measured on the clocks of the trace, so that it does not matter by how much these are off
+    waited = of_each(machine.wake, calls.name).median[call]
+    unheld = of_each(machine.launch, calls.name).median[call] + activities.end[rows] - activities.start[rows]
+    speaks = calls.end[call] - activities.end[rows] - (waited - unheld) / 2
+    for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
+        if np.median(speaks[place]) > 0:
+            for row, source in zip(call[place].tolist(), rows[place].tolist(), strict=True):
+                yield HostEdge(row, source, ABSENT, Found.RECORD)
+
+
+def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
+    """A launch that found the queue full waited for room: until the last activity ended before the time that a launch takes.
+
+    How long launches take is seen from those of the same name with few others under way. O(n log n).
+    """
+    rows, first, last = _launched(activities)
+    start, end = calls.start[rows], calls.end[rows]
+    under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
+    if not len(rows) or under_way.max() < FULL_QUEUE:
+        return
+    empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
+    by_end = np.argsort(activities.end, kind="stable")
+    room = np.minimum(end - empty // 2, first)
+    place = np.searchsorted(activities.end[by_end], room, side="right") - 1
+    source = by_end[np.maximum(place, 0)]
+    held = (under_way >= FULL_QUEUE) & (end - start > longest) & (place >= 0) & (activities.end[source] > start)
+    for row, awaited, since in zip(rows[held].tolist(), source[held].tolist(), start[held].tolist(), strict=True):
+        yield HostEdge(row, awaited, since, Found.TIMING)
+
+
+def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
+    """The calls that launched, and when the first of each one's activities started and the last one ended."""
+    called = np.flatnonzero(activities.call_row >= 0)
+    rows, group = np.unique(activities.call_row[called], return_inverse=True)
+    first, last = np.full(len(rows), FOREVER), np.full(len(rows), NEVER)
+    np.minimum.at(first, group, activities.start[called])
+    np.maximum.at(last, group, activities.end[called])
+    return rows, first, last
+
+
+def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
+    """For each launch how long the unhindered ones of its name usually and at most took; where there are none, all of that name."""
+    median, most = np.zeros((2, len(name)), np.int64)
+    for code in np.unique(name).tolist():
+        mine = name == code
+        free = usual(length[mine & unhindered] if (mine & unhindered).any() else length[mine])
+        median[mine], most[mine] = free.median, free.most
+    return median, most
+
+
+def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
+    """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
+    launching = calls.thread[activities.call_row[activities.call_row >= 0]]
+    return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
+
+
+def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator[HostEdge]:
+    """What a thread that only looks on does at some point of the run, it would do at that point of a faster or slower run too: each
+    of its calls follows the activity that ended last before it, if that was after the thread's call before."""
+    rows = np.flatnonzero(looks_on)
+    rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
+    follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
+    row, since = rows[follows + 1], calls.end[rows[follows]]
+    by_end = np.argsort(activities.end, kind="stable")
+    place = np.searchsorted(activities.end[by_end], calls.start[row], side="right") - 1
+    source = by_end[np.maximum(place, 0)] if len(by_end) else place
+    kept = (place >= 0) & (activities.end[source] > since) if len(by_end) else place >= 0
+    for call, awaited, idle in zip(row[kept].tolist(), source[kept].tolist(), since[kept].tolist(), strict=True):
+        yield HostEdge(call, awaited, idle, Found.TIMING)

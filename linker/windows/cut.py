@@ -1,0 +1,216 @@
+"""A part of a linked trace as a trace of its own: what belongs to it, what is cut at its borders, and what no longer holds.
+
+The whole trace is linked before it is cut, so that a part keeps what only the whole tells: which event a wait is for, who called
+whom, which collective an op waits for.
+"""
+
+from collections import Counter
+from copy import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Int64, rows_of
+from ...schema.linked import Calls, HandOvers, LinkedTrace, Ops
+from ...schema.streams import previous_on_stream
+from ...schema.traces import are_step_marks
+from ..matching import are_ops
+from ..readers import Kept, select_linked, select_rows
+from .windows import SMALLEST_REST, Period
+
+
+class Part(NamedTuple):
+    """A part, which calls of the whole are in it, by reason what was lost at its borders, and how many ops were cut there."""
+
+    linked: LinkedTrace
+    calls: Bool
+    lost: Counter[str]
+    shortened: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing ran in it: step marks may be all there is."""
+        ops = self.linked.ops
+        ran = (ops.end > ops.start) & ~are_step_marks(ops.name)
+        return not len(self.linked.activities) and not len(self.linked.calls) and not ran.any()
+
+
+def of_both(linked: LinkedTrace) -> Part:
+    """The trace without the host ops that began before or after everything that the device trace holds, if these are many."""
+    calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
+    ops = ~_beyond(linked.ops)
+    part = linked if ops.all() else select_linked(linked, Kept(ops, calls, activities))
+    return Part(part, calls, Counter())
+
+
+def cut(linked: LinkedTrace, period: Period) -> Part:
+    """The part of a trace that belongs to a period.
+
+    A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and ends when the call
+    that is running at the border returns. Ops that overlap that part are kept and cut to it. Activities belong to their launch call,
+    whenever they ran; those without a call to the time they started at. An untimed op goes with the one before it by id. Waits and
+    hand-overs between the part and the rest are lost: what they held back starts as measured. O(n log n).
+    """
+    stretch = _Stretch(linked.calls, period)
+    calls = stretch.starts(linked.calls.thread, linked.calls.start)
+    kept = Kept(_ops(linked.ops, stretch), calls, _activities(linked, calls, period))
+    part = select_linked(linked, kept)
+    ops, shortened = _shortened(part.ops, stretch)
+    waits, lost = part.host_waits, _crossing(linked, kept)
+    info = copy(part.info)
+    info.carried = _carried(linked, kept)
+    over, lost["hand-overs across the borders of the window"] = _hand_overs(part.hand_overs, stretch)
+    return Part(
+        replace(
+            part,
+            info=info,
+            ops=ops,
+            host_waits=replace(waits, since=stretch.since(part.calls.thread[waits.call_row], waits.since)),
+            hand_overs=over,
+        ),
+        calls,
+        lost,
+        shortened,
+    )
+
+
+class _Stretch:
+    """Each thread's part of a period, from `first` up to but without `last`."""
+
+    def __init__(self, calls: Calls, period: Period) -> None:
+        self._threads = np.unique(calls.thread)
+        self._borders = [(time, _borders(calls, self._threads, time)) for time in period]
+
+    def first(self, thread: Int64) -> Int64:
+        return self._border(0, thread)
+
+    def last(self, thread: Int64) -> Int64:
+        return self._border(1, thread)
+
+    def starts(self, thread: Int64, time: Int64) -> Bool:
+        """What begins in the part."""
+        return (time >= self.first(thread)) & (time < self.last(thread))
+
+    def ends(self, thread: Int64, time: Int64) -> Bool:
+        """What ends in the part."""
+        return (time > self.first(thread)) & (time <= self.last(thread))
+
+    def since(self, thread: Int64, time: Int64) -> Int64:
+        """Beginnings of what lasts into the part, ABSENT kept."""
+        return np.where(time == ABSENT, ABSENT, np.maximum(time, self.first(thread)))
+
+    def _border(self, which: int, thread: Int64) -> Int64:
+        time, borders = self._borders[which]
+        place = np.searchsorted(self._threads, thread)
+        threads = np.append(self._threads, ABSENT)
+        return np.where(threads[place] == thread, np.append(borders, time)[place], time)
+
+
+def _borders(calls: Calls, threads: Int64, time: int) -> Int64:
+    """Where each thread's border at `time` lies: on threads that are in a call then, when that call returns."""
+    borders = np.full(len(threads), time, np.int64)
+    running = np.flatnonzero((calls.start < time) & (calls.end > time))
+    np.maximum.at(borders, np.searchsorted(threads, calls.thread[running]), calls.end[running])
+    return borders
+
+
+def _ops(ops: Ops, stretch: _Stretch) -> Bool:
+    """Ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
+    timed, first = ops.start != ABSENT, stretch.first(ops.thread)
+    kept = timed & (ops.start < stretch.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    untimed = ~timed & are_ops(ops.name)
+    known = np.flatnonzero(timed & ops.recorded_by_host)
+    known = known[np.argsort(ops.id[known], kind="stable")]
+    if len(known):
+        before = known[np.maximum(np.searchsorted(ops.id[known], ops.id[untimed]) - 1, 0)]
+        kept[untimed] = kept[before]
+    return _with_callers(ops, kept | ~(timed | untimed))
+
+
+def _with_callers(ops: Ops, kept: Bool) -> Bool:
+    """The kept ops and the untimed ones that called them."""
+    parent, untimed = rows_of(ops.id, ops.parent_id), ops.start == ABSENT
+    rows = np.flatnonzero(kept)
+    while len(rows):
+        rows = np.unique(parent[rows])
+        rows = rows[(rows >= 0) & untimed[rows] & ~kept[rows]]
+        kept[rows] = True
+    return kept
+
+
+def _beyond(ops: Ops) -> Bool:
+    """The host ops before the first and after the last one that the device trace holds, which called none that it holds."""
+    untimed = (ops.start == ABSENT) & are_ops(ops.name)
+    held = ops.id[(ops.start != ABSENT) & ops.recorded_by_host]
+    if not len(held):
+        return np.zeros(len(ops), np.bool_)
+    beyond = untimed & ((ops.id < held.min()) | (ops.id > held.max()))
+    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + len(held)):
+        return np.zeros(len(ops), np.bool_)
+    return ~_with_callers(ops, ~beyond)
+
+
+def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
+    activities = linked.activities
+    kept = (activities.start >= period.start) & (activities.start < period.end)
+    called = activities.call_row >= 0
+    kept[called] = calls[activities.call_row[called]]
+    return kept
+
+
+def _shortened(ops: Ops, stretch: _Stretch) -> tuple[Ops, int]:
+    """The ops with the times that they have inside the part, and how many were cut."""
+    timed = ops.start != ABSENT
+    start = np.where(timed, np.maximum(ops.start, stretch.first(ops.thread)), ABSENT)
+    end = np.where(timed, np.minimum(ops.end, stretch.last(ops.thread)), ABSENT)
+    shorter = (start > ops.start) | (end < ops.end)
+    parent = rows_of(ops.id, ops.parent_id)
+    child = np.flatnonzero(timed & (parent >= 0))
+    child = child[shorter[parent[child]] & (ops.thread[parent[child]] == ops.thread[child])]
+    inner = np.zeros(len(ops), np.int64)
+    np.add.at(inner, parent[child], end[child] - start[child])
+    own = np.maximum(end - start - inner, 0)
+    return replace(ops, start=start, end=end, exclusive=np.where(shorter, own, ops.exclusive)), int(shorter.sum())
+
+
+def _hand_overs(over: HandOvers, stretch: _Stretch) -> tuple[HandOvers, int]:
+    """The hand-overs inside the part, and how many others have an end or some of their waiting there."""
+    given, taken = (
+        stretch.ends(over.source_thread, over.source_time),
+        stretch.starts(over.target_thread, over.target_time),
+    )
+    waiting = (over.waiting_since != ABSENT) & (over.waiting_since < stretch.last(over.target_thread))
+    waiting &= over.target_time > stretch.first(over.target_thread)
+    kept = select_rows(over, given & taken)
+    inside = replace(kept, waiting_since=stretch.since(kept.target_thread, kept.waiting_since))
+    return inside, int(((given | taken | waiting) & ~(given & taken)).sum())
+
+
+def _carried(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
+    """By id of the kept activities that followed others, on their stream or by a wait of it: when the last of those had ended."""
+    activities, waits = linked.activities, linked.device_waits
+    before, outside = previous_on_stream(activities), ~kept.activities
+    rows = np.flatnonzero(kept.activities & (before >= 0))
+    real = waits.source_row >= 0
+    source = np.concatenate((before[rows], waits.source_row[real]))
+    target = np.concatenate((rows, waits.target_row[real]))
+    crossing = outside[source] & kept.activities[target]
+    ended = np.full(len(activities), -1, np.int64)
+    np.maximum.at(ended, target[crossing], activities.end[source[crossing]])
+    held = np.flatnonzero(ended >= 0)
+    return dict(zip(activities.id[held].tolist(), ended[held].tolist(), strict=True))
+
+
+def _crossing(linked: LinkedTrace, kept: Kept) -> Counter[str]:
+    """How many waits have one end in the part."""
+    device, host = linked.device_waits, linked.host_waits
+    real = host.source_row >= 0
+    between = kept.activities[device.source_row] ^ kept.activities[device.target_row]
+    awaited = kept.activities[host.source_row[real]] ^ kept.calls[host.call_row[real]]
+    return Counter(
+        {
+            "device waits across the borders of the window": int(between.sum()),
+            "host waits across the borders of the window": int(awaited.sum()),
+        }
+    )

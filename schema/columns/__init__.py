@@ -1,0 +1,40 @@
+"""Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals.
+
+In and out: arrays. Every other room of the project builds on these."""
+
+from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
+from .column_types import ABSENT, Bool, Int32, Int64, Ragged, Strings
+from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, split_groups
+from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
+from .numbering import Numbering, rows_of
+
+__all__ = [
+    "ABSENT",
+    "ROUNDING",
+    "TOLERANCE",
+    "Bool",
+    "Bytes",
+    "Int32",
+    "Int64",
+    "Nesting",
+    "Numbering",
+    "Ragged",
+    "Spans",
+    "Strings",
+    "begins",
+    "first_from",
+    "first_not_utf8",
+    "innermost",
+    "join",
+    "join_parts",
+    "last_up_to",
+    "nest",
+    "numbered",
+    "places",
+    "previous_in_group",
+    "repeated",
+    "rows_of",
+    "split_groups",
+    "thread_order",
+    "total_lengths",
+]

@@ -1,0 +1,128 @@
+"""Columns of byte strings: gathering, joining and copying them all at once, without one Python step per string."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .column_types import Int64
+
+Bytes = npt.NDArray[np.uint8]
+LONG = 1 << 12
+FEW = 32
+
+
+class Spans(NamedTuple):
+    """A column of byte strings: row i is `source[starts[i] : starts[i] + lengths[i]]`."""
+
+    source: Bytes
+    starts: Int64
+    lengths: Int64
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "Spans":
+        return Spans(self.source, self.starts[rows], self.lengths[rows])
+
+    def placed(self, rows: Int64 | slice, count: int) -> "Spans":
+        """`count` rows that are empty but for these."""
+        starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        starts[rows], lengths[rows] = self.starts, self.lengths
+        return Spans(self.source, starts, lengths)
+
+    def tolist(self) -> list[bytes]:
+        raw = self.source.tobytes()
+        return [
+            raw[start:end]
+            for start, end in zip(self.starts.tolist(), (self.starts + self.lengths).tolist(), strict=True)
+        ]
+
+    @staticmethod
+    def of(texts: Sequence[bytes]) -> "Spans":
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return Spans(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
+def repeated(text: bytes, count: int) -> Spans:
+    """A column of the same text."""
+    return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
+
+
+def first_not_utf8(texts: Sequence[bytes]) -> int | None:
+    """The place of the first text that is not UTF-8, None if all are."""
+    try:
+        # a character cannot go on across a line end, so the joined text is valid only if each text is
+        b"\n".join(texts).decode()
+    except UnicodeDecodeError as error:
+        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
+        return int(np.searchsorted(starts, error.start, side="right")) - 1
+    return None
+
+
+def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
+    """Copies each row of `spans` to its position in `target`; linear in the bytes and rows.
+
+    Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and scatter.
+    """
+    lengths = np.minimum(spans.lengths, LONG)
+    counts = np.bincount(lengths, minlength=LONG + 1)
+    seldom = counts < FEW
+    seldom[LONG] = True
+    common = np.flatnonzero(~seldom[1:]) + 1
+    if counts.sum() == counts[common].sum() and len(common) == 1:
+        _copy_items(spans, target, positions, int(common[0]), slice(None))
+        return
+    # sorting two-byte keys takes numpy's radix sort
+    order = np.argsort(lengths.astype(np.uint16), kind="stable")
+    limits = np.cumsum(counts)
+    for length in common.tolist():
+        _copy_items(spans, target, positions, length, order[limits[length - 1] : limits[length]])
+    seldom[0] = False
+    _copy_singly(spans, target, positions, np.flatnonzero(seldom[lengths]))
+
+
+def _copy_items(spans: Spans, target: Bytes, positions: Int64, length: int, rows: Int64 | slice) -> None:
+    _windows(target, length)[positions[rows]] = _windows(spans.source, length)[spans.starts[rows]]
+
+
+def _copy_singly(spans: Spans, target: Bytes, positions: Int64, rows: Int64) -> None:
+    """One step per row: for lengths that few rows have, that takes less time than the steps per length."""
+    source, copies = spans.source.data, target.data
+    columns = (spans.starts[rows], spans.lengths[rows], positions[rows])
+    for start, length, position in zip(*(column.tolist() for column in columns), strict=True):
+        copies[position : position + length] = source[start : start + length]
+
+
+def _windows(buffer: Bytes, length: int) -> npt.NDArray[np.void]:
+    """The items of `length` bytes that begin at each byte of `buffer`; they overlap."""
+    return np.ndarray((len(buffer) - length + 1,), f"V{length}", buffer, 0, (1,))
+
+
+def join(columns: Iterable[Spans], count: int) -> Spans:
+    """The columns side by side: row i of the result is the concatenation of row i of each column."""
+    return join_parts([(slice(None), column) for column in columns], count)
+
+
+def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Spans:
+    """`count` rows, each the concatenation of what the parts have for it; a part says which rows it has something for."""
+    lengths = np.zeros(count, np.int64)
+    # those from one source are copied together
+    sources: dict[int, list[tuple[Int64 | slice, Spans, Int64]]] = {}
+    for rows, part in parts:
+        before = lengths[rows].copy()
+        lengths[rows] = before + part.lengths
+        sources.setdefault(id(part.source), []).append((rows, part, before))
+    starts = np.cumsum(lengths) - lengths
+    buffer = np.empty(int(lengths.sum()), np.uint8)
+    for copied in sources.values():
+        first, size = (np.concatenate(column) for column in zip(*(part[1:] for _, part, _ in copied), strict=True))
+        place = np.concatenate([starts[rows] + before for rows, _, before in copied])
+        copy_spans(Spans(copied[0][1].source, first, size), buffer, place)
+    return Spans(buffer, starts, lengths)
+
+
+def total_lengths(columns: Iterable[Spans], count: int) -> Int64:
+    """The length of each row over all columns."""
+    lengths = np.zeros(count, np.int64)
+    for column in columns:
+        lengths += column.lengths
+    return lengths

@@ -1,0 +1,66 @@
+"""Rows that are equal in some columns form a group: where each begins, which row is the one before, and numbers for them."""
+
+from typing import Literal
+
+import numpy as np
+
+from .column_types import Bool, Int64
+
+Side = Literal["left", "right"]
+
+
+def begins(*columns: Int64) -> Bool:
+    """Of rows sorted by group, which are the first of theirs."""
+    first = np.ones(len(columns[0]), np.bool_)
+    if len(first):
+        first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return first
+
+
+def previous_in_group(order: Int64, *columns: Int64) -> Int64:
+    """For each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
+    follows = np.flatnonzero(~begins(*(column[order] for column in columns)))
+    previous = np.full(len(order), -1, np.int64)
+    previous[order[follows]] = order[follows - 1]
+    return previous
+
+
+def numbered(*columns: Int64) -> Int64:
+    """A number from 0 on for each distinct row of the columns, ascending with the rows."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + code.reshape(-1), return_inverse=True)[1].reshape(-1)
+    return number.astype(np.int64)
+
+
+def split_groups(order: Int64, *columns: Int64) -> list[Int64]:
+    """The rows of each group; `order` holds the rows sorted by group."""
+    first = np.flatnonzero(begins(*(column[order] for column in columns)))
+    return np.split(order, first[1:]) if len(first) else []
+
+
+def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
+    """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for no such group."""
+    found = np.zeros(len(group), np.int64)
+    numbers, first = np.unique(of_group, return_index=True)
+    for number, begin, end in zip(numbers.tolist(), first.tolist(), [*first[1:].tolist(), len(of_group)], strict=False):
+        mine = np.flatnonzero(group == number)
+        found[mine] = begin + np.searchsorted(of_value[begin:end], value[mine], side)
+    return found
+
+
+def last_up_to(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
+    """For each (group, value) the last of the rows, sorted by group and value, that is in the group and not above; -1 for none."""
+    return _if_in_group(places(of_group, of_value, group, value, "right") - 1, of_group, group)
+
+
+def first_from(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
+    """For each (group, value) the first of the rows, sorted by group and value, that is in the group and not below; -1 for none."""
+    return _if_in_group(places(of_group, of_value, group, value), of_group, group)
+
+
+def _if_in_group(row: Int64, of_group: Int64, group: Int64) -> Int64:
+    there = (row >= 0) & (row < len(of_group))
+    there[there] = of_group[row[there]] == group[there]
+    return np.where(there, row, -1)

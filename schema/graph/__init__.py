@@ -1,0 +1,41 @@
+"""The execution graph: columns in memory, protobuf messages in a file, JSON for people.
+
+`ExecutionGraph` is the model; `load` and `save` are its file; `execution_graph.proto` is the contract with simulators."""
+
+from .execution_graph import (
+    ROOM,
+    CollectiveType,
+    Column,
+    ConvertReport,
+    Delay,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+    TensorText,
+)
+from .framing import FrameBlock, read_bytes, read_frames
+from .json_form import METADATA, NODE, Form, FormError
+from .varints import varint, varint_lengths
+from .wire import WireError
+
+__all__ = [
+    "METADATA",
+    "NODE",
+    "ROOM",
+    "CollectiveType",
+    "Column",
+    "ConvertReport",
+    "Delay",
+    "DependencyKind",
+    "ExecutionGraph",
+    "Form",
+    "FormError",
+    "FrameBlock",
+    "NodeType",
+    "TensorText",
+    "WireError",
+    "read_bytes",
+    "read_frames",
+    "varint",
+    "varint_lengths",
+]

@@ -1,0 +1,218 @@
+"""Node messages, of this project or another, to columns: any order of fields and attributes, any integer type, unknown ones skipped.
+
+Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf library.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+
+from ..columns import ABSENT, Int64, Ragged, Strings, first_not_utf8
+from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
+from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
+from .known_attributes import known_attributes
+from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
+from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
+from .wire_types import wire_types
+
+TENSOR_PARTS = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
+FIRST_VALUE, LAST_VALUE = AttributeProto.DOUBLE_VAL_FIELD_NUMBER, AttributeProto.BYTES_LIST_FIELD_NUMBER
+LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
+STRING_VALUE = AttributeProto.STRING_VAL_FIELD_NUMBER
+
+ATTRIBUTE_WIRES = wire_types(AttributeProto)
+
+
+class TextTable(dict[bytes, int]):
+    """Numbers texts in the order in which they are first looked up; raises UnicodeDecodeError for one that is not UTF-8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def __missing__(self, text: bytes) -> int:
+        self.texts.append(text.decode())
+        return self.setdefault(text, len(self))
+
+
+def decode_metadata(metadata: Messages) -> dict[str, str | int]:
+    """The attributes of one GlobalMetadata that are strings or integers; others are skipped. Raises WireError for another message."""
+    start, end = int(metadata.starts[0]), int(metadata.ends[0])
+    fields = walk(metadata.data, metadata.starts, metadata.ends)
+    if start < end and not ((fields.number <= GlobalMetadata.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)).any():
+        raise WireError("no metadata where a graph begins with it", start)
+    try:
+        attributes = GlobalMetadata.FromString(metadata.raw[start:end]).attr
+    except DecodeError as error:
+        raise WireError(f"metadata that cannot be decoded ({error})", start) from error
+    values = {a.name: getattr(a, kind) for a in attributes if (kind := a.WhichOneof("value"))}
+    return {name: value for name, value in values.items() if isinstance(value, (str, int))}
+
+
+def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -> NodeColumns:
+    """The columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a file.
+
+    Raises WireError where a message is no Node.
+    """
+    count = len(nodes.starts)
+    fields = walk(nodes.data, nodes.starts, nodes.ends)
+    is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
+    own, attributes = fields.where(~is_attribute), fields.where(is_attribute)
+    return NodeColumns(
+        id=_integers(own, Node.ID_FIELD_NUMBER, count),
+        name=_names(nodes, own, tables["node name"]),
+        type=_types(nodes, own),
+        data_deps=_identifiers(nodes, own, Node.DATA_DEPS_FIELD_NUMBER),
+        ctrl_deps=_identifiers(nodes, own, Node.CTRL_DEPS_FIELD_NUMBER),
+        start_time_micros=_integers(own, Node.START_TIME_MICROS_FIELD_NUMBER, count),
+        duration_micros=_integers(own, Node.DURATION_MICROS_FIELD_NUMBER, count),
+        attributes=_attributes(nodes, attributes, tables),
+        tensors=_tensors(nodes, own) if tensors else None,
+    )
+
+
+def _integers(fields: Fields, number: int, count: int) -> Int64:
+    given = fields.of(number, VARINT)
+    column = np.zeros(count, np.int64)
+    column[given.message] = given.value.view(np.int64)
+    return column
+
+
+def _types(nodes: Messages, fields: Fields) -> npt.NDArray[np.uint8]:
+    types = _integers(fields, Node.TYPE_FIELD_NUMBER, len(nodes.starts))
+    if (wrong := np.flatnonzero((types < 0) | (types > max(NodeType)))).size:
+        raise WireError(f"a node of unknown type {types[wrong[0]]}", int(nodes.starts[wrong[0]]))
+    return types.astype(np.uint8)
+
+
+def _names(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
+    names = _texts(nodes, fields.of(Node.NAME_FIELD_NUMBER, DELIMITED), table)
+    if (unnamed := names.codes < 0).any():
+        names.codes[unnamed] = table[b""]
+    return names
+
+
+def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
+    """A column from a string in some nodes."""
+    texts = nodes.contents(fields)
+    codes = np.full(len(nodes.starts), -1, np.int32)
+    try:
+        codes[fields.message] = np.fromiter(map(table.__getitem__, texts), np.int32, len(texts))
+    except UnicodeDecodeError as error:
+        raise WireError("a text that is not UTF-8", int(fields.start[texts.index(error.object)])) from error
+    return Strings(codes, table.texts)
+
+
+def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
+    texts = nodes.contents(fields)
+    if (wrong := first_not_utf8(texts)) is not None:
+        raise WireError("a text that is not UTF-8", int(fields.start[wrong]))
+    return texts
+
+
+def _placed(texts: list[bytes], places: Int64, count: int) -> list[bytes]:
+    """`count` texts, empty but for those at the places given."""
+    placed = [b""] * count
+    for place, text in zip(places.tolist(), texts, strict=True):
+        placed[place] = text
+    return placed
+
+
+def _identifiers(nodes: Messages, fields: Fields, number: int) -> Ragged:
+    return _repeated(nodes, fields.where(fields.number == number), INTEGER_KINDS["uint64"])
+
+
+def _repeated(nodes: Messages, fields: Fields, kind: IntegerKind) -> Ragged:
+    """A row of integers for each node from a repeated field, packed or not."""
+    single, packed = fields.where(fields.wire == kind.wire), fields.where(fields.wire == DELIMITED)
+    packed = packed.where(np.argsort(packed.start))
+    field, bits, position = read_packed(nodes.data, packed.start, packed.end, kind.wire)
+    node = packed.message[field]
+    if len(single.message):
+        order = np.argsort(np.concatenate((position, single.start)))
+        node = np.concatenate((node, single.message))[order]
+        bits = np.concatenate((bits, single.value))[order]
+    return Ragged(_bounds(node, len(nodes.starts)), kind.decode(bits))
+
+
+def _bounds(rows: Int64, count: int) -> Int64:
+    """Where each of `count` rows begins among ascending `rows`, and where the last ends."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
+
+
+def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
+    sides = [fields.of(number, DELIMITED) for number in (Node.INPUTS_FIELD_NUMBER, Node.OUTPUTS_FIELD_NUMBER)]
+    rows = np.unique(np.concatenate([side.message for side in sides]))
+    if not len(rows):
+        return None
+    columns = []
+    for side in sides:
+        inner = walk(nodes.data, side.start, side.end)
+        inner = inner._replace(message=np.searchsorted(rows, side.message[inner.message]))
+        for part in TENSOR_PARTS:
+            given = inner.of(part, DELIMITED).last_given(len(rows))
+            columns.append(_placed(_utf8_contents(nodes, given), given.message, len(rows)))
+    return TensorText(rows, *columns)
+
+
+def _attributes(nodes: Messages, attributes: Fields, tables: dict[str, TextTable]) -> dict[str, Column]:
+    """A column for each known attribute that any of the nodes has."""
+    names, values = _names_and_values(nodes, attributes)
+    known = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
+    known[names.message] = known_attributes(nodes.data, names)
+    attribute = known[values.message]
+    order = np.argsort(attribute, kind="stable")
+    bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
+    values = values._replace(message=attributes.message[values.message]).where(order)
+    columns: dict[str, Column] = {}
+    for (name, kind), first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
+        if first < last:
+            given = values.where(slice(first, last)).last_given(len(nodes.starts))
+            columns[name] = _attribute(nodes, given, kind, tables[name])
+    return columns
+
+
+def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:
+    """The name and value fields of attributes, whatever else these hold."""
+    pairs = walk_pairs(nodes.data, attributes.start, attributes.end)
+    others = np.ones(len(attributes.message), np.bool_)
+    others[pairs.row] = False
+    rows = np.flatnonzero(others)
+    inner = walk(nodes.data, attributes.start[rows], attributes.end[rows])
+    inner = inner._replace(message=rows[inner.message])
+    names = Fields.concatenated([pairs.name, inner.of(AttributeProto.NAME_FIELD_NUMBER, DELIMITED)])
+    values = Fields.concatenated([pairs.value, inner])
+    number = np.where(values.number <= LAST_VALUE, values.number, 0)
+    return names, values.where((number >= FIRST_VALUE) & (values.wire == ATTRIBUTE_WIRES[number]))
+
+
+def _attribute(nodes: Messages, values: Fields, kind: str, table: TextTable) -> Column:
+    if kind == "string_val":
+        return _texts(nodes, values.where(values.number == STRING_VALUE), table)
+    if kind.endswith("_list"):
+        return _list_attribute(nodes, values)
+    column = np.full(len(nodes.starts), ABSENT)
+    for integer, given in _by_kind(INTEGER_VALUES, values):
+        column[given.message] = integer.decode(given.value)
+    return column
+
+
+def _list_attribute(nodes: Messages, values: Fields) -> Ragged:
+    rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for integer, given in _by_kind(INTEGER_LISTS, values):
+        inner = walk(nodes.data, given.start, given.end)
+        inner = inner._replace(message=given.message[inner.message]).where(inner.number == LIST_VALUES)
+        lists = _repeated(nodes, inner, integer)
+        rows.append(lists.rows())
+        numbers.append(lists.values)
+    row = np.concatenate(rows)
+    order = np.argsort(row, kind="stable")
+    return Ragged(_bounds(row, len(nodes.starts)), np.concatenate(numbers)[order])
+
+
+def _by_kind(kinds: dict[int, IntegerKind], values: Fields) -> list[tuple[IntegerKind, Fields]]:
+    """The values of each kind; those of no kind are left out."""
+    counts = np.bincount(values.number, minlength=LAST_VALUE + 1)
+    if counts.max(initial=0) == len(values.number):
+        return [(kinds[number], values) for number in values.number[:1].tolist() if number in kinds]
+    return [(kind, values.where(values.number == number)) for number, kind in kinds.items() if counts[number]]

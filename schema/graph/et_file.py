@@ -1,0 +1,134 @@
+"""Graph files (.et): the columns of a graph to varint-framed protobuf messages and back, a block of nodes at a time."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ..columns import Ragged, Strings
+from ..errors import DataError
+from ..io import open_input, open_output
+from .decoder import TextTable, decode_metadata, decode_nodes
+from .encoder import encode_metadata, encode_nodes, node_encoders
+from .framing import FrameBlock, no_graph, read_frames
+from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText
+from .wire import Messages, WireError
+
+ROWS_AT_ONCE = 1 << 13
+
+
+def write_columns(graph: NodeColumns, path: str) -> None:
+    """Writes the graph as a .et file, whole or not at all; equal graphs give equal bytes. O(bytes).
+
+    Raises DataError when the graph holds what the format cannot, or the file cannot be written.
+    """
+    encoders = node_encoders(graph)
+    with open_output(path) as out:
+        out.write(encode_metadata(graph.metadata))
+        for start in range(0, len(graph), ROWS_AT_ONCE):
+            out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
+
+
+def read_columns(path: str, tensors: bool) -> NodeColumns:
+    """Reads a .et file (gzip accepted), of this project or another. O(bytes).
+
+    Without `tensors` these are skipped, which are most of a file. Raises DataError with the byte at which the file stops being a graph.
+    """
+    tables: dict[str, TextTable] = defaultdict(TextTable)
+    with open_input(path) as stream:
+        parts = [_decode(block, tables, path, tensors) for block in read_frames(stream, path)]
+    if not parts:
+        raise DataError(f"{path}: is empty; was the graph written to its end?")
+    return _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
+
+
+def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> NodeColumns:
+    messages = Messages.of(block.data, block.starts, block.ends)
+    try:
+        if block.offset:
+            return _with_unique_ids(decode_nodes(messages, tables, tensors), path)
+        metadata = decode_metadata(messages.rows(slice(1)))
+        graph = _with_unique_ids(decode_nodes(messages.rows(slice(1, None)), tables, tensors), path)
+    except WireError as error:
+        at = block.offset + error.at
+        raise DataError(f"{path}: {no_graph(block.data)}: {error.what} at byte {at}") from error
+    graph.metadata = metadata
+    return graph
+
+
+def _with_unique_ids(graph: NodeColumns, path: str) -> NodeColumns:
+    """The graph. Raises DataError where several nodes have one id: nobody could tell which of them others depend on."""
+    if not (graph.id[1:] > graph.id[:-1]).all():
+        identity, count = np.unique(graph.id, return_counts=True)
+        if (again := np.flatnonzero(count > 1)).size:
+            first = again[0]
+            raise DataError(
+                f"{path}: {count[first]} nodes have the id {identity[first]}; number them again, or is it no graph?"
+            )
+    return graph
+
+
+def concatenate(parts: list[NodeColumns]) -> NodeColumns:
+    """One graph of the nodes of all parts, with the first one's metadata. Equal columns of the parts share their table of texts."""
+    present = set().union(*(part.attributes for part in parts))
+    return NodeColumns(
+        id=np.concatenate([part.id for part in parts]),
+        name=_join_texts([part.name for part in parts]),
+        type=np.concatenate([part.type for part in parts]),
+        data_deps=_join_rows([part.data_deps for part in parts]),
+        ctrl_deps=_join_rows([part.ctrl_deps for part in parts]),
+        start_time_micros=np.concatenate([part.start_time_micros for part in parts]),
+        duration_micros=np.concatenate([part.duration_micros for part in parts]),
+        attributes={a.name: _join_attribute(a, parts) for a in ATTRIBUTES if a.name in present},
+        metadata=parts[0].metadata,
+        tensors=_join_tensors(parts),
+    )
+
+
+def _join_attribute(attribute: Attribute, parts: list[NodeColumns]) -> Column:
+    if attribute.value == "string_val":
+        return _join_texts([part.texts(attribute.name) for part in parts])
+    if attribute.value.endswith("_list"):
+        return _join_rows([_lists(part, attribute.name) for part in parts])
+    return np.concatenate([part.integers(attribute.name) for part in parts])
+
+
+def _lists(graph: NodeColumns, attribute: str) -> Ragged:
+    column = graph.attributes.get(attribute)
+    return column if isinstance(column, Ragged) else Ragged(np.zeros(len(graph) + 1, np.int64), np.zeros(0, np.int64))
+
+
+def _join_texts(columns: list[Strings]) -> Strings:
+    return Strings(np.concatenate([column.codes for column in columns]), max((c.table for c in columns), key=len))
+
+
+def _join_rows(columns: list[Ragged]) -> Ragged:
+    lengths = np.concatenate([np.zeros(1, np.int64), *(column.lengths() for column in columns)])
+    return Ragged(np.cumsum(lengths), np.concatenate([column.values for column in columns]))
+
+
+def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
+    offsets = np.cumsum([0, *map(len, parts[:-1])])
+    given = [(offset, part.tensors) for offset, part in zip(offsets, parts, strict=True) if part.tensors is not None]
+    if not given:
+        return None
+    rows = np.concatenate([offset + tensors.rows for offset, tensors in given])
+    names = [name for name in TensorText.__slots__ if name != "rows"]
+    return TensorText(rows, *([text for _, tensors in given for text in getattr(tensors, name)] for name in names))
+
+
+def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:
+    """Gives kind 0 to the dependencies of nodes that have no `data_dep_kinds`, so that the two are parallel throughout."""
+    kinds = graph.attributes.get("data_dep_kinds")
+    if not isinstance(kinds, Ragged):
+        return graph
+    dependencies, given = graph.data_deps.lengths(), kinds.lengths()
+    if (wrong := np.flatnonzero((given != dependencies) & (given > 0))).size:
+        row = wrong[0]
+        raise DataError(
+            f"{path}: node {graph.id[row]} has {given[row]} data_dep_kinds for {dependencies[row]} data_deps;"
+            " there must be one for each, write the graph again"
+        )
+    values = np.zeros(len(graph.data_deps.values), np.int64)
+    values[np.repeat(given > 0, dependencies)] = kinds.values
+    graph.attributes["data_dep_kinds"] = Ragged(graph.data_deps.starts, values)
+    return graph

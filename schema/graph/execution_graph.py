@@ -1,0 +1,103 @@
+"""The execution graph in memory.
+
+Times are int64 ns on the device trace's own clock. Row i of every column is the i-th node of the file. The graph written by
+this project has ids 1 … n in topological order; a graph from elsewhere may have any ids.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..columns import ABSENT, Ragged, Strings
+from .et_file import read_columns, write_columns
+from .nodes import (
+    ATTRIBUTES,
+    ROOM,
+    Attribute,
+    CollectiveType,
+    Column,
+    Delay,
+    DependencyKind,
+    NodeColumns,
+    NodeType,
+    TensorText,
+)
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = [
+    "ATTRIBUTES",
+    "ROOM",
+    "Attribute",
+    "CollectiveType",
+    "Column",
+    "ConvertReport",
+    "Delay",
+    "DependencyKind",
+    "ExecutionGraph",
+    "NodeType",
+    "TensorText",
+]
+
+
+@dataclass(slots=True)
+class ConvertReport:
+    """What the graph holds, and what it could not: counts, and µs where the name says so."""
+
+    nodes: int = 0
+    edges: dict[str, int] = field(default_factory=dict)
+    host_slices: int = 0
+    activities: int = 0
+    folded_slices: int = 0
+    zero_length_ops: int = 0
+    gaps_us: float = 0.0
+    overlap_us: float = 0.0
+    span_us: float = 0.0
+    delays: dict[str, int] = field(default_factory=dict)
+    delays_us: dict[str, float] = field(default_factory=dict)
+    unknown_communications: int = 0
+    unknown_dtypes: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ExecutionGraph(NodeColumns):
+    """One rank's execution graph. One that was just made has a `report`."""
+
+    report: ConvertReport | None = None
+
+    @staticmethod
+    def read(path: str, tensors: bool = True) -> "ExecutionGraph":
+        """Reads a .et file (gzip accepted), its tensors only if asked to. Raises DataError with the byte at which it stops being one."""
+        columns = read_columns(path, tensors)
+        return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
+
+    def write(self, path: str) -> None:
+        """Writes the graph as a .et file, whole or not at all."""
+        write_columns(self, path)
+
+    def to_networkx(self) -> "nx.DiGraph[int]":
+        """A networkx DiGraph: nodes by id with name, type and attributes, edges source -> dependent with `kind`."""
+        import networkx as nx
+
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.graph.update(self.metadata)
+        scalars = {
+            name: self.attributes[name] for name in self.attributes if not isinstance(self.attributes[name], Ragged)
+        }
+        for row, node in enumerate(self.id.tolist()):
+            graph.add_node(node, name=self.name[row], type=NodeType(int(self.type[row])).name)
+            for name, column in scalars.items():
+                if isinstance(column, Strings):
+                    if column.codes[row] >= 0:
+                        graph.nodes[node][name] = column[row]
+                elif isinstance(column, np.ndarray) and column[row] != ABSENT:
+                    graph.nodes[node][name] = int(column[row])
+        targets = np.repeat(self.id, self.data_deps.lengths())
+        kinds = self.attributes.get("data_dep_kinds")
+        labels = kinds.values.tolist() if isinstance(kinds, Ragged) else [0] * len(targets)
+        for source, target, kind in zip(self.data_deps.values.tolist(), targets.tolist(), labels, strict=True):
+            graph.add_edge(source, target, kind=kind)
+        return graph

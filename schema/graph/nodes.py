@@ -1,0 +1,187 @@
+"""The nodes of an execution graph as columns: one numpy column per field and attribute, and the table of attributes."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..columns import ABSENT, Bool, Int64, Ragged, Strings, rows_of
+
+
+class NodeType(IntEnum):
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+class CollectiveType(IntEnum):
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+
+
+class DependencyKind(IntFlag):
+    """Why an edge exists; an edge may have several reasons."""
+
+    PROGRAM_ORDER = 1
+    LAUNCH = 2
+    STREAM_ORDER = 4
+    EVENT_WAIT = 8
+    HOST_SYNC = 16
+    TENSOR_FLOW = 32
+    HAND_OVER = 64
+    COLLECTIVE = 128
+    INFERRED = 256
+
+
+class Delay(IntEnum):
+    """Why an activity started later than its dependencies, and what is usual on its machine, explain."""
+
+    LOST_RECORDS = 1
+    CONTENTION = 2
+    START_OF_RECORDING = 3
+    UNEXPLAINED = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+ROOM = "room_of_device_"
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
+
+
+class Attribute(NamedTuple):
+    """A node attribute and the proto value that carries it; simulators read attributes by that exact type."""
+
+    name: str
+    value: str
+
+
+ATTRIBUTES = (
+    Attribute("is_cpu_op", "bool_val"),
+    Attribute("start_time_ns", "int64_val"),
+    Attribute("duration_ns", "int64_val"),
+    Attribute("gap_ns", "int64_val"),
+    Attribute("latency_ns", "int64_val"),
+    Attribute("chain_gap_ns", "int64_val"),
+    Attribute("delay", "int32_val"),
+    Attribute("overlap_ns", "int64_val"),
+    Attribute("host_delay_ns", "int64_val"),
+    Attribute("op_id", "int64_val"),
+    Attribute("slice", "int32_val"),
+    Attribute("tid", "int64_val"),
+    Attribute("rf_id", "int64_val"),
+    Attribute("fw_parent", "int64_val"),
+    Attribute("seq_id", "int64_val"),
+    Attribute("scope", "int64_val"),
+    Attribute("fw_tid", "int64_val"),
+    Attribute("op_schema", "string_val"),
+    Attribute("device", "int64_val"),
+    Attribute("stream", "int64_val"),
+    Attribute("correlation", "int64_val"),
+    Attribute("cat", "string_val"),
+    Attribute("comm_type", "int64_val"),
+    Attribute("comm_size", "int64_val"),
+    Attribute("comm_seq", "int64_val"),
+    Attribute("pg_name", "string_val"),
+    Attribute("pg_recorded", "string_val"),
+    Attribute("pg_ranks", "int64_list"),
+    Attribute("comm_src", "int32_val"),
+    Attribute("comm_dst", "int32_val"),
+    Attribute("comm_tag", "int32_val"),
+    Attribute("coalesced_src", "int32_list"),
+    Attribute("coalesced_dst", "int32_list"),
+    Attribute("coalesced_tag", "int32_list"),
+    Attribute("coalesced_size", "int64_list"),
+    Attribute("data_dep_kinds", "int32_list"),
+)
+
+Column = Int64 | Strings | Ragged
+"""int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it lacks it)."""
+
+
+@dataclass(slots=True)
+class TensorText:
+    """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
+
+    rows: Int64
+    input_values: list[bytes]
+    input_shapes: list[bytes]
+    input_types: list[bytes]
+    output_values: list[bytes]
+    output_shapes: list[bytes]
+    output_types: list[bytes]
+
+
+@dataclass(slots=True)
+class NodeColumns:
+    """The n nodes of a graph file, or of a part of one.
+
+    `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`.
+    """
+
+    id: Int64
+    name: Strings
+    type: npt.NDArray[np.uint8]
+    data_deps: Ragged
+    ctrl_deps: Ragged
+    start_time_micros: Int64
+    duration_micros: Int64
+    attributes: dict[str, Column]
+    metadata: dict[str, str | int] = field(default_factory=dict)
+    tensors: TensorText | None = None
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def integers(self, attribute: str, default: int = ABSENT) -> Int64:
+        """The int64 column of an attribute, `default` where a node does not have it."""
+        column = self.attributes.get(attribute)
+        if not isinstance(column, np.ndarray):
+            return np.full(len(self), default, np.int64)
+        return np.where(column == ABSENT, default, column)
+
+    def texts(self, attribute: str) -> Strings:
+        """The string column of an attribute, code -1 where a node does not have it."""
+        column = self.attributes.get(attribute)
+        return column if isinstance(column, Strings) else Strings(np.full(len(self), -1, np.int32), [])
+
+    @property
+    def is_activity(self) -> Bool:
+        """True for device activities, False for host nodes and delays."""
+        return np.equal(self.integers("is_cpu_op", 0), 0) & ~self.is_delay
+
+    @property
+    def is_delay(self) -> Bool:
+        """True for time between the release of an activity and its start that no dependency explains."""
+        return np.greater(self.integers("delay", 0), 0)
+
+    @property
+    def start_ns(self) -> Int64:
+        start = self.integers("start_time_ns")
+        return np.where(start == ABSENT, self.start_time_micros * 1000, start)
+
+    @property
+    def duration_ns(self) -> Int64:
+        duration = self.integers("duration_ns")
+        return np.where(duration == ABSENT, self.duration_micros * 1000, duration)
+
+    def rows_of(self, ids: Int64) -> Int64:
+        """The rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
+        return rows_of(self.id, ids)

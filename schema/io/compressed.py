@@ -1,0 +1,136 @@
+"""Compressed input as a stream: gzip, by isal where it is installed, and zstd by the package of that name.
+
+A thread decompresses a few pieces ahead of the reader. Whatever decompresses comes out before damage is raised, and the damage is the
+same error with isal and without.
+"""
+
+import io
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from gzip import GzipFile
+from typing import Any, BinaryIO, cast
+
+from ..errors import DataError
+
+try:
+    from isal.igzip import IGzipFile
+except ImportError:
+    IGzipFile = None  # type: ignore[assignment,misc,unused-ignore]
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+LARGEST_WINDOW = 1 << 27
+"""Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
+PIECE, PIECES_AHEAD = 1 << 17, 8
+
+
+def gunzipped(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
+    """The content of the gzip members in `raw`, one after the other. What goes on after `most` bytes is a DataError."""
+    return _read_ahead(_Gunzip(raw, most, path), raw)
+
+
+class _Gunzip(GzipFile):
+    """Inflated by isal, about three times as fast; from damage on by zlib, which gives out more of what comes before it."""
+
+    def __init__(self, raw: io.BufferedReader, most: int, path: str) -> None:
+        super().__init__(fileobj=raw)
+        self._raw_input, self._most, self._path, self._given = raw, most, path, 0
+        self._fast: Any = None
+        if IGzipFile is not None and raw.seekable():
+            self._begin = raw.tell()
+            self._fast = IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call,unused-ignore]
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._ask("read", size)
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._ask("read1", size)
+
+    def _ask(self, method: str, size: int | None) -> bytes:
+        data = self._by_isal(method, size)
+        if data is None:
+            data = getattr(super(), method)(size)
+        self._given += len(data)
+        check_size(self._given, self._most, self._path)
+        return data
+
+    def _by_isal(self, method: str, size: int | None) -> bytes | None:
+        if self._fast is not None:
+            try:
+                data: bytes = getattr(self._fast, method)(size)
+                return data
+            except Exception:  # whatever it is, zlib is asked again and raises what the standard library does
+                self._fast = None
+                self._raw_input.seek(self._begin)
+                GzipFile.seek(self, self._given)
+        return None
+
+
+def check_size(size: int, most: int, path: str) -> None:
+    """Raises DataError for a file that is more when it is decompressed than a trace of its size can be."""
+    if size > most:
+        raise DataError(f"{path}: decompresses to more than {most >> 20} MB, which no trace of its size does")
+
+
+def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
+    """The content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python without what reads zstd."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise DataError(f"{path}: is compressed with zstd; pip install execgraph[zstd], or decompress it") from error
+    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+    reader = decompressor.stream_reader(raw, read_across_frames=True)
+    return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path), PIECE), raw)
+
+
+class _Unzstd(io.RawIOBase):
+    """zstandard's reader with damage as an OSError, as other streams have it."""
+
+    def __init__(self, reader: Any, error: type[Exception], most: int, path: str) -> None:
+        self._reader, self._error, self._most, self._path, self._given = reader, error, most, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            size = int(self._reader.readinto(buffer))
+        except self._error as error:
+            raise OSError(str(error)) from error
+        self._given += size
+        check_size(self._given, self._most, self._path)
+        return size
+
+
+def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> BinaryIO:
+    # a thread that waits for a pipe could not be stopped
+    return cast(BinaryIO, io.BufferedReader(_Ahead(stream), PIECE) if raw.seekable() else stream)
+
+
+class _Ahead(io.RawIOBase):
+    """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that has much to do."""
+
+    def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
+        self._stream = stream
+        self._pool = ThreadPoolExecutor(1, "decompress")
+        self._pieces = deque(self._pool.submit(stream.read1, PIECE) for _ in range(PIECES_AHEAD))
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            # the end, or an error, stays the first of the pieces
+            self._rest = memoryview(self._pieces[0].result())
+            if self._rest:
+                self._pieces.popleft()
+                self._pieces.append(self._pool.submit(self._stream.read1, PIECE))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._stream.close()
+        super().close()

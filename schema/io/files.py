@@ -1,0 +1,134 @@
+"""Opening inputs and outputs: gzip and zstd by content in, gzip by suffix out, `-` for the standard streams.
+
+Outputs are whole or not there at all.
+"""
+
+import contextlib
+import io
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from gzip import GzipFile
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from ..errors import DataError
+from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
+
+STANDARD_STREAM = "-"
+PIECE = 1 << 20
+LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
+"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd twice that."""
+LEAST_SUSPECT = 1 << 28
+FOREIGN = {
+    b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"PK\x03\x04": "is a zip archive; unpack it and give the file inside",
+}
+
+
+def open_input(path: str) -> BinaryIO:
+    """The bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
+
+    What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it. Raises DataError
+    when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed; its reads do
+    when it decompresses to more than any trace.
+    """
+    try:
+        raw = sys.stdin.buffer if path == STANDARD_STREAM else Path(path).open("rb", buffering=PIECE)  # noqa: SIM115
+        raw = cast(io.BufferedReader, raw)
+        head = raw.peek(4)[:4]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    if not head:
+        raise DataError(f"{path}: is empty; was the trace written to its end?")
+    for magic, what in FOREIGN.items():
+        if head.startswith(magic):
+            raise DataError(f"{path}: {what}")
+    if head.startswith(GZIP_MAGIC):
+        return gunzipped(raw, _largest_content(path, GZIP_MAGIC), path)
+    return unzstd(raw, _largest_content(path, ZSTD_MAGIC), path) if head == ZSTD_MAGIC else cast(BinaryIO, raw)
+
+
+def _largest_content(path: str, compressed_as: bytes) -> int:
+    """The most bytes that a file may decompress to, far beyond what traces do; a small file that fills a machine is no trace."""
+    try:
+        size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
+    except OSError:
+        size = 0
+    return max(LARGEST_RATIO[compressed_as] * size, LEAST_SUSPECT) if size else sys.maxsize
+
+
+@contextlib.contextmanager
+def open_output(path: str) -> Iterator[IO[bytes]]:
+    """A stream whose bytes stand under `path` only when the block ends without an exception.
+
+    The bytes go to a file beside the target, which is then renamed over it (links are followed). Standard output and an
+    existing target that is no regular file (/dev/null, a pipe) are written directly. A name that ends in .gz is compressed,
+    without a time stamp so that equal content gives equal bytes. Raises DataError when the target cannot be written.
+    """
+    try:
+        if path == STANDARD_STREAM:
+            if sys.stdout is None:
+                raise DataError("-: standard output is closed; give a file name")
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        target = Path(path).resolve()
+        with _direct(target) if _is_special(target) else _beside(target) as raw, _compressed(path, raw) as stream:
+            yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror or error}); is its folder there, and with room?"
+        ) from error
+
+
+def _is_special(target: Path) -> bool:
+    return target.exists() and not stat.S_ISREG(target.stat().st_mode)
+
+
+@contextlib.contextmanager
+def _direct(target: Path) -> Iterator[IO[bytes]]:
+    with target.open("wb") as raw:
+        yield raw
+
+
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[IO[bytes]]:
+    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
+    try:
+        unnamed = _unnamed(target.parent)
+        with (
+            beside.open("xb", buffering=PIECE) if unnamed is None else os.fdopen(unnamed, "wb", buffering=PIECE) as raw
+        ):
+            yield raw
+            raw.flush()
+            if unnamed is not None:
+                # os.link follows a link only where it is given a folder's descriptor, which an absolute path does not use
+                os.link(f"/proc/self/fd/{unnamed}", beside, src_dir_fd=unnamed)
+        if target.exists():
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _unnamed(folder: Path) -> int | None:
+    """A file in the folder that has no name yet, so that it goes with a process that is killed; None where the system has no such files."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if Path("/proc/self/fd").is_dir() else None
+    except (AttributeError, OSError):
+        return None
+
+
+@contextlib.contextmanager
+def _compressed(path: str, raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    if not path.endswith(".gz"):
+        yield raw
+        return
+    with GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as stream:
+        yield cast(IO[bytes], stream)

@@ -1,0 +1,59 @@
+"""A linked trace that was read from a file, checked: nobody vouches for what tables say of each other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..columns import ABSENT, Int64, Strings
+from .linked_trace import LinkedTrace
+
+LONGEST_CLOCK = 1 << 62
+"""ns; sums and differences of two times within it stay in 64 bits."""
+TABLES = ("ops", "calls", "activities", "device_waits", "host_waits", "hand_overs")
+
+
+def contradiction(linked: LinkedTrace) -> str:
+    """What is wrong with the trace, in words; nothing where it is sound. O(n log n)."""
+    return next(_contradictions(linked), "")
+
+
+def _contradictions(linked: LinkedTrace) -> Iterator[str]:
+    for name in TABLES:
+        table = getattr(linked, name)
+        sizes = {len(column) for column in _columns(table)}
+        if len(sizes) > 1:
+            yield f"the columns of {name} have {min(sizes)} to {max(sizes)} rows"
+    activities, calls = linked.activities, linked.calls
+    for what, rows, count in (
+        ("calls", activities.call_row, len(calls)),
+        ("calls", linked.host_waits.call_row, len(calls)),
+        ("communications", activities.communication_row, len(linked.communications)),
+        ("communications", linked.ops.communication_row, len(linked.communications)),
+        ("names of calls", calls.name.codes, len(calls.name.table)),
+    ):
+        if (wrong := rows[(rows < -1) | (rows >= count)]).size:
+            yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"
+    if (linked.host_waits.call_row < 0).any():
+        yield "a wait of the host is in no call"
+    ids, often = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
+    if (often > 1).any():
+        yield f"{often[often > 1][0]} nodes have the id {ids[often > 1][0]}"
+    for name in ("ops", "calls", "activities"):
+        table = getattr(linked, name)
+        yield from _wrong_times(name, table.start, table.end)
+
+
+def _columns(table: Any) -> list[Any]:
+    """Those with a value for each row; `extra` is only there for some."""
+    columns = [getattr(table, name) for name in table.__slots__ if name != "extra"]
+    return [column.codes if isinstance(column, Strings) else column for column in columns]
+
+
+def _wrong_times(name: str, start: Int64, end: Int64) -> Iterator[str]:
+    timed = start != ABSENT
+    start, end = start[timed], end[timed]
+    if (np.maximum(np.abs(start), np.abs(end)) > LONGEST_CLOCK).any():
+        yield f"times of {name} are beyond any clock"
+    elif (end < start).any():
+        yield f"{int((end < start).sum())} {name} end before they begin"

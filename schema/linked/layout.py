@@ -1,0 +1,115 @@
+"""The records of a linked file, as they stand in it and as they are read."""
+
+from decimal import Decimal
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from ..traces import NO_TENSORS, Attr
+from .linked_trace import Communication, Found, LinkReport, ProcessGroup, TraceInfo
+
+SCHEMA = "1.1.1-chakra.0.0.4"
+Raw = msgspec.Raw
+Whole = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
+"""A number that fits a column."""
+
+
+class IntegerAttribute(NamedTuple):
+    name: str
+    type: str
+    missing: int
+
+
+INTEGER_ATTRIBUTES = (
+    IntegerAttribute("rf_id", "uint64", 0),
+    IntegerAttribute("fw_parent", "uint64", 0),
+    IntegerAttribute("seq_id", "int64", -1),
+    IntegerAttribute("scope", "uint64", 0),
+    IntegerAttribute("tid", "uint64", 0),
+    IntegerAttribute("fw_tid", "uint64", 0),
+)
+"""Those of an op that have a column, in the order of the file."""
+
+
+class Node(msgspec.Struct, gc=False):
+    """An op, or an activity if it has a `cat`. `call` and `communication` are rows of the tables below."""
+
+    id: Whole
+    name: str
+    ctrl_deps: Whole | list[Whole] | None = None
+    inputs: Raw = Raw(NO_TENSORS)
+    outputs: Raw = Raw(NO_TENSORS)
+    attrs: list[Attr] = []
+    cat: str | None = None
+    ts: int | float | None = None
+    inclusive_dur: int | float | None = None
+    exclusive_dur: int | float | None = None
+    thread: Whole | None = None
+    device: Whole = -1
+    stream: Whole = -1
+    correlation: Whole = 0
+    graph_node: Whole = -1
+    call: Whole = -1
+    communication: Whole = -1
+    sync_dep: list[Whole] | None = None
+    recorded_by: str | None = None
+
+
+class ExactNode(Node, gc=False):
+    """With decimal time stamps, for fractions that a double cannot hold."""
+
+    ts: Decimal | None = None  # type: ignore[assignment]
+    inclusive_dur: Decimal | None = None  # type: ignore[assignment]
+    exclusive_dur: Decimal | None = None  # type: ignore[assignment]
+
+
+class CallTable(msgspec.Struct):
+    names: list[str]
+    name: list[Whole]
+    thread: list[Whole]
+    start_ns: list[Whole]
+    end_ns: list[Whole]
+    correlation: list[Whole]
+    op: list[Whole]
+
+
+class WaitTable(msgspec.Struct):
+    """Device waits: `of` is an activity id; host waits: a row of the call table. `source` is an activity id, -1 for none."""
+
+    of: list[Whole]
+    source: list[Whole]
+    found: list[Found]
+    since_ns: list[Whole | None] = []
+
+
+class HandOverTable(msgspec.Struct):
+    source_thread: list[Whole]
+    source_ns: list[Whole]
+    target_thread: list[Whole]
+    target_ns: list[Whole]
+    waiting_since_ns: list[Whole | None]
+    found: list[Found]
+
+
+class LinkedFile(msgspec.Struct):
+    """The top level."""
+
+    schema: str = ""
+    pid: int | None = None
+    time: str = ""
+    start_ts: int | float = 0
+    finish_ts: int | float | None = 0
+    nodes: list[Node] = []
+    trace: TraceInfo | None = None
+    calls: CallTable | None = None
+    device_waits: WaitTable | None = None
+    host_waits: WaitTable | None = None
+    hand_overs: HandOverTable | None = None
+    communications: list[Communication] = []
+    groups: list[ProcessGroup] = []
+    link_report: LinkReport | None = None
+    events: Raw = msgspec.field(name="traceEvents", default_factory=Raw)
+
+
+class ExactFile(LinkedFile):
+    nodes: list[ExactNode] = []  # type: ignore[assignment]

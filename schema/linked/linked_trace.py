@@ -1,0 +1,257 @@
+"""The linked trace in memory: what ran where and when, who launched it, and who waited for whom.
+
+Tables of columns; a `..._row` column points into another table, -1 where there is nothing. Times are int64 ns on the device trace's
+clock, ABSENT for host ops that the device trace does not hold.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..columns import Bool, Int64, Strings
+from ..machine import Machine
+
+
+class Found(Enum):
+    """How an edge between two pieces of work is known."""
+
+    RECORD = "record"
+    CALL_ORDER = "call order"
+    TIMING = "timing"
+
+
+@dataclass(slots=True)
+class Ops:
+    """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
+
+    An op that communicates itself, without the device, has a `communication_row`.
+    """
+
+    id: Int64
+    parent_id: Int64
+    name: Strings
+    thread: Int64
+    start: Int64
+    end: Int64
+    exclusive: Int64
+    recorded_by_host: Bool
+    op_schema: Strings
+    rf_id: Int64
+    fw_parent: Int64
+    seq_id: Int64
+    scope: Int64
+    tid: Int64
+    fw_tid: Int64
+    inputs: list[bytes]
+    outputs: list[bytes]
+    extra: dict[int, dict[str, Any]]
+    communication_row: Int64
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(slots=True)
+class Calls:
+    """Runtime and driver calls; `op_row` is the innermost op around the call."""
+
+    name: Strings
+    thread: Int64
+    start: Int64
+    end: Int64
+    correlation: Int64
+    op_row: Int64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(slots=True)
+class Activities:
+    """Device activities. `call_row` is the launch call, `op_row` the op that launched.
+
+    `communication_row` is the position of a collective's arguments.
+    """
+
+    id: Int64
+    name: Strings
+    category: Strings
+    device: Int64
+    stream: Int64
+    start: Int64
+    end: Int64
+    correlation: Int64
+    graph_node: Int64
+    call_row: Int64
+    op_row: Int64
+    communication_row: Int64
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(slots=True)
+class DeviceWaits:
+    """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event.
+
+    The source is -1 in a part of a trace that does not hold it.
+    """
+
+    source_row: Int64
+    target_row: Int64
+    found: Strings
+
+
+@dataclass(slots=True)
+class HostWaits:
+    """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending.
+
+    The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
+    """
+
+    call_row: Int64
+    source_row: Int64
+    since: Int64
+    found: Strings
+
+
+@dataclass(slots=True)
+class HandOvers:
+    """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
+
+    From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.
+    """
+
+    source_thread: Int64
+    source_time: Int64
+    target_thread: Int64
+    target_time: Int64
+    waiting_since: Int64
+    found: Strings
+
+
+Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, HandOvers)
+
+
+class Communication(msgspec.Struct, omit_defaults=True):
+    """The recorded arguments of one communication; -1 and empty where they were not recorded.
+
+    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is that rank's place
+    in the group as recorded. One kernel may do several communications at once, which are `coalesced` then.
+    """
+
+    name: str = ""
+    dtype: str = ""
+    in_elements: int = -1
+    out_elements: int = -1
+    in_split: list[int] = []
+    out_split: list[int] = []
+    group: str = ""
+    description: str = ""
+    group_size: int = -1
+    ranks: list[int] = []
+    sequence: int = -1
+    place: int = -1
+    source: int = -1
+    target: int = -1
+    tag: int = -1
+    coalesced: "list[Communication]" = []
+
+    @property
+    def parts(self) -> list["Communication"]:
+        """Itself, or what is coalesced in it."""
+        return self.coalesced or [self]
+
+
+class ProcessGroup(msgspec.Struct, omit_defaults=True):
+    """A process group as recorded at its creation; empty ranks mean all."""
+
+    name: str
+    description: str = ""
+    ranks: list[int] = []
+    size: int = -1
+
+
+class LinkReport(msgspec.Struct):
+    """What became of every row of both inputs. Each dict counts by reason."""
+
+    world_size: int = -1
+    matched_by: str = ""
+    host_ops: int = 0
+    device_ops: int = 0
+    matched: int = 0
+    agreement_pct: float = 0.0
+    calls: int = 0
+    activities: int = 0
+    linked: int = 0
+    dropped: dict[str, int] = {}
+    guessed: dict[str, int] = {}
+    noted: dict[str, int] = {}
+    waits: dict[str, int] = {}
+    remarks: list[str] = []
+
+
+class TraceInfo(msgspec.Struct):
+    """Where the trace comes from, and what machine it was recorded on.
+
+    Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held that activity.
+    """
+
+    schema: str = ""
+    pid: int = -1
+    rank: int = -1
+    world_size: int = -1
+    base_time_ns: int = 0
+    sync_records: int = 0
+    unresolved_waits: int = 0
+    source_host: str = ""
+    source_device: str = ""
+    time: str = ""
+    start_ts: float = 0
+    finish_ts: float = 0
+    machine: Machine = msgspec.field(default_factory=Machine)
+    carried: dict[int, int] | None = None
+
+
+@dataclass(slots=True)
+class LinkedTrace:
+    """One process's run: host ops, calls and activities with everything known about their order."""
+
+    info: TraceInfo
+    ops: Ops
+    calls: Calls
+    activities: Activities
+    device_waits: DeviceWaits
+    host_waits: HostWaits
+    hand_overs: HandOvers
+    communications: list[Communication]
+    groups: list[ProcessGroup]
+    report: LinkReport = field(default_factory=LinkReport)
+
+
+def on_host_clock(activities: Activities, machine: Machine) -> Activities:
+    """The activities with their times on the host's clock; lengths stay as recorded."""
+    shift = machine.clock_shift(activities.start)
+    if not shift.any():
+        return activities
+    return replace(activities, start=activities.start + shift, end=activities.end + shift)
+
+
+def guessed(found: Strings) -> Bool:
+    """Which edges are known from timing alone."""
+    return found.equal(Found.TIMING.value)
+
+
+def without_guesses(linked: LinkedTrace) -> LinkedTrace:
+    """The trace without waits and hand-overs that are known from timing alone; what they took for waiting is a thread's own time again."""
+    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "hand_overs")}
+    return replace(linked, **tables)
+
+
+def _certain(table: Guessable) -> Guessable:
+    known = ~guessed(table.found)
+    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
+    kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
+    return replace(table, **kept)

@@ -1,0 +1,273 @@
+"""The linked trace in, its file out: a block of nodes at a time, equal traces to equal bytes."""
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..columns import ABSENT, Int64, Spans, Strings, repeated, rows_of
+from ..io import open_output
+from ..progress import Advanced, unseen
+from ..traces import NO_TENSORS, Attr
+from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
+from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandOverTable, WaitTable
+from .linked_trace import Found, LinkedTrace, Ops
+
+NODES_AT_ONCE = 1 << 13
+encoded = msgspec.json.encode
+
+
+def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) -> None:
+    """Writes the file whole or not at all; a block of nodes is in memory at a time. `advanced` is told of the nodes."""
+    info = linked.info
+    head = {
+        "schema": SCHEMA,
+        "pid": info.pid,
+        "time": info.time,
+        "start_ts": info.start_ts,
+        "finish_ts": info.finish_ts,
+    }
+    blocks = [*_blocks(_OpNodes(linked), len(linked.ops)), *_blocks(_ActivityNodes(linked), len(linked.activities))]
+    with open_output(path) as out:
+        out.write(encoded(head)[:-1] + b',\n"nodes":[')
+        before = b"\n"
+        for nodes, block in blocks:
+            out.write(before + objects(nodes.members(block), block.stop - block.start))
+            before = SEPARATOR
+            advanced(block.stop - block.start)
+        out.write(b"],\n")
+        out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
+        out.write(b"}\n")
+
+
+NO_ATTRIBUTES = encoded([*(Attr(*attribute) for attribute in INTEGER_ATTRIBUTES), Attr("op_schema", "string", "")])
+"""Those of activities."""
+
+
+class _OpNodes:
+    """The members of the ops' nodes, in the order of the file."""
+
+    def __init__(self, linked: LinkedTrace) -> None:
+        self.ops = linked.ops
+        self.names = texts(linked.ops.name.table)
+        self.schemas = texts([*linked.ops.op_schema.table, ""])
+        self.extra = _extra_attributes(linked.ops.extra)
+        self.called_from = _called_from(linked)
+        self.awaited = _awaited_by_op(linked)
+
+    def members(self, block: slice) -> Iterator[Member]:
+        ops = self.ops
+        yield Member("id", [integers(ops.id[block])])
+        yield Member("name", [self.names.take(ops.name.codes[block])])
+        yield Member("ctrl_deps", [integers(ops.parent_id[block])])
+        yield Member("inputs", [Spans.of(ops.inputs[block])])
+        yield Member("outputs", [Spans.of(ops.outputs[block])])
+        yield Member("attrs", list(self._attributes(block)))
+        timed = block.start + np.flatnonzero(ops.start[block] != ABSENT)
+        for key, time in (
+            ("ts", ops.start[timed]),
+            ("inclusive_dur", ops.end[timed] - ops.start[timed]),
+            ("exclusive_dur", ops.exclusive[timed]),
+        ):
+            yield Member(key, microseconds(time), timed - block.start)
+        yield Member("thread", [integers(ops.thread[timed])], timed - block.start)
+        yield _given("communication", ops.communication_row[block], -1)
+        yield self.called_from.within(block)
+        yield self.awaited.within(block)
+        by_device = np.flatnonzero(~ops.recorded_by_host[block])
+        yield Member("recorded_by", [repeated(b'"device"', len(by_device))], by_device)
+
+    def _attributes(self, block: slice) -> Iterator[Spans]:
+        ops, count = self.ops, block.stop - block.start
+        before = "["
+        for name, kind, _ in INTEGER_ATTRIBUTES:
+            yield repeated(f'{before}{{"name":"{name}","type":"{kind}","value":'.encode(), count)
+            yield integers(getattr(ops, name)[block])
+            before = "},"
+        yield repeated(b'},{"name":"op_schema","type":"string","value":', count)
+        yield self.schemas.take(ops.op_schema.codes[block])
+        yield repeated(b"}", count)
+        extra = self.extra.within(block)
+        yield extra.parts[0].placed(extra.rows, count)
+        yield repeated(b"]", count)
+
+
+class _ActivityNodes:
+    """The members of the activities' nodes, in the order of the file."""
+
+    def __init__(self, linked: LinkedTrace) -> None:
+        self.linked = linked
+        self.names = texts(linked.activities.name.table)
+        self.categories = texts(linked.activities.category.table)
+        self.groups = texts(communication.group for communication in linked.communications)
+        self.awaited = _awaited_by_activity(linked)
+        self.parent = rows_of(linked.ops.id, linked.ops.parent_id)
+
+    def members(self, block: slice) -> Iterator[Member]:
+        activities, count = self.linked.activities, block.stop - block.start
+        yield Member("id", [integers(activities.id[block])])
+        yield Member("name", [self.names.take(activities.name.codes[block])])
+        yield Member("ctrl_deps", self._launching_op(activities.op_row[block]))
+        yield Member("inputs", [Spans.of(self._tensors(block))])
+        yield Member("outputs", [repeated(NO_TENSORS, count)])
+        yield Member("attrs", [repeated(NO_ATTRIBUTES, count)])
+        yield Member("cat", [self.categories.take(activities.category.codes[block])])
+        yield Member("ph", [repeated(b'"X"', count)])
+        yield Member("ts", microseconds(activities.start[block]))
+        duration = microseconds(activities.end[block] - activities.start[block])
+        yield Member("inclusive_dur", duration)
+        yield Member("exclusive_dur", duration)
+        yield _given("device", activities.device[block], -1)
+        yield _given("stream", activities.stream[block], -1)
+        yield _given("correlation", activities.correlation[block], 0)
+        yield _given("graph_node", activities.graph_node[block], -1)
+        yield Member("call", [integers(activities.call_row[block])])
+        communication = activities.communication_row[block]
+        yield _given("communication", communication, -1)
+        talking = np.flatnonzero(communication >= 0)
+        yield Member("pg_name", [self.groups.take(communication[talking])], talking)
+        yield self.awaited.within(block)
+
+    def _launching_op(self, op: Int64) -> tuple[Spans, Spans]:
+        known, none = np.flatnonzero(op >= 0), np.flatnonzero(op < 0)
+        ids = integers(self.linked.ops.id[op[known]])
+        return ids.placed(known, len(op)), repeated(b"null", len(none)).placed(none, len(op))
+
+    def _tensors(self, block: slice) -> list[bytes]:
+        """The tensors of the communication op around a launch; Chakra's converter takes the size of a collective from them."""
+        activities, ops = self.linked.activities, self.linked.ops
+        tensors = [NO_TENSORS] * (block.stop - block.start)
+        launched = (activities.communication_row[block] >= 0) & (activities.op_row[block] >= 0)
+        for row in np.flatnonzero(launched).tolist():
+            op = int(activities.op_row[block.start + row])
+            while ops.inputs[op] == NO_TENSORS and self.parent[op] not in (-1, op):
+                op = int(self.parent[op])
+            tensors[row] = ops.inputs[op]
+        return tensors
+
+
+def _blocks(nodes: _OpNodes | _ActivityNodes, count: int) -> list[tuple[_OpNodes | _ActivityNodes, slice]]:
+    return [(nodes, slice(start, min(start + NODES_AT_ONCE, count))) for start in range(0, count, NODES_AT_ONCE)]
+
+
+def _given(key: str, column: Int64, missing: int) -> Member:
+    """A member of the rows that have a value."""
+    rows = np.flatnonzero(column != missing)
+    return Member(key, [integers(column[rows])], rows)
+
+
+def _extra_attributes(extra: dict[int, dict[str, Any]]) -> SparseMember:
+    """The further attributes of the ops that have some, as the list of all goes on with them."""
+    rows = sorted(extra)
+    texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in extra[row].items()) for row in rows]
+    return SparseMember("", [Spans.of(texts)], np.array(rows, np.int64))
+
+
+def _extra_attribute(name: str, value: Any) -> Attr:
+    return Attr(name, "string" if isinstance(value, str) else "int64", value)
+
+
+def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
+    """Ids of the activities that each op's calls waited for."""
+    waits = linked.host_waits
+    real = waits.source_row >= 0
+    op = linked.calls.op_row[waits.call_row[real]]
+    source = linked.activities.id[waits.source_row[real]]
+    return lists("sync_dep", op[op >= 0], source[op >= 0])
+
+
+def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
+    """Ids of the activities that each activity's stream was told to wait for."""
+    waits = linked.device_waits
+    real = waits.source_row >= 0
+    return lists("sync_dep", waits.target_row[real], linked.activities.id[waits.source_row[real]])
+
+
+class _ThreadOps(NamedTuple):
+    """A thread's ops by their start, of those that begin together the outermost first."""
+
+    row: Int64
+    start: Int64
+
+
+def _called_from(linked: LinkedTrace) -> SparseMember:
+    """For ops that another thread released, the id of that thread's last op before."""
+    ops, over, threads = linked.ops, linked.hand_overs, _ops_of_threads(linked.ops)
+    found: dict[int, int] = {}
+    columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
+    for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
+        before, released = threads[source], threads[target]
+        last = int(np.searchsorted(before.start, source_ns)) - 1
+        first = int(np.searchsorted(released.start, target_ns))
+        if last >= 0 and first < len(released.row):
+            found[int(released.row[first])] = int(ops.id[before.row[last]])
+    rows = np.array(sorted(found), np.int64)
+    return SparseMember("inter_thread_dep", [integers(np.array([found[row] for row in rows.tolist()], np.int64))], rows)
+
+
+def _ops_of_threads(ops: Ops) -> dict[int, _ThreadOps]:
+    timed = np.flatnonzero(ops.start != ABSENT)
+    row = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
+    numbers, first = np.unique(ops.thread[row], return_index=True)
+    of_threads = np.split(row, first[1:])
+    return {
+        number: _ThreadOps(rows, ops.start[rows]) for number, rows in zip(numbers.tolist(), of_threads, strict=False)
+    }
+
+
+def _call_table(linked: LinkedTrace) -> CallTable:
+    calls, ops = linked.calls, linked.ops
+    op = np.where(calls.op_row >= 0, ops.id[calls.op_row], -1) if len(ops) else calls.op_row
+    columns = (calls.name.codes, calls.thread, calls.start, calls.end, calls.correlation, op)
+    return CallTable(calls.name.table, *(column.tolist() for column in columns))
+
+
+def _device_wait_table(linked: LinkedTrace) -> WaitTable:
+    waits, ids = linked.device_waits, linked.activities.id
+    return WaitTable(ids[waits.target_row].tolist(), _ids(ids, waits.source_row), _found(waits.found))
+
+
+def _host_wait_table(linked: LinkedTrace) -> WaitTable:
+    waits, ids = linked.host_waits, linked.activities.id
+    return WaitTable(waits.call_row.tolist(), _ids(ids, waits.source_row), _found(waits.found), _times(waits.since))
+
+
+def _ids(ids: Int64, rows: Int64) -> list[int]:
+    """The ids of rows, -1 where there is none."""
+    found: list[int] = (np.where(rows >= 0, ids[rows], -1) if len(ids) else rows).tolist()
+    return found
+
+
+def _hand_over_table(linked: LinkedTrace) -> HandOverTable:
+    over = linked.hand_overs
+    return HandOverTable(
+        over.source_thread.tolist(),
+        over.source_time.tolist(),
+        over.target_thread.tolist(),
+        over.target_time.tolist(),
+        _times(over.waiting_since),
+        _found(over.found),
+    )
+
+
+def _times(column: Int64) -> list[int | None]:
+    return [None if time == ABSENT else time for time in column.tolist()]
+
+
+def _found(texts: Strings) -> list[Found]:
+    return [Found(texts.table[code]) for code in texts.codes.tolist()]
+
+
+TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
+    "calls": _call_table,
+    "device_waits": _device_wait_table,
+    "host_waits": _host_wait_table,
+    "hand_overs": _hand_over_table,
+    "communications": attrgetter("communications"),
+    "groups": attrgetter("groups"),
+    "trace": attrgetter("info"),
+    "link_report": attrgetter("report"),
+}
+"""What stands in the file after the nodes."""

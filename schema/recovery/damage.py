@@ -1,0 +1,76 @@
+"""What was found wrong with one file while it was read: rows that were lost, rows that were mended, and where the first of each stood."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ..errors import DataError
+
+UNREADABLE = "that cannot be read"
+CUT_OFF = "cut off by the end of the file"
+
+
+@dataclass(slots=True)
+class Found:
+    """One kind of damage: how often, in how many bytes, and the first place (byte of the decompressed file) with its error."""
+
+    rows: int
+    bytes: int
+    at: int
+    error: str
+
+
+@dataclass(slots=True)
+class Damage:
+    """The damage of one file, whose elements are called `rows` ("device events"). With `strict` the first of it is a DataError."""
+
+    path: str
+    rows: str
+    strict: bool = False
+    lost: dict[str, Found] = field(default_factory=dict)
+    mended: dict[str, Found] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def lose(self, what: str, at: int, size: int, error: str = "") -> None:
+        """One row, or a stretch in which no rows can be told apart, was left out."""
+        self._add(self.lost, what, at, size, error)
+
+    def mend(self, what: str, at: int, size: int) -> None:
+        """One row was read after a repair."""
+        self._add(self.mended, what, at, size, "")
+
+    def note(self, what: str) -> None:
+        """Something about the file as a whole; how many rows it cost cannot be known."""
+        self._refuse(what)
+        self.notes.append(f"{self.path}: {what}")
+
+    @property
+    def dropped(self) -> Counter[str]:
+        return Counter({f"{self.rows} {what}": found.rows for what, found in self.lost.items()})
+
+    @property
+    def noted(self) -> Counter[str]:
+        return Counter({f"{self.rows} {what}, mended": found.rows for what, found in self.mended.items()})
+
+    @property
+    def remarks(self) -> list[str]:
+        """A line for each kind of damage: the file, what, and where it was met first."""
+        lost = (
+            f"{self.path}: {found.rows} {self.rows} {what} ({found.bytes} bytes), the first at byte {found.at}"
+            + (f": {found.error}" if found.error else "")
+            for what, found in self.lost.items()
+        )
+        mended = (
+            f"{self.path}: {found.rows} {self.rows} {what}, mended, the first at byte {found.at}"
+            for what, found in self.mended.items()
+        )
+        return [*lost, *mended, *self.notes]
+
+    def _add(self, kinds: dict[str, Found], what: str, at: int, size: int, error: str) -> None:
+        self._refuse(f"{self.rows} {what} at byte {at}" + (f" ({error})" if error else ""))
+        found = kinds.setdefault(what, Found(0, 0, at, error))
+        found.rows += 1
+        found.bytes += size
+
+    def _refuse(self, what: str) -> None:
+        if self.strict:
+            raise DataError(f"{self.path}: {what}; leave --strict out to use what can be read")

@@ -1,0 +1,184 @@
+"""Damaged JSON text of array elements, to the texts of those elements that decode alone, mended where that helps.
+
+Nothing is lost in silence: every stretch of text that is no element, or none any more, is told to the `Damage`. Linear in the text.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import Any
+
+import msgspec
+
+from ..errors import DataError
+from .damage import CUT_OFF, UNREADABLE, Damage
+from .repair import COMMAS, is_mendable, mend, refusal
+
+JOINS = 4
+"""Starts of elements looked for inside one element, where a text in it may look like another's start."""
+MENDABLE = 1 << 20
+MOST_LOST = 100_000
+"""Elements above which a file whose larger part cannot be read is not read to its end."""
+LARGE = 1 << 21
+"""Bytes that the elements that profilers write never have: a stretch of so many holds several."""
+ENDS_TRIED = 64
+ENDS_MENDED = 4
+BLANK = b" \t\r\n,\0"
+TRUNCATED = "truncated"
+FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
+ANY_START = re.compile(rb"\}[\s,]*(?=\{)")
+END = re.compile(rb"\}[\s,]*\]")
+VALUE = json.JSONDecoder(strict=False)
+CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
+
+
+class Elements:
+    """Takes elements out of the text of an array whose elements begin like the first one. `decoder` decodes a list of them."""
+
+    def __init__(self, decoder: "msgspec.json.Decoder[Any]", damage: Damage) -> None:
+        self.damage = damage
+        self._taken = 0
+        self._decoder = decoder
+        self._start: re.Pattern[bytes] | None = None
+
+    def take(self, text: bytes, at: int, last: bool) -> tuple[list[bytes], int]:
+        """The elements of a text that stands at byte `at`, and how much of it is done with.
+
+        The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's end is left.
+        """
+        if self._start is None and (first := FIRST_KEY.search(text)):
+            self._start = re.compile(rb"(?:\A|(?<=[\s,\[}\0]))\{\s*" + first.group(1) + rb"\s*:")
+        starts = [found.start() for found in self._start.finditer(text)] if self._start else []
+        if not starts or (len(starts) == 1 and len(text) > LARGE):
+            starts = [found.end() for found in ANY_START.finditer(text)]
+        if not starts and not last:
+            return [], 0
+        if not starts or text[: starts[0]].strip(BLANK):
+            starts = [0, *starts]
+        texts, done = self._walk(text, starts, at, last)
+        if not last:
+            return texts, done
+        element, used = self._last(text[done:], at + done)
+        return texts + element, done + used
+
+    def _walk(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
+        """Every element but the one that begins at the last of the starts; how far it came."""
+        texts: list[bytes] = []
+        place, final = 0, len(starts) - 1
+        while place < final:
+            joined, complete = self._joined(text, starts, place)
+            if joined:
+                element = text[starts[place] : starts[joined]]
+                texts.append(element.strip(BLANK))
+                self._check_separator(element, b",", at + starts[place])
+            elif not complete and not last:
+                break  # the element may go on beyond the text
+            else:
+                joined = place + 1
+                texts += self._alone(text[starts[place] : starts[joined]], at + starts[place])
+                self._refuse_noise(len(texts))
+            place = joined
+        self._taken += len(texts)
+        return texts, starts[place]
+
+    def _refuse_noise(self, taken: int) -> None:
+        lost = sum(found.rows for found in self.damage.lost.values())
+        if lost > MOST_LOST and lost > self._taken + taken:
+            what = f"{lost} of the first {lost + self._taken + taken} {self.damage.rows} cannot be read"
+            raise DataError(f"{self.damage.path}: {what}; is it the right file?")
+
+    def _check_separator(self, text: bytes, usual: bytes, at: int) -> None:
+        """What follows an element in the text should be what usually does."""
+        if (found := text[text.rindex(b"}") + 1 :].strip()) != usual:
+            self.damage.mend(COMMAS, at, len(found))
+
+    def _joined(self, text: bytes, starts: list[int], place: int) -> tuple[int, bool]:
+        """The place of the start that ends the element, 0 if it does not decode; and whether there was text enough to tell."""
+        for after in range(place + 1, place + 1 + JOINS):
+            if after >= len(starts):
+                return 0, False
+            refused = refusal(self._decoder, text[starts[place] : starts[after]].strip(BLANK))
+            if refused is None:
+                return after, True
+            if TRUNCATED not in str(refused):
+                break
+        return 0, True
+
+    def _alone(self, text: bytes, at: int) -> list[bytes]:
+        """The elements of a stretch that does not decode: itself, mended, or those inside it, or none."""
+        body = text.strip(BLANK)
+        if not body:
+            return []
+        if (sound := self._sound(body, at)) is not None:
+            return [sound]
+        inside = self._inside(text, at)
+        if not inside:
+            self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
+        return inside
+
+    def _inside(self, text: bytes, at: int) -> list[bytes]:
+        """The elements in a stretch that has something else beside them; that is lost."""
+        places = [0, *(found.end() for found in ANY_START.finditer(text)), len(text)]
+        characters = text.decode("latin-1")  # one for each byte, so that places are the same
+        found: list[bytes] = []
+        done = 0
+        for begin, end in pairwise(places):
+            end = _end_of_value(characters, begin) or end
+            if begin < done or end - begin == len(text):
+                continue
+            if (sound := self._sound(text[begin:end].strip(BLANK), at + begin)) is not None:
+                self._lose_between(text[done:begin], at + done)
+                found.append(sound)
+                done = end
+        if found:
+            self._lose_between(text[done:], at + done)
+        return found
+
+    def _lose_between(self, text: bytes, at: int) -> None:
+        if body := text.strip(BLANK):
+            self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
+
+    def _sound(self, body: bytes, at: int) -> bytes | None:
+        """The text itself if it decodes, else mended if that does."""
+        refused = refusal(self._decoder, body)
+        if refused is None:
+            return body
+        if len(body) > MENDABLE or not is_mendable(body, refused):
+            return None
+        text, repairs = mend(body)
+        if refusal(self._decoder, text):
+            return None
+        for what in sorted(repairs):
+            self.damage.mend(what, at, len(body))
+        return text
+
+    def _last(self, text: bytes, at: int) -> tuple[list[bytes], int]:
+        """The last element and where the array's end stands after it; the text's length where it has no end."""
+        ends = [found.start() + 1 for found in islice(END.finditer(text), ENDS_TRIED)]
+        for body, end in self._endings(text, ends):
+            if refusal(self._decoder, body) is None:
+                self._check_separator(text[:end], b"", at)
+                return [body], end
+        for body, end in self._endings(text, [*ends[:ENDS_MENDED], len(text)]):
+            if body and (sound := self._sound(body, at)) is not None:
+                return [sound], end
+        if closed := CLOSED.search(text):
+            return self._alone(text[: closed.start() + 1], at), closed.end() - 1
+        if rest := text.strip(BLANK):
+            self.damage.lose(CUT_OFF, at, len(rest))
+        return [], len(text)
+
+    @staticmethod
+    def _endings(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
+        """Each text up to one of the ends, and where the bracket after it stands."""
+        for end in ends:
+            yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
+
+
+def _end_of_value(text: str, begin: int) -> int:
+    """Where the JSON value that begins there ends; 0 if there is none."""
+    try:
+        return VALUE.raw_decode(text, begin)[1]
+    except (ValueError, RecursionError):
+        return 0

@@ -1,0 +1,47 @@
+"""What the profiler writes: the records of Kineto and host traces, their times and numbers."""
+
+from . import host, kineto
+from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
+from .kineto import Args, DeviceFile
+from .merged_ranks import LARGEST_ID, MergedRank
+from .numbers import identities, identity, integer, integers
+from .steps import STEP_MARK, are_step_marks
+from .times import (
+    FOREVER,
+    NEVER,
+    ExactTimes,
+    InexactTime,
+    exact_times,
+    lacks_padding,
+    microseconds,
+    nanoseconds,
+    with_padding,
+)
+
+__all__ = [
+    "FOREVER",
+    "GROUP_INIT",
+    "LARGEST_ID",
+    "NEVER",
+    "NO_TENSORS",
+    "STEP_MARK",
+    "Args",
+    "Attr",
+    "DeviceFile",
+    "ExactTimes",
+    "InexactTime",
+    "MergedRank",
+    "TensorLists",
+    "are_step_marks",
+    "exact_times",
+    "host",
+    "identities",
+    "identity",
+    "integer",
+    "integers",
+    "kineto",
+    "lacks_padding",
+    "microseconds",
+    "nanoseconds",
+    "with_padding",
+]

@@ -1,0 +1,54 @@
+"""Numbers that a trace may give as text, as floats or not at all, to int64."""
+
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..columns import Int64
+
+LARGEST = 1 << 63
+NUMBER = re.compile(r"0x[0-9a-f]{1,16}(?![0-9a-f])|-?\d{1,19}(?!\d)", re.IGNORECASE)
+
+
+def integer(value: Any, missing: int) -> int:
+    """A number that may be text, as an int; `missing` for what is no number or too large for 64 bits.
+
+    >>> integer("stream 7", -1), integer("0x1f", -1), integer(None, -1), integer(7.0, -1), integer([7], -1)
+    (7, 31, -1, 7, -1)
+    """
+    if isinstance(value, str):
+        found = NUMBER.search(value)
+        value = int(found.group(), 16 if found.group()[:2].lower() == "0x" else 10) if found else None
+    if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
+        return missing
+    return int(value)
+
+
+def identity(value: Any) -> int:
+    """The number of a process or thread; a name in its place, as merging tools write it, becomes a negative number of its own."""
+    if isinstance(value, str) and not re.fullmatch(r"\s*-?\d+\s*", value):
+        return -2 - zlib.crc32(value.encode())
+    return integer(value, -1)
+
+
+def integers(values: Sequence[Any], missing: int) -> Int64:
+    """A column of `integer(value, missing)`."""
+    present = [missing if value is None else value for value in values]
+    try:
+        column = np.array(present)
+    except (ValueError, OverflowError):
+        column = np.empty(0, object)
+    if column.dtype.kind == "i" and column.ndim == 1:
+        return column.astype(np.int64, copy=False)
+    return np.fromiter((integer(value, missing) for value in present), np.int64, len(present))
+
+
+def identities(values: Sequence[Any]) -> Int64:
+    """A column of `identity(value)`."""
+    present = [-1 if value is None else value for value in values]
+    if all(type(value) is int for value in present):
+        return integers(present, -1)
+    return np.fromiter((identity(value) for value in present), np.int64, len(present))

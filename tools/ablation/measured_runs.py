@@ -1,0 +1,73 @@
+"""Real traces in a folder: each linked, converted and replayed, and how far its replay is from the run that was measured."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter import Options, convert
+from ...linker import link, read_device_trace, read_host_trace
+from ...schema.columns import ABSENT
+from ...schema.linked import LinkedTrace
+from ...schema.traces import are_step_marks
+from ..inputs import find_traces, hosts_of
+from ..replay import replay, summarise
+
+
+class MeasuredRun(NamedTuple):
+    """A real trace by name, linked, and how long its ops, calls and activities lasted together (ns)."""
+
+    name: str
+    linked: LinkedTrace
+    span_ns: int
+
+    def error_pct(self, options: Options | None = None) -> float:
+        """How much longer than the run the replay of its graph takes."""
+        makespan = replay(convert(self.linked, options)).makespan_ns
+        return 100 * (makespan - self.span_ns) / max(self.span_ns, 1)
+
+    def row(self) -> list[str]:
+        """What a table says of it: sizes, replay error, explained share, waits by how they are known, and delays."""
+        graph = convert(self.linked)
+        report, summary = self.linked.report, summarise(replay(graph))
+        delays = graph.report.delays_us if graph.report is not None else {}
+        guessed = sum(count for what, count in report.guessed.items() if "communications" not in what)
+        return [
+            self.name,
+            str(len(self.linked.activities)),
+            f"{self.error_pct():+.2f}",
+            f"{summary.explained_pct:.2f}",
+            str(sum(report.waits.values())),
+            str(guessed),
+            ", ".join(f"{cause} {us:,.0f}" for cause, us in delays.items()) or "–",
+        ]
+
+
+HEAD = ["trace", "activities", "replay error %", "explained %", "waits", "guessed", "delays, µs"]
+
+
+def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
+    """Every device trace in a folder and below, with the host trace of its process where there is one beside it.
+
+    Raises DataError where a trace cannot be linked.
+    """
+    found = find_traces([folder], lambda _: False)
+    for below in sorted({Path(device.name).parent for device in found.devices}):
+        devices, hosts = (
+            [trace for trace in traces if Path(trace.name).parent == below] for traces in (found.devices, found.hosts)
+        )
+        host_of = hosts_of(devices, hosts)
+        for device in sorted(devices, key=lambda trace: trace.name):
+            host = host_of.get(device.name)
+            linked = link(read_host_trace(host) if host else None, read_device_trace(device.name))
+            yield MeasuredRun(Path(device.name).relative_to(folder).as_posix(), linked, _span(linked))
+
+
+def _span(linked: LinkedTrace) -> int:
+    """From the first start to the last end of an op, call or activity."""
+    ops = linked.ops
+    timed = (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    starts = np.concatenate((ops.start[timed], linked.calls.start, linked.activities.start))
+    ends = np.concatenate((ops.end[timed], linked.calls.end, linked.activities.end))
+    return int(ends.max() - starts.min()) if len(starts) else 0

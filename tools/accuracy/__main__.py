@@ -1,0 +1,163 @@
+"""How right execution graphs are on jobs with known truth: simulated jobs in, markdown tables out.
+
+Every job is simulated, traced, linked and converted; the graphs then answer what-if questions that the simulator answers
+too, and their dependencies are held against those that the run had. Exit 1 if more answers are further off than allowed.
+"""
+
+import argparse
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from ...schema.errors import DataError
+from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..generate import NAMED, PRESETS, RANDOM, build_job, simulate
+from ..workers import in_processes
+from .dependencies import Tally, dependency_accuracy
+from .tables import Group, Result, Subject, dependency_tables, group_tables, groups, job_tables
+from .what_if import VARIANTS, answers, graphs_of, true_outcomes
+
+NAME = "python -m execgraph.tools.accuracy.__main__"
+RANKS = (2, 4)
+STEPS = 4
+"""So many that waits at the end of one step hold up the next ones."""
+WORST = 5
+"""So many cases are named of a group that is not as right as it has to be."""
+log = logging.getLogger("execgraph")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        NAME,
+        "Measures on simulated jobs, named ones and random programs, each on the default machine and on machines that are drawn,\n"
+        "how well execution graphs answer what-if questions and recover dependencies.",
+        f"{NAME} --jobs ddp moe --seeds 5 --random 100",
+    )
+    parser.add_argument(
+        "--jobs", nargs="*", choices=NAMED, default=list(NAMED), metavar="NAME",
+        help=f"the named jobs to measure (default: all: {', '.join(NAMED)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="measure each with seeds 0 to N-1 (default: 3)"
+    )
+    parser.add_argument(
+        "--random", type=int, default=40, metavar="N", help="and the random programs 0 to N-1 (default: 40)"
+    )
+    parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on stdout")
+    arguments = parser.parse_args(argv)
+    if arguments.seeds < 1:
+        usage_error(parser, "--seeds: at least 1")
+    if arguments.random < 0 or not (arguments.random or arguments.jobs):
+        usage_error(parser, "--random: at least 0, and at least 1 where there are no --jobs")
+    run_command(_measure, arguments, NAME)
+
+
+def subjects(jobs: Sequence[str], seeds: int, programs: int) -> list[Subject]:
+    """Every job with every seed, those whose ranks communicate with several numbers of ranks, and random programs; each on the
+    default machine and on one of its own.
+    """
+    sizes = {job: RANKS if PRESETS[job].size.ranks > 1 else (1,) for job in jobs}
+    named = [Subject(job, ranks, seed) for job in sizes for ranks in sizes[job] for seed in range(seeds)]
+    random = [Subject(RANDOM, PRESETS[RANDOM].sized(seed).ranks, seed) for seed in range(programs)]
+    return [one for kind in (named, random) for one in (*kind, *map(_on_drawn_machine, kind))]
+
+
+def _on_drawn_machine(subject: Subject) -> Subject:
+    """The machine of a subject is the same, whatever else is measured; hardly two share one."""
+    of_job = 0 if subject.job == RANDOM else 1000 * (1 + NAMED.index(subject.job)) + 100 * subject.ranks
+    return subject._replace(machine_seed=of_job + subject.seed)
+
+
+def measure(subject: Subject) -> list[Result]:
+    """Simulates the job under all changes, and measures the graphs of each variant of its traces.
+
+    Raises DataError where a graph cannot be made or is not of the run.
+    """
+    job = build_job(subject.job, ranks=subject.ranks, steps=STEPS, seed=subject.seed, machine=subject.machine)
+    run = simulate(job)
+    outcomes = true_outcomes(job)
+    results = []
+    for variant in VARIANTS:
+        graphs = graphs_of(run, variant)
+        tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        for rank, graph in zip(run.ranks, graphs, strict=True):
+            for kind, tally in dependency_accuracy(job, rank, graph).items():
+                tallies[kind] += tally
+        results.append(Result(subject, variant, list(answers(graphs, outcomes)), dict(tallies)))
+    return results
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    results = _measured(subjects(arguments.jobs, arguments.seeds, arguments.random))
+    measured = groups(results)
+    if arguments.json:
+        print_json(_figures(results, measured))
+    else:
+        print("\n".join([*group_tables(measured), *job_tables(results), *dependency_tables(results)]))
+    wrong = [group for group in measured if not group.holds]
+    for group in wrong:
+        log.error("%s, %s: further off than allowed, most of all", group.name, group.variant.name)
+        for case in group.worst(WORST):
+            log.error("  %s", case)
+    return 1 if wrong else 0
+
+
+def _measured(chosen: list[Subject]) -> list[Result]:
+    """The results in the order of the subjects, each measured in one of as many processes as there are cores."""
+    found: dict[Subject, list[Result]] = {}
+    running = in_processes(measure, chosen, os.cpu_count() or 1)
+    for subject, outcome in progress(running, "measuring", total=len(chosen), unit="job"):
+        if isinstance(outcome, DataError):
+            raise DataError(f"{subject}: {outcome}") from outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        found[subject] = outcome
+    return [result for subject in chosen for result in found[subject]]
+
+
+def _figures(results: Sequence[Result], measured: Sequence[Group]) -> dict[str, Any]:
+    return {
+        "groups": [*map(_group, measured)],
+        "what_if": [*_answers(results)],
+        "dependencies": [*_tallies(results)],
+        "wrong": sum(not group.holds for group in measured),
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "traces": group.variant.name,
+        "cases": len(group.changed),
+        "within_1_pct": group.within(1),
+        "within_3_pct": group.within(3),
+        "median_pct": group.percentile(50),
+        "p95_pct": group.percentile(95),
+        "worst_pct": group.percentile(100),
+        "as_measured_pct": group.as_measured_pct,
+        "allowed": group.variant.allowed._asdict(),
+        "holds": group.holds,
+    }
+
+
+def _answers(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
+    for result in results:
+        of = {**result.subject._asdict(), "traces": result.variant.name}
+        for answer in result.answers:
+            times = {"true_us": answer.true_ns / 1000, "replayed_us": answer.replayed_ns / 1000}
+            errors = {"error_pct": answer.error_pct, "start_error_pct": answer.start_error_pct}
+            yield {**of, "scale": answer.change.specs, **times, **errors}
+
+
+def _tallies(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
+    for result in results:
+        for kind, tally in result.tallies.items():
+            of = {**result.subject._asdict(), "traces": result.variant.name, "dependencies": kind}
+            yield {**of, **asdict(tally)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""A simulated rank and its graph in, how many of the graph's dependencies are true and how many true ones it has out.
+
+A dependency is false if the run could have gone the other way: neither a stream nor an event nor the host, which launched
+and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it. Activities are known by their call,
+stream and place there; what a thread did is known by time, as exactly as the machine writes it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, begins
+from ...schema.errors import DataError
+from ...schema.graph import DependencyKind, ExecutionGraph
+from ..generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, shown
+from ..replay import gather
+from .partial_order import PartialOrder
+
+ACROSS_STREAMS = DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW | DependencyKind.INFERRED
+CUT_NS = 2000
+"""By less than this an end that is written in whole µs is too early: both the start and the length are cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """`edges` of the graph, of which `false`; `needed` by the run, of which `missing` in the graph."""
+
+    edges: int = 0
+    false: int = 0
+    needed: int = 0
+    missing: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.edges + other.edges,
+            self.false + other.false,
+            self.needed + other.needed,
+            self.missing + other.missing,
+        )
+
+    @property
+    def precision_pct(self) -> float | None:
+        return 100 * (1 - self.false / self.edges) if self.edges else None
+
+    @property
+    def recall_pct(self) -> float | None:
+        return 100 * (1 - self.missing / self.needed) if self.needed else None
+
+
+class TrueOrder:
+    """The points of a rank's run: both ends of ops, calls and activities, and both sides of hand-overs.
+
+    Lanes are the rank's threads, then its streams. What other ranks impose through collectives is not among it.
+    """
+
+    def __init__(self, rank: RankRun, machine: Machine) -> None:
+        ops, calls, activities, over = rank.ops, rank.calls, rank.activities, rank.hand_overs
+        threads = 1 + max(max(column, default=0) for column in (ops.thread, calls.thread, over.source, over.target))
+        _, stream = np.unique(as_numpy(activities.stream), return_inverse=True)
+        on_stream = threads + stream.reshape(-1)
+        # of the points of a lane at one time the earlier ones here come first
+        blocks = [
+            (as_numpy(calls.thread), as_numpy(calls.end)),
+            (on_stream, as_numpy(activities.end)),
+            (as_numpy(ops.thread), as_numpy(ops.end)),
+            (as_numpy(over.target), as_numpy(over.taken)),
+            (as_numpy(over.source), as_numpy(over.given)),
+            (as_numpy(ops.thread), as_numpy(ops.start)),
+            (on_stream, as_numpy(activities.start)),
+            (as_numpy(calls.thread), as_numpy(calls.start)),
+        ]
+        lane, time = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+        by_lane = np.lexsort((time, lane))
+        place = np.empty(len(by_lane), np.int64)
+        place[by_lane] = np.arange(len(by_lane))
+        bounds = np.cumsum([len(block) for block, _ in blocks])[:-1]
+        self.call_end, self.ended, _, self.taken, self.given, _, self.started, self.call_start = np.split(place, bounds)
+        source, target = self._edges(rank, lane[by_lane])
+        written = Rows(machine.whole_us).cut(time[by_lane])
+        self.order = PartialOrder(lane[by_lane], written, written, source, target)
+
+    def from_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
+        """For each thread and time the first point from then on, of those that may be meant the last."""
+        return np.maximum(self.order.first_ended(thread, time), self.order.last_ended(thread, time + tolerance - 1))
+
+    def by_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
+        """For each thread and time the last point up to then, of those that may be meant the first."""
+        last, first = self.order.last_ended(thread, time), self.order.first_ended(thread, time - tolerance + 1)
+        return np.where(first >= 0, np.minimum(last, first), last)
+
+    def _edges(self, rank: RankRun, lane: Int64) -> tuple[Int64, Int64]:
+        chained = np.flatnonzero(~begins(lane)[1:])
+        call, awaited = _pairs(rank.host_waits)
+        edges = [
+            (chained, chained + 1),
+            (self.call_start[as_numpy(rank.activities.call)], self.started),
+            *((self.ended[s], self.started[t]) for s, t in map(_pairs, (rank.event_waits, rank.graph_order))),
+            (self.ended[awaited], self.call_end[call]),
+            (self.given, self.taken),
+        ]
+        source, target = (np.concatenate(columns) for columns in zip(*edges, strict=True))
+        return source, target
+
+
+def _pairs(edges: Edges) -> tuple[Int64, Int64]:
+    return as_numpy(edges.source), as_numpy(edges.target)
+
+
+class GraphOrder:
+    """The nodes of a graph of that run, found by activity (`node`, -1 where the trace did not show it; back by `activity`) and by
+    thread (`lane`; by `thread`).
+
+    Times count from the run's start. Raises DataError where the graph does not hold each activity once and as the trace shows it.
+    """
+
+    def __init__(self, rank: RankRun, machine: Machine, tids: tuple[int, ...], graph: ExecutionGraph) -> None:
+        self.work = work = gather([graph])
+        self.begin = graph.start_ns - Rows(machine.whole_us).first_ns
+        self.end = self.begin + graph.duration_ns
+        self.order = PartialOrder(work.lane, self.begin, self.end, work.source, work.target)
+        self.node = self._nodes(rank, machine, graph)
+        self.activity = np.full(len(graph), -1, np.int64)
+        self.activity[self.node[self.node >= 0]] = np.flatnonzero(self.node >= 0)
+        numbers = {lane.place: number for number, lane in enumerate(work.lanes) if not lane.is_stream}
+        self.lane = np.array([numbers.get(tid, -1) for tid in tids], np.int64)
+        self.thread = np.full(len(work.lanes), -1, np.int64)
+        self.thread[self.lane[self.lane >= 0]] = np.flatnonzero(self.lane >= 0)
+
+    def _nodes(self, rank: RankRun, machine: Machine, graph: ExecutionGraph) -> Int64:
+        nodes, rows = np.flatnonzero(graph.is_activity), np.flatnonzero(shown(rank, machine))
+        numbers = np.array([correlation(call) for call in rank.activities.call], np.int64)
+        written = Rows(machine.whole_us).cut(machine.clock(rank.rank).read(as_numpy(rank.activities.start)))
+        ran = [column[rows] for column in (written, as_numpy(rank.activities.stream), numbers)]
+        held = [column[nodes] for column in (self.begin, graph.integers("stream"), graph.integers("correlation"))]
+        ran_order, held_order = np.lexsort([rows, *ran]), np.lexsort([graph.id[nodes], *held])
+        if not np.array_equal(np.array(ran)[:, ran_order], np.array(held)[:, held_order]):
+            raise DataError(f"the graph's {len(nodes)} activities are not the {len(rows)} in the trace of the run")
+        node = np.full(len(numbers), -1, np.int64)
+        node[rows[ran_order]] = nodes[held_order]
+        return node
+
+    def edges(self, kind: int) -> tuple[Int64, Int64]:
+        """Source and target rows of the edges that have a reason of these."""
+        chosen = (self.work.kind & kind) != 0
+        return self.work.source[chosen], self.work.target[chosen]
+
+
+def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[str, Tally]:
+    """Tallies by kind of dependency of the graph of one rank of the job.
+
+    O((n + e) lanes). Raises DataError where the graph is of another run.
+    """
+    machine = job.machine
+    true, known = TrueOrder(rank, machine), GraphOrder(rank, machine, identify(job, rank.rank).tids, graph)
+    on_host = CUT_NS if machine.whole_us else 0
+    clocks_apart = abs(machine.clock(rank.rank).read(rank.period().end) - rank.period().end)
+    return {
+        **_across_streams(rank, true, known),
+        **_host_waits(rank, true, known, on_host + clocks_apart),
+        **_hand_overs(rank, true, known, on_host),
+    }
+
+
+def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
+    """What a CUDA graph orders between its streams stands in no trace, so it is told apart."""
+    stream = as_numpy(rank.activities.stream)
+    source, target = (known.activity[rows] for rows in known.edges(ACROSS_STREAMS))
+    between = (source >= 0) & (target >= 0) & (stream[source] != stream[target])
+    holds = true.order.holds(true.ended[source[between]], true.started[target[between]])
+    waits, branches = (
+        known.order.holds(known.node[before], known.node[after])[(known.node[before] >= 0) & (known.node[after] >= 0)]
+        for before, after in map(_pairs, (rank.event_waits, rank.graph_order))
+    )
+    return {
+        "across streams": Tally(len(holds), _count(~holds), len(waits), _count(~waits)),
+        "inside CUDA graphs": Tally(needed=len(branches), missing=_count(~branches)),
+    }
+
+
+def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
+    awaited, waiting = known.edges(DependencyKind.HOST_SYNC)
+    # a launch that waited for room goes on after its wait
+    returned = true.from_then(known.thread[known.work.lane[waiting]], known.end[waiting], tolerance)
+    holds = true.order.holds(true.ended[known.activity[awaited]], returned)
+    call, activity = _pairs(rank.host_waits)
+    held = known.node[activity] >= 0
+    call, activity = call[held], activity[held]
+    thread, end = as_numpy(rank.calls.thread)[call], as_numpy(rank.calls.end)[call]
+    waits = known.order.holds(known.node[activity], known.order.last_ended(known.lane[thread], end + tolerance))
+    return {"host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits))}
+
+
+def _hand_overs(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
+    """A hand-over that no thread had to wait for leaves no trace, so it is told apart."""
+    source, target = known.edges(DependencyKind.HAND_OVER)
+    gave = true.by_then(known.thread[known.work.lane[source]], known.end[source], tolerance)
+    took = true.from_then(known.thread[known.work.lane[target]], known.begin[target], tolerance)
+    holds = true.order.holds(gave, took)
+    over = rank.hand_overs
+    giver = known.order.last_ended(known.lane[as_numpy(over.source)], as_numpy(over.given) - tolerance)
+    taker = known.order.first_begun(known.lane[as_numpy(over.target)], as_numpy(over.taken) + tolerance)
+    # a thread that does nothing before or after has nothing to be ordered
+    missing = (giver >= 0) & (taker >= 0) & ~known.order.holds(giver, taker)
+    waited = as_numpy(over.waited) > 0
+    return {
+        "between threads": Tally(len(holds), _count(~holds), _count(waited), _count(missing & waited)),
+        "between threads, no wait": Tally(needed=_count(~waited), missing=_count(missing & ~waited)),
+    }
+
+
+def _count(mask: Bool) -> int:
+    return int(mask.sum())

@@ -1,0 +1,186 @@
+"""Results of measuring jobs in, markdown out: how far answers are off in each group of jobs, by job, and which dependencies are right.
+
+A group is a kind of job on a kind of machine. What is allowed of a variant of the traces holds for each group by itself.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..generate import DEFAULT, RANDOM, Machine, draw_machine
+from .dependencies import Tally
+from .what_if import BASE, CHANGES, DERIVED, Allowed, Answer, Variant
+
+KINDS = list(dict.fromkeys(change.kind for change in CHANGES))
+
+
+class Subject(NamedTuple):
+    """A job to measure, on the default machine or on one that was drawn."""
+
+    job: str
+    ranks: int
+    seed: int
+    machine_seed: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.job}, {self.ranks} ranks" if self.ranks > 1 else self.job
+
+    @property
+    def machine(self) -> Machine:
+        return DEFAULT if self.machine_seed is None else draw_machine(self.machine_seed)
+
+    @property
+    def group(self) -> str:
+        jobs = "random programs" if self.job == RANDOM else "named jobs"
+        drawn = "crowded machines drawn per job" if self.machine.at_once else "machines drawn per job"
+        return f"{jobs} on {'the default machine' if self.machine_seed is None else drawn}"
+
+    def __str__(self) -> str:
+        return f"{self.name}, seed {self.seed}, {self.machine.name}"
+
+
+class Result(NamedTuple):
+    """How right the graphs of one variant of a job's traces are."""
+
+    subject: Subject
+    variant: Variant
+    answers: list[Answer]
+    tallies: dict[str, Tally]
+
+
+class Case(NamedTuple):
+    """One question to one job's graphs."""
+
+    subject: Subject
+    answer: Answer
+
+    @property
+    def error_pct(self) -> float:
+        return abs(self.answer.error_pct)
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.answer.change.text or BASE} is {self.answer.error_pct:+.2f} % off"
+
+
+class Group(NamedTuple):
+    """All cases of a group of jobs with one variant of traces; what the graphs say of the job as it ran counts by itself."""
+
+    name: str
+    variant: Variant
+    changed: list[Case]
+    as_measured: list[Case]
+
+    def within(self, pct: float) -> float:
+        """How many of a hundred answers are off by no more."""
+        return 100 * sum(case.error_pct <= pct for case in self.changed) / len(self.changed)
+
+    def percentile(self, share: float) -> float:
+        """The error that so many of a hundred answers do not exceed."""
+        return float(np.percentile([case.error_pct for case in self.changed], share))
+
+    @property
+    def as_measured_pct(self) -> float | None:
+        """The largest error without a change."""
+        return max((case.error_pct for case in self.as_measured), default=None)
+
+    @property
+    def allowed(self) -> Allowed:
+        """As with derived waits where devices are full: which of two goes first that are ready within a µs decides what follows."""
+        return DERIVED if self.changed[0].subject.machine.at_once else self.variant.allowed
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is as right as it has to be."""
+        allowed = self.allowed
+        return self.within(allowed.within_pct) >= allowed.share_pct and self.percentile(100) <= allowed.worst_pct
+
+    def worst(self, count: int) -> list[Case]:
+        off = (case for case in self.changed if case.error_pct > self.allowed.within_pct)
+        return sorted(off, key=lambda case: -case.error_pct)[:count]
+
+
+def groups(results: Sequence[Result]) -> list[Group]:
+    """The groups in the order in which they were measured, with each variant that gave answers."""
+    found: dict[tuple[str, Variant], Group] = {}
+    for result in results:
+        key = result.subject.group, result.variant
+        group = found.setdefault(key, Group(*key, [], []))
+        for answer in result.answers:
+            of_kind = group.as_measured if answer.change.kind == BASE else group.changed
+            of_kind.append(Case(result.subject, answer))
+    return [group for group in found.values() if group.changed]
+
+
+def group_tables(measured: Sequence[Group]) -> Iterator[str]:
+    """Per group a table of its errors, a variant per row."""
+    head = ["traces", "cases", "within 1 %", "within 3 %", "median", "p95", "worst", "as measured", "allowed"]
+    for name, own in _by_name(measured).items():
+        yield f"Error of the makespan in %, {name}\n"
+        yield from markdown(head, [_group_row(group) for group in own])
+
+
+def _by_name(measured: Sequence[Group]) -> dict[str, list[Group]]:
+    by_name: defaultdict[str, list[Group]] = defaultdict(list)
+    for group in measured:
+        by_name[group.name].append(group)
+    return by_name
+
+
+def _group_row(group: Group) -> list[str]:
+    allowed, shares = group.allowed, [f"{group.within(pct):.1f} %" for pct in (1, 3)]
+    figures = [*map(group.percentile, (50, 95, 100)), group.as_measured_pct]
+    bounds = f"{allowed.share_pct:g} % within {allowed.within_pct:g}, all within {allowed.worst_pct:g}"
+    return [group.variant.name, str(len(group.changed)), *shares, *map(_number, figures), bounds]
+
+
+def job_tables(results: Sequence[Result]) -> Iterator[str]:
+    """Per group of named jobs and variant a table of the largest errors: a job per row, a kind of question per column."""
+    given: defaultdict[tuple[str, Variant], defaultdict[str, list[Answer]]]
+    given = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        if result.subject.job != RANDOM:
+            given[result.subject.group, result.variant][result.subject.name] += result.answers
+    for (group, variant), of in given.items():
+        yield f"Largest error of the makespan in %, {group}, {variant.name}\n"
+        rows = [[job, *map(_number, _worst_errors(answers))] for job, answers in of.items()]
+        yield from markdown(["job", *KINDS, "any", "any start"], rows)
+
+
+def _worst_errors(given: list[Answer]) -> list[float | None]:
+    """The columns of a job: per kind of question, over all, and how far any activity's start is off."""
+    kinds = [max((abs(one.error_pct) for one in given if one.change.kind == kind), default=None) for kind in KINDS]
+    return [*kinds, max(abs(one.error_pct) for one in given), max(one.start_error_pct for one in given)]
+
+
+def dependency_tables(results: Sequence[Result]) -> Iterator[str]:
+    """Per group which of the dependencies between activities, waits of the host and threads the graphs hold."""
+    total: defaultdict[str, defaultdict[tuple[str, str], Tally]] = defaultdict(lambda: defaultdict(Tally))
+    for result in results:
+        for kind, tally in result.tallies.items():
+            total[result.subject.group][result.variant.name, kind] += tally
+    for group, tallies in total.items():
+        yield f"Dependencies recovered, {group}\n"
+        yield from markdown(
+            ["traces", "dependencies", "in the graph", "false", "precision %", "true", "missing", "recall %"],
+            [[*of, *_tally_row(tally)] for of, tally in tallies.items() if tally.edges or tally.needed],
+        )
+
+
+def _tally_row(tally: Tally) -> list[str]:
+    held = [str(tally.edges), str(tally.false), _number(tally.precision_pct)]
+    return [*held, str(tally.needed), str(tally.missing), _number(tally.recall_pct)]
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """A table, its columns of numbers to the right."""
+    numbers = [all(row[column][:1] in "0123456789–" for row in rows) for column in range(len(head))]
+    for row in (head, ["---:" if right else "---" for right in numbers], *rows):
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

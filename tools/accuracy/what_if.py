@@ -1,0 +1,151 @@
+"""A simulated job in, how far its execution graphs' answers to what-if questions are from the job's own changed runs out.
+
+The graphs come from the traces of the base run alone, linked and converted as any traces are.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter import convert
+from ...linker import link, read_device_trace, read_host_trace
+from ...schema.columns import Bool, Int64
+from ...schema.graph import ExecutionGraph
+from ...schema.linked import LinkedTrace
+from ..generate import Job, RankRun, Run, as_numpy, scale_of, shown, simulate, write_traces
+from ..replay import Replay, node_classes, parse_scale, replay_ranks
+
+
+class Allowed(NamedTuple):
+    """How wrong answers may be: the share `share_pct` of them by `within_pct`, and none by more than `worst_pct`."""
+
+    share_pct: float
+    within_pct: float
+    worst_pct: float
+
+
+class Variant(NamedTuple):
+    """What the traces know of synchronisation, and how wrong answers may be then."""
+
+    name: str
+    sync_records: bool
+    resolved_events: bool
+    allowed: Allowed
+
+
+RECORDED, DERIVED = Allowed(99, 1, 3), Allowed(95, 3, 15)
+"""Where traces say what waits are for, and where that has to be derived."""
+VARIANTS = (
+    Variant("sync records", True, True, RECORDED),
+    Variant("sync records, events unresolved", True, False, DERIVED),
+    Variant("no sync records", False, False, DERIVED),
+)
+
+
+class Change(NamedTuple):
+    """What-if factors, and the kind of question that they are."""
+
+    kind: str
+    specs: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.specs)
+
+
+BASE = "base"
+CHANGES = (
+    Change(BASE),
+    *(Change("computation", (f"class:computation={factor}",)) for factor in (0.2, 0.5, 2, 4)),
+    *(Change("communication", (f"class:communication={factor}",)) for factor in (0.2, 0.5, 2, 4)),
+    *(Change("host", (f"class:host={factor}",)) for factor in (0.5, 2)),
+    *(Change("memory", (f"class:memory={factor}",)) for factor in (0.5, 4)),
+    Change("pair", ("class:computation=0.3", "class:host=2")),
+    Change("pair", ("class:computation=0.5", "class:communication=3")),
+    Change("pair", ("class:memory=4", "class:computation=0.5")),
+    Change("name", ("gemm=0.4",)),
+    Change("name", ("reduce_kernel=8",)),
+    Change("name", ("^aten::|autograd=3",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job turned out: its makespan, and when the activities in its traces started after it did, by rank, stream and place there."""
+
+    makespan_ns: int
+    start_ns: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How long the changed job takes, how long it does by its graphs, and by how much the start of any activity is off then."""
+
+    change: Change
+    true_ns: int
+    replayed_ns: int
+    start_off_ns: int
+
+    @property
+    def error_pct(self) -> float:
+        """How much too long the replay takes."""
+        return 100 * (self.replayed_ns - self.true_ns) / self.true_ns
+
+    @property
+    def start_error_pct(self) -> float:
+        """In % of the makespan; shows what the makespan hides."""
+        return 100 * self.start_off_ns / self.true_ns
+
+
+def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
+    """The graph of each rank, by way of trace files. Raises DataError as reading, linking and converting do."""
+    return [convert(linked) for linked in linked_of(run, variant)]
+
+
+def linked_of(run: Run, variant: Variant) -> list[LinkedTrace]:
+    """The linked trace of each rank, by way of trace files."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_traces(run, folder, sync_records=variant.sync_records, resolved_events=variant.resolved_events)
+        pairs = [(read_host_trace(str(pair.host)), read_device_trace(str(pair.device))) for pair in files]
+    return [link(host, device) for host, device in pairs]
+
+
+def true_outcomes(job: Job) -> dict[Change, Outcome]:
+    """How the job turns out under each change."""
+    kept = [shown(rank, job.machine)[_by_stream(rank)] for rank in simulate(job).ranks]
+    return {change: _of_run(simulate(job, scale_of(list(change.specs))), kept) for change in CHANGES}
+
+
+def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) -> Iterator[Answer]:
+    """One answer per change that names anything in the graphs, which hold all activities in the job's traces."""
+    for change, true in outcomes.items():
+        scale = [parse_scale(spec) for spec in change.specs]
+        if all(any(one.matches(graph, node_classes(graph)).any() for graph in graphs) for one in scale):
+            replayed = _of_replay(replay_ranks(graphs, scale))
+            off = int(np.abs(replayed.start_ns - true.start_ns).max(initial=0))
+            yield Answer(change, true.makespan_ns, replayed.makespan_ns, off)
+
+
+def _of_run(run: Run, kept: list[Bool]) -> Outcome:
+    starts = [
+        as_numpy(rank.activities.start)[_by_stream(rank)][of_rank]
+        for rank, of_rank in zip(run.ranks, kept, strict=True)
+    ]
+    return Outcome(run.makespan_ns, np.concatenate(starts) - run.period().start)
+
+
+def _by_stream(rank: RankRun) -> Int64:
+    """The activities in the order of streams and time, which a change keeps."""
+    return np.lexsort((as_numpy(rank.activities.start), as_numpy(rank.activities.stream)))
+
+
+def _of_replay(replay: Replay) -> Outcome:
+    starts = []
+    for first, graph in zip(replay.work.first_row.tolist(), replay.work.graphs, strict=True):
+        rows = np.flatnonzero(graph.is_activity)
+        in_order = rows[np.lexsort((graph.id[rows], graph.start_ns[rows], graph.integers("stream")[rows]))]
+        starts.append(replay.start_ns[first + in_order])
+    return Outcome(replay.makespan_ns, np.concatenate(starts))

@@ -1,0 +1,44 @@
+"""A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
+
+from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
+from .graph_alone import rank_of_graph
+from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
+from .op_tree import USER_SCOPE, OpTree, op_tree
+from .rank_trace import Analysis, Options, RankTrace, graph_of, per_rank, read_rank
+from .recorded import ProfilerRange
+from .shapes import op_shapes
+from .table import Column, Floats, Table, microseconds, percentage, rank_column, texts
+
+__all__ = [
+    "LABELS",
+    "USER_SCOPE",
+    "ActivityClass",
+    "Analysis",
+    "Codes",
+    "Column",
+    "Floats",
+    "Intervals",
+    "OpTree",
+    "Options",
+    "ProfilerRange",
+    "RankTrace",
+    "Series",
+    "Table",
+    "activity_classes",
+    "graph_of",
+    "intersection",
+    "intervals_of",
+    "microseconds",
+    "op_shapes",
+    "op_tree",
+    "per_rank",
+    "percentage",
+    "rank_column",
+    "rank_of_graph",
+    "read_rank",
+    "running_sum",
+    "sequence",
+    "texts",
+    "time_by_set",
+    "union",
+]

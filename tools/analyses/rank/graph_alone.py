@@ -1,0 +1,118 @@
+"""An execution graph without its traces in, the rank that it tells of out: activities and communication, no ops and no calls.
+
+What needs ops or calls then has no rows and says so.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from ....schema.columns import Int64, Ragged, Strings
+from ....schema.graph import CollectiveType, ExecutionGraph, NodeType
+from ....schema.linked import (
+    Activities,
+    Calls,
+    Communication,
+    DeviceWaits,
+    HandOvers,
+    HostWaits,
+    LinkedTrace,
+    LinkReport,
+    Ops,
+    TraceInfo,
+)
+from ....schema.traces import integer
+from ...replay import COMMUNICATION_TYPES
+from .rank_trace import RankTrace
+
+NONE: Int64 = np.empty(0, np.int64)
+NO_TEXTS = Strings.of(())
+EMPTY: dict[str, Any] = {
+    "name": NO_TEXTS,
+    "op_schema": NO_TEXTS,
+    "found": NO_TEXTS,
+    "inputs": [],
+    "outputs": [],
+    "extra": {},
+}
+REMARK = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
+
+
+def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
+    """The rank of a graph, 0 where it records none. Activities last as recorded, with what was trimmed of them."""
+    rows = np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA))
+    talking = np.isin(graph.type[rows], COMMUNICATION_TYPES)
+    linked = LinkedTrace(
+        info=_info(graph.metadata),
+        ops=_empty(Ops),
+        calls=_empty(Calls),
+        activities=_activities(graph, rows, np.where(talking, np.cumsum(talking) - 1, -1)),
+        device_waits=_empty(DeviceWaits),
+        host_waits=_empty(HostWaits),
+        hand_overs=_empty(HandOvers),
+        communications=_communications(graph, rows[talking]),
+        groups=[],
+        report=LinkReport(activities=len(rows), remarks=[REMARK]),
+    )
+    return RankTrace(max(linked.info.rank, 0), linked, graph)
+
+
+def _info(recorded: dict[str, str | int]) -> TraceInfo:
+    return TraceInfo(
+        pid=integer(recorded.get("pid"), -1),
+        rank=integer(recorded.get("rank"), -1),
+        world_size=integer(recorded.get("world_size"), -1),
+        base_time_ns=integer(recorded.get("base_time_ns"), 0),
+        source_host=str(recorded.get("source_host", "")),
+        source_device=str(recorded.get("source_device", "")),
+    )
+
+
+def _empty(table: type) -> Any:
+    return table(**{column.name: EMPTY.get(column.name, NONE) for column in fields(table)})
+
+
+def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) -> Activities:
+    start = graph.start_ns[rows]
+    unknown = np.full(len(rows), -1)
+    return Activities(
+        id=graph.id[rows],
+        name=graph.name.take(rows),
+        category=graph.texts("cat").take(rows),
+        device=graph.integers("device", -1)[rows],
+        stream=graph.integers("stream", -1)[rows],
+        start=start,
+        end=start + (graph.duration_ns + graph.integers("overlap_ns", 0))[rows],
+        correlation=graph.integers("correlation", 0)[rows],
+        graph_node=unknown,
+        call_row=unknown,
+        op_row=unknown,
+        communication_row=communication_row,
+    )
+
+
+def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
+    """Their sizes are known in bytes alone, as elements of no dtype count."""
+    recorded, named, members = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.attributes.get("pg_ranks")
+    names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
+    columns = (graph.integers(name, -1)[rows].tolist() for name in names)
+    return [
+        Communication(
+            name=_name(graph.type[row], kind),
+            in_elements=size,
+            group=recorded[row] or named[row],
+            ranks=members[row].tolist() if isinstance(members, Ragged) else [],
+            sequence=sequence,
+            source=source,
+            target=target,
+            tag=tag,
+        )
+        for row, kind, size, sequence, source, target, tag in zip(rows.tolist(), *columns, strict=True)
+    ]
+
+
+def _name(node: int, kind: int) -> str:
+    """As recorded traces call it: `all_reduce`, `send`."""
+    known = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
+    return (CollectiveType(kind).name if known else NodeType(node).name.removeprefix("COMM_")).lower()

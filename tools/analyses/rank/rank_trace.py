@@ -1,0 +1,96 @@
+"""What an analysis takes: one rank's linked trace with its graph and replay, and the options that all analyses share."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ....converter import Options as ConvertOptions
+from ....converter import convert
+from ....linker import link, read_host_trace
+from ....schema.graph import ExecutionGraph
+from ....schema.linked import LinkedTrace
+from ...replay import Replay, replay
+from .recorded import RecordedArguments, read_with_arguments
+from .table import Table, joined
+
+
+@dataclass(slots=True)
+class RankTrace:
+    """One rank. `graph` and `recorded` may be absent: the analyses that need them then say so and give no rows.
+
+    `replay` is of `graph` alone; where it is absent the first analysis that needs it makes it. `path` is that of the device trace, if
+    the rank was read from one.
+    """
+
+    rank: int
+    linked: LinkedTrace
+    graph: ExecutionGraph | None = None
+    replay: Replay | None = None
+    recorded: RecordedArguments | None = None
+    path: str = ""
+
+    def replayed(self) -> Replay | None:
+        """The graph's replay, made once; None without a graph or with one that has no nodes."""
+        if self.replay is None and self.graph is not None and len(self.graph):
+            self.replay = replay(self.graph)
+        return self.replay
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Thresholds in µs and choices of what is shown. `operator` is the text that an operator's name must contain to be searched for
+    kernel patterns; patterns of more than `longest_pattern` kernels are counted, not shown."""
+
+    kernel_wait_us: float = 30
+    slow_call_us: float = 50
+    long_delay_us: float = 100
+    queue_limit: int = 1024
+    top: int = 10
+    quantiles: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+    operator: str = ""
+    longest_pattern: int = 64
+
+
+class Analysis(NamedTuple):
+    """`of_rank` takes what is needed out of one rank, `over_ranks` makes the table from all ranks' parts.
+
+    So ranks can come one at a time: only the parts of the earlier ones stay in memory.
+    """
+
+    name: str
+    of_rank: Callable[[RankTrace, Options], Any]
+    over_ranks: Callable[[Sequence[Any], Options], Table]
+
+    def __call__(self, ranks: Iterable[RankTrace], options: Options | None = None) -> Table:
+        """The table over all ranks, of which there must be one."""
+        options = options or Options()
+        return self.over_ranks([self.of_rank(rank, options) for rank in ranks], options)
+
+
+def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Analysis:
+    """An analysis that looks at each rank alone; the ranks' tables stand one below the other."""
+
+    def of_rank(rank: RankTrace, options: Options) -> tuple[int, Table]:
+        return rank.rank, table_of(rank, options)
+
+    def over_ranks(parts: Sequence[tuple[int, Table]], _: Options) -> Table:
+        return joined(parts)
+
+    return Analysis(name, of_rank, over_ranks)
+
+
+def graph_of(linked: LinkedTrace) -> ExecutionGraph:
+    """The execution graph, without the tensors of its nodes, which no analysis reads and which are most of it."""
+    return convert(linked, ConvertOptions(io="none"))
+
+
+def read_rank(device_path: str, host_path: str | None = None, rank: int | None = None, graph: bool = True) -> RankTrace:
+    """One rank from its files, with its graph unless told otherwise. Raises DataError where they cannot be used.
+
+    A trace that records no rank is rank 0 unless `rank` says which.
+    """
+    host = read_host_trace(host_path) if host_path else None
+    device, recorded = read_with_arguments(device_path, rank, of_ops=host is None)
+    linked = link(host, device, rank)
+    made = graph_of(linked) if graph else None
+    return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)

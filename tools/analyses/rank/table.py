@@ -1,0 +1,150 @@
+"""The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas or polars."""
+
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ....schema.columns import Strings
+
+Floats = npt.NDArray[np.float64]
+Values = npt.NDArray[Any] | list[str]
+
+
+class Column(NamedTuple):
+    """`values` are numbers, booleans or texts, one per row; NaN where a number is unknown. `unit` is "" for plain numbers and texts."""
+
+    name: str
+    unit: str
+    values: Values
+
+
+ROWS_AT_ONCE = 10_000
+
+
+@dataclass(slots=True)
+class Table:
+    """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
+
+    A table without rows says in `note` why. `details` are further tables of the same analysis, named `NAME_…`.
+    """
+
+    name: str
+    title: str
+    columns: list[Column]
+    note: str = ""
+    details: tuple["Table", ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values) if self.columns else 0
+
+    def __getitem__(self, name: str) -> Values:
+        """The values of a column; KeyError where there is none of that name."""
+        for column in self.columns:
+            if column.name == name:
+                return column.values
+        raise KeyError(name)
+
+    def with_details(self) -> Iterator["Table"]:
+        """This table and those beside it."""
+        yield self
+        for table in self.details:
+            yield from table.with_details()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict of Python values per row; None for unknown numbers."""
+        names = [column.name for column in self.columns]
+        values = [_python_values(column.values) for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def pieces(self) -> Iterator["Table"]:
+        """The same table in parts of so many rows, for what would be large row by row; none without rows."""
+        for first in range(0, len(self), ROWS_AT_ONCE):
+            columns = [Column(name, unit, values[first : first + ROWS_AT_ONCE]) for name, unit, values in self.columns]
+            yield Table(self.name, self.title, columns, self.note)
+
+    def to_json(self) -> bytes:
+        """The rows as a JSON list; null for unknown numbers."""
+        return b"".join(self.json_pieces())
+
+    def json_pieces(self) -> Iterator[bytes]:
+        """The same in pieces."""
+        separator = b"["
+        for piece in self.pieces():
+            yield separator + orjson.dumps(piece.rows())[1:-1]
+            separator = b","
+        yield b"]" if len(self) else b"[]"
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame; ImportError where pandas is not installed."""
+        return importlib.import_module("pandas").DataFrame(self._columns())
+
+    def to_polars(self) -> Any:
+        """A polars.DataFrame; ImportError where polars is not installed."""
+        return importlib.import_module("polars").DataFrame(self._columns())
+
+    def _columns(self) -> dict[str, Values]:
+        return {column.name: column.values for column in self.columns}
+
+
+def _python_values(values: Values) -> list[Any]:
+    if isinstance(values, list):
+        return values
+    numbers: list[Any] = values.tolist()
+    return [None if math.isnan(number) else number for number in numbers] if values.dtype.kind == "f" else numbers
+
+
+def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Column:
+    """A column of times in µs from ns."""
+    return Column(name, "us", np.asarray(ns, np.float64) / 1000)
+
+
+def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
+    """A column of shares in percent; NaN where the whole is 0."""
+    part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
+    return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
+
+
+def texts(name: str, strings: Strings) -> Column:
+    """A column of texts."""
+    table = [*strings.table, ""]
+    return Column(name, "", [table[code] for code in strings.codes.tolist()])
+
+
+def rank_column(rank: int, count: int) -> Column:
+    """A column that says `count` times which rank."""
+    return Column("rank", "", np.full(count, rank, np.int64))
+
+
+def joined(tables: Sequence[tuple[int, Table]]) -> Table:
+    """The same table of several ranks, one below the other. A note says which ranks it is about where it is not about all."""
+    first = tables[0][1]
+    filled = [table for _, table in tables if len(table)] or [first]
+    columns = [_stacked([table.columns[place] for table in filled]) for place in range(len(first.columns))]
+    details = tuple(
+        joined([(rank, table.details[place]) for rank, table in tables]) for place in range(len(first.details))
+    )
+    return Table(first.name, first.title, columns, _notes(tables), details)
+
+
+def _stacked(columns: Sequence[Column]) -> Column:
+    name, unit, values = columns[0]
+    if isinstance(values, list):
+        return Column(name, unit, [text for column in columns for text in column.values])
+    return Column(name, unit, np.concatenate([np.asarray(column.values) for column in columns]))
+
+
+def _notes(tables: Sequence[tuple[int, Table]]) -> str:
+    ranks: dict[str, list[int]] = {}
+    for rank, table in tables:
+        if table.note:
+            ranks.setdefault(table.note, []).append(rank)
+    return "; ".join(
+        note if len(about) == len(tables) else f"rank {', '.join(map(str, about))}: {note}"
+        for note, about in ranks.items()
+    )

@@ -1,0 +1,169 @@
+"""The benchmark: synthetic traces of growing size in, speed and peak memory of every command beside the least possible out.
+
+Every piece of work runs in a fresh process, all of them in turn, several rounds; times are medians, without the start of Python.
+A floor is what this machine needs, in the same minutes, to decode the inputs once, typed and whole in memory, and to write as
+many bytes as the command does. MB are 10**6 bytes of input: host and device trace, uncompressed. Nothing is asserted.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ...schema.errors import DataError
+from ...schema.io import open_output
+from ..command import command_parser, progress, run_command
+from .results import MB, Benchmark, Result, Size, build_share, changes_table, size_table
+from .work import DEVICE, HOST, TRACES, WORKS, Timing, exists
+
+NAME = "python -m execgraph.tools.bench.__main__"
+JOB = ("--job", "ddp", "--ranks", "2", "--layers", "24")
+"""Training steps with all-reduces on a stream of their own, about 1.2 MB each."""
+PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        NAME,
+        "Measures every command on synthetic traces of growing size, each in a fresh process. To compare two commits, run it on\n"
+        "each, on the same traces and the same quiet machine: save the results of one and give them to the other.",
+        f"git checkout main    && {NAME} --keep /tmp/bench --json main.json\n"
+        f"  git checkout faster  && {NAME} --keep /tmp/bench --compare main.json",
+    )
+    parser.add_argument(
+        "--sizes", type=_sizes, default=[5, 20, 81, 325], metavar="MB,…", help="megabytes of input (5,20,81,325)"
+    )
+    parser.add_argument("--runs", type=_positive, default=3, metavar="K", help="rounds over all works (3)")
+    parser.add_argument("--keep", metavar="DIR", help="keep the traces here; those of an earlier run are used again")
+    parser.add_argument("--json", metavar="FILE", help="save the results")
+    parser.add_argument("--compare", metavar="OLD.json", help="saved results, of another commit: print what changed")
+    parser.add_argument("--markdown", action="store_true", help="print only the largest size, as a table for a README")
+    run_command(_bench, parser.parse_args(argv), NAME)
+
+
+def _sizes(text: str) -> list[int]:
+    return sorted({_positive(size) for size in text.split(",")})
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    old = _saved(arguments.compare, arguments.sizes) if arguments.compare else None
+    for missing in (name for name in WORKS if not exists(name)):
+        print(f"{missing}: left out, this installation has no {WORKS[missing].module.strip('.')}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="execgraph-bench-") as scratch:
+        root = Path(arguments.keep or scratch).resolve()
+        sizes = [_measured(root / f"{megabytes}MB", megabytes, arguments.runs) for megabytes in arguments.sizes]
+    new = Benchmark(_machine(), platform.python_version(), _commit(), sizes)
+    if arguments.json:
+        with open_output(arguments.json) as out:
+            out.write(msgspec.json.format(msgspec.json.encode(new)))
+    print(_markdown(new) if arguments.markdown else _text(new))
+    if old:
+        print(f"\n{changes_table(old, new).text()}")
+
+
+def _saved(path: str, sizes: list[int]) -> Benchmark:
+    try:
+        old = msgspec.json.decode(Path(path).read_bytes(), type=Benchmark)
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataError(f"{path}: no saved results ({error}); make some with --json") from error
+    if not any(old.size(size) for size in sizes):
+        measured = ",".join(str(size.megabytes) for size in old.sizes)
+        raise DataError(f"{path}: holds other sizes; measure with --sizes {measured}")
+    return old
+
+
+def _text(benchmark: Benchmark) -> str:
+    tables = [f"{size_table(size, benchmark.sizes[0]).text()}{build_share(size)}" for size in benchmark.sizes]
+    return "\n\n".join([f"{benchmark.machine}, Python {benchmark.python}", *tables])
+
+
+def _markdown(benchmark: Benchmark) -> str:
+    table = size_table(benchmark.sizes[-1], benchmark.sizes[0])
+    return f"{benchmark.machine}, Python {benchmark.python}. {table.markdown()}\n{build_share(benchmark.sizes[-1])}"
+
+
+def _measured(folder: Path, megabytes: int, runs: int) -> Size:
+    """Runs every work in turn, `runs` times, on an input of that size."""
+    traces = (folder / HOST, folder / DEVICE)
+    if not all(trace.exists() for trace in traces):
+        _generate(folder, megabytes)
+    results = [Result(name, [], 0) for name in WORKS if exists(name)]
+    size = Size(megabytes, sum(trace.stat().st_size for trace in traces), {}, results)
+    for result in progress(results * runs, f"{megabytes} MB", unit="work"):
+        output, peak = _run_alone(folder, "bench_work", result.work)
+        timing = msgspec.json.decode(output, type=Timing)
+        result.seconds.append(timing.seconds)
+        result.peak_bytes = max(result.peak_bytes, peak)
+        size.counts.update(timing.counts)
+    return size
+
+
+def _generate(folder: Path, megabytes: int) -> None:
+    """Traces of as many steps as make that size; they get their name when they are whole."""
+    new = folder / "new"
+    new.mkdir(parents=True, exist_ok=True)
+    two, four = _generated(new, 2), _generated(new, 4)
+    _generated(new, max(1, round(2 + 2 * (megabytes * MB - two) / (four - two))))
+    new.rename(folder / TRACES)
+
+
+def _generated(folder: Path, steps: int) -> int:
+    """Writes the first rank's traces of a job; the bytes of both."""
+    _run_alone(folder, "trace_generate", *JOB, "--steps", str(steps), "--output-dir", ".", "--quiet")
+    traces = (folder / Path(HOST).name, folder / Path(DEVICE).name)
+    for other in {*folder.iterdir()}.difference(traces):
+        other.unlink()
+    return sum(trace.stat().st_size for trace in traces)
+
+
+def _run_alone(folder: Path, tool: str, *arguments: str) -> tuple[bytes, int]:
+    """Runs a module beside this one in a fresh process that works in `folder`; its output and its peak memory in bytes."""
+    command = [sys.executable, "-m", f"{__package__}.{tool}", *arguments]
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said) as process,
+    ):
+        output = process.stdout.read() if process.stdout else b""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines() or ["it said nothing"]
+            raise DataError(f"{' '.join([tool, *arguments])} in {folder} ended with {process.returncode}: {lines[-1]}")
+    return output, usage.ru_maxrss * PEAK_UNIT
+
+
+def _machine() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(models, platform.processor() or platform.machine())}, {os.cpu_count()} cores"
+
+
+def _commit() -> str:
+    """The commit that is measured, with `-dirty` if there is more; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return described.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

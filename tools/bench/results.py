@@ -1,0 +1,124 @@
+"""What the benchmark measured, as records that are saved, and as tables: of one size, and of what changed since another run."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from .work import FLOORS, Counts
+
+MB = 1_000_000
+NODES = "graph nodes"
+
+
+class Result(msgspec.Struct):
+    """The runs of one work."""
+
+    work: str
+    seconds: list[float]
+    peak_bytes: int
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+class Size(msgspec.Struct):
+    """All works on an input of about `megabytes`, and what that holds."""
+
+    megabytes: int
+    input_bytes: int
+    counts: Counts
+    results: list[Result]
+
+    def result(self, work: str) -> Result | None:
+        return next((result for result in self.results if result.work == work), None)
+
+
+class Benchmark(msgspec.Struct):
+    """A whole run; `commit` is empty where it is not known. Sizes ascend."""
+
+    machine: str
+    python: str
+    commit: str
+    sizes: list[Size]
+
+    def size(self, megabytes: int) -> Size | None:
+        return next((size for size in self.sizes if size.megabytes == megabytes), None)
+
+
+class Table(NamedTuple):
+    """Cells; the first column is text, the others are numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def text(self) -> str:
+        lines = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        aligned = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
+        return "\n".join([self.title, *aligned])
+
+    def markdown(self) -> str:
+        rule = ["---", *["--:"] * (len(self.header) - 1)]
+        lines = [f"| {' | '.join(cells)} |" for cells in (self.header, rule, *self.rows)]
+        return "\n".join([f"{self.title}:", "", *lines])
+
+
+def size_table(size: Size, smallest: Size) -> Table:
+    """The works on one size, and how they grew from the smallest size on."""
+    header = ["", "s", "MB/s", "nodes/s", "peak MB", "peak / input", "× floor"]
+    rows = [[result.work, *_cells(size, result)] for result in size.results]
+    if size is not smallest:
+        growth = f"input × {size.input_bytes / smallest.input_bytes:.0f}"
+        header += [f"time, {growth}", f"peak, {growth}"]
+        for row, result in zip(rows, size.results, strict=True):
+            row += _growth(smallest.result(result.work), result)
+    counts = ", ".join(f"{count:,} {what}" for what, count in size.counts.items())
+    return Table(f"{size.input_bytes / MB:.0f} MB ({counts})", header, rows)
+
+
+def build_share(size: Size) -> str:
+    """A line on what building a rank at once takes of the time of its two steps apart; nothing where one was not measured."""
+    works = [size.result(work) for work in ("build", "link", "convert")]
+    times = [result.median for result in works if result]
+    return (
+        f"\nbuild takes {times[0] / sum(times[1:]):.2f} of link and convert apart" if len(times) == len(works) else ""
+    )
+
+
+def _cells(size: Size, result: Result) -> Iterator[str]:
+    floor = size.result(FLOORS.get(result.work, ""))
+    yield f"{result.median:.2f}"
+    yield f"{size.input_bytes / MB / result.median:.0f}"
+    yield f"{size.counts.get(NODES, 0) / result.median:,.0f}"
+    yield f"{result.peak_bytes / MB:.0f}"
+    yield f"{result.peak_bytes / size.input_bytes:.1f}"
+    yield f"{result.median / floor.median:.1f}" if floor else ""
+
+
+def _growth(before: Result | None, now: Result) -> Iterator[str]:
+    yield f"× {now.median / before.median:.1f}" if before else ""
+    yield f"× {now.peak_bytes / before.peak_bytes:.1f}" if before else ""
+
+
+def changes_table(old: Benchmark, new: Benchmark) -> Table:
+    """Seconds and peak memory of every work that both runs have."""
+    rows = []
+    for size in new.sizes:
+        before = old.size(size.megabytes)
+        for result in size.results:
+            was = before.result(result.work) if before else None
+            if was:
+                seconds = _change(was.median, result.median, ".2f")
+                peak = _change(was.peak_bytes / MB, result.peak_bytes / MB, ".0f")
+                rows.append([f"{size.megabytes} MB {result.work}", *seconds, *peak])
+    header = ["", "s before", "now", "change", "peak MB before", "now", "change"]
+    other = "" if old.machine == new.machine else f"; before on another machine, {old.machine}"
+    return Table(f"{old.commit or 'before'} -> {new.commit or 'now'}{other}", header, rows)
+
+
+def _change(before: float, now: float, digits: str) -> tuple[str, str, str]:
+    return format(before, digits), format(now, digits), f"{100 * (now / before - 1):+.0f} %"

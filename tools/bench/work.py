@@ -1,0 +1,142 @@
+"""One piece of the benchmark's work, alone in a fresh process: its name in, its seconds and counts as JSON on stdout out.
+
+    python -m execgraph.tools.bench.work link
+
+Files are those of the working directory, under the names below. Only the work is timed, not the start of Python.
+"""
+
+import gc
+import importlib
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ...schema.traces import host, kineto
+
+TRACES = "traces"
+HOST, DEVICE = f"{TRACES}/host_rank0.json", f"{TRACES}/device_rank0.json"
+LINKED, GRAPH, TEXT = "linked.json", "graph.et", "graph.json"
+PIECE = bytes(1 << 20)
+
+Counts = dict[str, int]
+
+
+class Work(NamedTuple):
+    """`ready` imports what the work needs and returns the work, `module` is where it lives."""
+
+    module: str
+    ready: Callable[[], Callable[[], Counts]]
+
+
+class Timing(msgspec.Struct):
+    seconds: float
+    counts: Counts
+
+
+def _command(module: str, *arguments: str) -> Work:
+    """The work of a command line."""
+
+    def ready() -> Callable[[], Counts]:
+        main = importlib.import_module(module, __package__).main
+
+        def work() -> Counts:
+            try:
+                main([*arguments, "--quiet"])
+            except SystemExit as end:
+                if end.code:
+                    raise
+            return {}
+
+        return work
+
+    return Work(module, ready)
+
+
+class _HostFile(msgspec.Struct):
+    nodes: list[host.Node]
+
+
+def _link_floor() -> Callable[[], Counts]:
+    def work() -> Counts:
+        gc.disable()  # its passes over a growing heap are no part of the least possible
+        nodes = len(msgspec.json.decode(Path(HOST).read_bytes(), type=_HostFile).nodes)
+        events = len(msgspec.json.decode(Path(DEVICE).read_bytes(), type=kineto.DeviceFile).events)
+        _write_as_much_as(LINKED)
+        return {"host nodes": nodes, "device events": events}
+
+    return work
+
+
+def _convert_floor() -> Callable[[], Counts]:
+    from ...schema.linked import LinkedFile
+
+    def work() -> Counts:
+        gc.disable()
+        nodes = msgspec.json.decode(Path(LINKED).read_bytes(), type=LinkedFile).nodes
+        _write_as_much_as(GRAPH)
+        return {"linked nodes": len(nodes)}
+
+    return work
+
+
+def _write_as_much_as(path: str) -> None:
+    whole, rest = divmod(Path(path).stat().st_size, len(PIECE))
+    with Path("floor").open("wb") as out:
+        for _ in range(whole):
+            out.write(PIECE)
+        out.write(PIECE[:rest])
+
+
+def _link_and_convert() -> Callable[[], Counts]:
+    from ...converter import Options, convert
+    from ...linker import link, read_device_trace, read_host_trace
+
+    def work() -> Counts:
+        graph = convert(link(read_host_trace(HOST), read_device_trace(DEVICE)), Options())
+        graph.write("at_once.et")
+        return {"graph nodes": len(graph)}
+
+    return work
+
+
+FLOORS = {
+    "link": "link floor",
+    "convert": "convert floor",
+    "link + convert": "link floor",
+    "build": "link floor",
+}
+"""What the least possible work for a work is called."""
+
+WORKS = {
+    "link": _command(".trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED),
+    "link floor": Work("..schema.kineto", _link_floor),
+    "convert": _command(".trace_convert", "--input", LINKED, "--output", GRAPH),
+    "convert floor": Work("..schema.linked_file", _convert_floor),
+    "link + convert": Work("..converter", _link_and_convert),
+    "build": _command(".trace_build", "--input-dir", TRACES, "--output-dir", "built", "--jobs", "1", "--force"),
+    "jsonize": _command(".trace_jsonize", "--input", GRAPH, "--output", TEXT),
+    "jsonize back": _command(".trace_jsonize", "--input", TEXT, "--output", "again.et"),
+    "replay": _command(".trace_replay", "--input", GRAPH),
+}
+"""In this order each work finds the files that it needs."""
+
+
+def exists(name: str) -> bool:
+    return importlib.util.find_spec(WORKS[name].module, __package__) is not None
+
+
+def main() -> None:
+    work = WORKS[sys.argv[1]].ready()
+    begin = time.perf_counter()
+    counts = work()
+    timing = Timing(time.perf_counter() - begin, counts)
+    sys.stdout.buffer.write(msgspec.json.encode(timing))
+
+
+if __name__ == "__main__":
+    main()

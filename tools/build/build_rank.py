@@ -1,0 +1,132 @@
+"""One rank's pair of traces in, its graph file and a small summary out. Runs in a process of its own, here or on another machine."""
+
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from ...converter import Options, convert
+from ...converter.ranks import restrict_to_ranks
+from ...converter.targets import ASTRA_SIM, GENERIC, for_target, separate_messages
+from ...linker import link, read_device_trace, read_host_trace
+from ...linker.windows import EVERYTHING, Window
+from ...schema.comm_groups import number_groups
+from ...schema.errors import DataError
+from ...schema.linked import LinkedTrace
+from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
+from ..command import no_garbage_collection
+from .job_plan import Communicates, look_up
+from ..inputs import Pair
+from .rank_comms import summarise_rank
+
+
+class RankTask(NamedTuple):
+    """A pair below `folder`, the graph file to write, all ranks of the build, what an earlier one with the same options said of this
+    one, and which part of the traces to build."""
+
+    folder: Path
+    pair: Pair
+    graph: Path
+    options: Options
+    ranks: tuple[int, ...]
+    earlier: RankSummary | None = None
+    window: Window = EVERYTHING
+
+
+class RankResult(NamedTuple):
+    """What is reported of a rank, whether its graph was up to date, and what other ranks have to know of it."""
+
+    summary: RankSummary
+    unchanged: bool = False
+    communicates: Communicates | None = None
+
+
+class Inputs(NamedTuple):
+    """What a rank is built from."""
+
+    device: FileContent
+    host: FileContent | None
+
+
+@no_garbage_collection()
+def build_rank(task: RankTask) -> RankResult:
+    """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
+    try:
+        # hashing does not hold the interpreter, so it takes no time beside the building
+        with ThreadPoolExecutor(1) as beside:
+            inputs = beside.submit(_inputs, task)
+            if task.earlier and _holds(task.earlier, task, inputs.result()):
+                return RankResult(task.earlier, unchanged=True)
+            return _built(task, inputs)
+    except Exception as error:
+        return RankResult(failed(task, error))
+
+
+def is_up_to_date(task: RankTask) -> bool:
+    """Whether the earlier graph still is what would come out."""
+    return task.earlier is not None and _holds(task.earlier, task, _inputs(task))
+
+
+def _inputs(task: RankTask) -> Inputs:
+    pair = task.pair
+    device = content_of(task.folder / pair.device, pair.device)
+    return Inputs(device, content_of(task.folder / pair.host, pair.host) if pair.host else None)
+
+
+def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
+    """Whether the earlier graph is still there and was built from the same files."""
+    if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
+        return False
+    return task.graph.is_file() and content_of(task.graph, task.graph.name) == earlier.graph
+
+
+def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
+    pair, linked = task.pair, linked_rank(task)
+    graph = convert(linked, task.options)
+    report = graph.report
+    if task.options.target == ASTRA_SIM:
+        graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
+    known = look_up(graph, task.options.target)
+    if task.options.target == GENERIC:
+        # mostly the other ranks have no other groups, and the numbers stand
+        for_target(graph, GENERIC, number_groups(known.groups))
+    graph.write(str(task.graph))
+    summary = RankSummary(
+        rank=pair.rank,
+        status=BUILT,
+        **inputs.result()._asdict(),
+        graph=content_of(task.graph, task.graph.name),
+        edges=len(graph.data_deps.values),
+        notes=pair.notes,
+        link=linked.report,
+        convert=report,
+        comms=summarise_rank(linked),
+    )
+    return RankResult(summary, communicates=known)
+
+
+def linked_rank(task: RankTask) -> LinkedTrace:
+    """The rank's pair, linked."""
+    pair = task.pair
+    host_trace = read_host_trace(str(task.folder / pair.host)) if pair.host else None
+    device_trace = read_device_trace(str(task.folder / pair.device), arguments=host_trace is None)
+    return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
+
+
+def failed(task: RankTask, error: Exception) -> RankSummary:
+    """What is said of a rank that could not be built: one line, files named by their paths below the folder."""
+    pair = task.pair
+    if isinstance(error, DataError):
+        reason = str(error).replace(f"{task.folder}{os.sep}", "")
+    elif isinstance(error, MemoryError):
+        reason = f"{pair.device}: out of memory; try fewer --jobs, or a machine with more"
+    else:
+        reason = f"{pair.device}: {type(error).__name__}: {error}"
+    return RankSummary(
+        rank=pair.rank,
+        status=FAILED,
+        device=FileContent(pair.device),
+        host=FileContent(pair.host) if pair.host else None,
+        error=" ".join(reason.split()),
+        notes=pair.notes,
+    )

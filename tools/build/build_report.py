@@ -1,0 +1,154 @@
+"""What a build says of itself: report.json, the same on every run of the same inputs, and the table for people."""
+
+import hashlib
+import importlib.metadata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ...converter import ConvertReport, Options
+from ...linker.windows import EVERYTHING, Window
+from ...schema.errors import DataError
+from ...schema.io import open_input, open_output
+from ...schema.linked import LinkReport
+from .cross_rank import mark_of, named
+from .rank_comms import RankComms
+
+BUILT = "built"
+FAILED = "failed"
+UP_TO_DATE = "up to date"
+PIECE = 1 << 20
+RANKS_SHOWN = 8
+HEADINGS = (
+    "rank", "host ops", "matched", "kernels", "", "devices", "streams", "collectives", "activities", "linked", "dropped", "nodes",
+    "edges", "status",
+)  # fmt: skip
+
+
+class FileContent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file and what it holds; without a hash when it was not read."""
+
+    file: str
+    bytes: int = -1
+    blake2b: str = ""
+
+
+class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rank: what it was built from, what came out, and what became of everything in between."""
+
+    rank: int
+    status: str
+    device: FileContent
+    host: FileContent | None = None
+    graph: FileContent | None = None
+    edges: int = 0
+    error: str = ""
+    notes: list[str] = []
+    link: LinkReport | None = None
+    convert: ConvertReport | None = None
+    comms: RankComms | None = None
+    target: dict[str, float] = {}
+    remarks: list[str] = []
+
+
+class BuildReport(msgspec.Struct):
+    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind.
+
+    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have.
+    """
+
+    tool: str
+    options: Options
+    ranks: list[RankSummary] = []
+    failures: list[str] = []
+    notes: list[str] = []
+    skipped: dict[str, int] = {}
+    disagreements: list[str] = []
+    absences: list[str] = []
+    window: Window = EVERYTHING
+
+    @property
+    def all_failures(self) -> list[str]:
+        by_error: dict[str, list[int]] = defaultdict(list)
+        for rank in self.ranks:
+            if rank.status == FAILED:
+                by_error[rank.error].append(rank.rank)
+        return self.failures + [f"{named(ranks)}: {error}" for error, ranks in by_error.items()]
+
+    @property
+    def all_notes(self) -> list[str]:
+        of_ranks = [
+            f"rank {rank.rank}: {note}"
+            for rank in self.ranks
+            for note in (*rank.notes, *rank.remarks, *(rank.link.remarks if rank.link else ()))
+        ]
+        return self.notes + of_ranks + self.absences
+
+
+def this_tool() -> str:
+    return f"execgraph {importlib.metadata.version('execgraph')}"
+
+
+def content_of(path: Path, name: str) -> FileContent:
+    """Size and hash of a file. Raises DataError when it cannot be read."""
+    digest, size = hashlib.blake2b(digest_size=16), 0
+    try:
+        with path.open("rb") as stream:
+            while piece := stream.read(PIECE):
+                digest.update(piece)
+                size += len(piece)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    return FileContent(name, size, digest.hexdigest())
+
+
+def write_report(report: BuildReport, path: Path) -> None:
+    with open_output(str(path)) as out:
+        out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def read_report(path: Path) -> BuildReport | None:
+    """An earlier report, None where there is none that can be read."""
+    try:
+        with open_input(str(path)) as stream:
+            return msgspec.json.decode(stream.read(), type=BuildReport)
+    except (DataError, OSError, EOFError, msgspec.DecodeError):
+        return None
+
+
+def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
+    """A line per rank; those of `unchanged` were up to date."""
+    ranks = list(ranks)
+    most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
+    rows = [HEADINGS, *(_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}"
+        for row in rows
+    ]
+    return "\n".join([*lines, *_dropped(ranks)])
+
+
+def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
+    """A line for each reason for which something was dropped: how often on which ranks."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for rank in ranks:
+        for reason, count in rank.link.dropped.items() if rank.link else ():
+            by_reason[reason].append(f"{count} of rank {rank.rank}")
+    for reason, counts in sorted(by_reason.items()):
+        more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""
+        yield f"dropped     {reason}: {', '.join(counts[:RANKS_SHOWN])}{more}"
+
+
+def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:
+    link, convert, comms = rank.link, rank.convert, rank.comms
+    if link is None or convert is None or comms is None:
+        return (str(rank.rank), *["-"] * (len(HEADINGS) - 2), status)
+    mark, collectives = mark_of(comms.kernels, most_kernels), sum(group.collectives for group in comms.groups)
+    counts = (
+        rank.rank, link.host_ops, link.matched, comms.kernels, mark, comms.devices, comms.streams, collectives, link.activities,
+        link.linked, sum(link.dropped.values()), convert.nodes, rank.edges,
+    )  # fmt: skip
+    return (*map(str, counts), status)

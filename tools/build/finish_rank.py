@@ -1,0 +1,57 @@
+"""Second step of a build: one rank's graph rewritten so that it keeps the plan of all ranks. Runs in a process of its own."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ...converter.ranks import compute_instead, order_collectives, resize_communication
+from ...converter.targets import ASTRA_SIM, for_target
+from ...schema.graph import ExecutionGraph
+from .build_rank import RankResult, RankTask, failed
+from .build_report import RankSummary, content_of
+from .job_plan import JobPlan
+
+ALONE = "communications without a partner, as computation"
+RESIZED = "communications of uneven size, given one size on all members"
+
+
+class FinishTask(NamedTuple):
+    task: RankTask
+    summary: RankSummary
+    plan: JobPlan
+
+
+def finish_rank(task: FinishTask) -> RankResult:
+    """Rewrites a rank's graph so that it keeps the plan. Reports every failure, raises none."""
+    build, plan = task.task, task.plan
+    try:
+        graph = ExecutionGraph.read(str(build.graph))
+        if build.options.target == ASTRA_SIM:
+            graph = compute_instead(graph, plan.alone)
+            graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
+        made = for_target(graph, build.options.target, plan.numbers)
+        made.graph.write(str(build.graph))
+        changes = dict(made.report)
+        remarks = list(made.remarks)
+        if plan.sizes:
+            changes[RESIZED] = len(plan.sizes)
+        if plan.alone:
+            changes[ALONE] = len(plan.alone)
+            remarks.append(f"{len(plan.alone)} {ALONE}")
+        return RankResult(
+            msgspec.structs.replace(
+                task.summary,
+                graph=content_of(build.graph, build.graph.name),
+                edges=len(made.graph.data_deps.values),
+                remarks=remarks,
+                target=changes,
+            )
+        )
+    except Exception as error:
+        return RankResult(failed(build, error))
+
+
+def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: str) -> Path:
+    """Where a rank's graph goes; simulators want ranks without holes, so that those of a subset are numbered anew."""
+    return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"

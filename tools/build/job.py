@@ -1,0 +1,190 @@
+"""A folder of traces in, the execution graph of every rank and report.json out.
+
+The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what would come out
+are left alone, also after a build that was stopped.
+"""
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...converter import Options
+from ...converter.targets import ASTRA_SIM, GENERIC
+from ...linker.windows import EVERYTHING, Window
+from ...schema.comm_groups import RankList, number_groups, write_groups
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
+from ...schema.progress import Progress, unwatched
+from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
+from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
+from .cross_rank import verify
+from .finish_rank import FinishTask, finish_rank, graph_path
+from .first_difference import first_difference
+from .job_plan import Communicates, look_up, plan_job
+from ..inputs import Pairs, find_pairs
+from .rank_comms import Issued, issued_by
+
+REPORT = "report.json"
+GROUPS = "comm_groups.json"
+EXPLAINED = 8
+"""Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
+OUTPUT = re.compile(r"graph\.\d+\.et|report\.json|comm_groups\.json")
+
+Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
+Runner = Callable[[Callable[[Any], RankResult], Sequence[Any]], Outcomes]
+"""Runs a function on tasks and yields each with what became of it, in any order."""
+
+
+class Built(NamedTuple):
+    """The report, and the ranks whose graph was up to date."""
+
+    report: BuildReport
+    unchanged: set[int]
+
+
+def build(
+    input_dir: Path,
+    output_dir: Path,
+    options: Options,
+    run: Runner,
+    anew: bool = False,
+    window: Window = EVERYTHING,
+    progress: Progress = unwatched,
+) -> Built:
+    """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json.
+
+    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when
+    there is nothing to build or `output_dir` cannot be made; what is wrong with single ranks is in the report.
+    """
+    source, target = input_dir.resolve(), output_dir.resolve()
+    pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress)
+    _make_folder(target)
+    earlier = {} if anew else _earlier(target / REPORT, options, window)
+    ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
+    tasks = [
+        RankTask(
+            source,
+            pair,
+            graph_path(target, ranks, pair.rank, options.target),
+            options,
+            ranks,
+            earlier.get(pair.rank),
+            window,
+        )
+        for pair in pairs.ranks
+    ]
+    if options.target == ASTRA_SIM and not all(map(is_up_to_date, tasks)):
+        # a rank's graph depends on the communication of all others
+        tasks = [task._replace(earlier=None) for task in tasks]
+    results: dict[int, RankResult] = {}
+    lists: dict[RankList, RankList] = {}
+    try:
+        with closing(run(build_rank, tasks)) as outcomes:
+            for task, outcome in progress(outcomes, "building ranks", len(tasks), "rank"):
+                result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
+                results[task.pair.rank] = _sharing(result, lists)
+    except KeyboardInterrupt:
+        # the next build goes on from here, with what an earlier one said of the ranks that were not reached
+        unreached = {task.pair.rank: task.earlier for task in tasks if task.earlier}
+        write_report(_report(pairs, options, window, unreached | _summaries(results)), target / REPORT)
+        raise
+    _finish(target, results, {task.pair.rank: task for task in tasks}, run, progress)
+    report = _report(pairs, options, window, _summaries(results))
+    _compare_ranks(report, {task.pair.rank: task for task in tasks})
+    write_report(report, target / REPORT)
+    return Built(report, {rank for rank, result in results.items() if result.unchanged})
+
+
+def _finish(
+    target: Path, results: dict[int, RankResult], tasks: dict[int, RankTask], run: Runner, progress: Progress
+) -> None:
+    """The second step, for the ranks that were built now: numbers of groups, and for simulators one order of communication."""
+    known = {rank: result.communicates for rank, result in results.items() if result.communicates}
+    if not known:
+        return
+    for rank, result in results.items():
+        if result.unchanged:
+            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+    try:
+        plans = plan_job(known)
+    except DataError as error:
+        # without a common plan no graph can be what the simulator needs
+        for rank in known:
+            tasks[rank].graph.unlink(missing_ok=True)
+            results[rank] = RankResult(
+                msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
+            )
+        return
+    numbers = next(iter(plans.values())).numbers
+    write_groups(str(target / GROUPS), numbers)
+    finishing = [
+        FinishTask(tasks[rank], results[rank].summary, plans[rank])
+        for rank in sorted(known)
+        if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], numbers)
+    ]
+    if not finishing:
+        return
+    with closing(run(finish_rank, finishing)) as outcomes:
+        for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
+            results[task.task.pair.rank] = result
+
+
+def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
+    """The result with each list of ranks the one that equals it in `lists`: thousands of ranks know the same ones."""
+    if result.communicates is None:
+        return result
+    groups = [lists.setdefault(one, one) for one in result.communicates.groups]
+    return result._replace(communicates=result.communicates._replace(groups=groups))
+
+
+def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
+    """Whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
+    return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
+
+
+def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
+    """Adds to the report what the ranks that were built disagree on; the first ones are looked up in the ranks' traces again."""
+    comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
+    world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
+    findings = verify(comms, world)
+    report.absences = findings.notes
+
+    @lru_cache(maxsize=2)
+    def issued(rank: int) -> list[Issued]:
+        known = findings.known[rank]
+        return [one._replace(group=one.group and known.get(one.group)) for one in issued_by(linked_rank(tasks[rank]))]
+
+    for number, found in enumerate(findings.disagreements):
+        groups = " and ".join(group.text for group in found.groups)
+        detail = first_difference(found, issued) if number < EXPLAINED else found.what
+        report.disagreements.append(f"{groups}: {detail}" if groups else detail)
+
+
+def _make_folder(target: Path) -> None:
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
+
+
+def _earlier(path: Path, options: Options, window: Window) -> dict[int, RankSummary]:
+    """What an earlier build by this tool of this part with these options said of each rank."""
+    report = read_report(path)
+    if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
+        return {}
+    return {rank.rank: rank for rank in report.ranks}
+
+
+def _summaries(results: dict[int, RankResult]) -> dict[int, RankSummary]:
+    return {rank: result.summary for rank, result in results.items()}
+
+
+def _report(pairs: Pairs, options: Options, window: Window, summaries: dict[int, RankSummary]) -> BuildReport:
+    ranks = [summaries[rank] for rank in sorted(summaries)]
+    return BuildReport(this_tool(), options, ranks, pairs.failures, pairs.notes, pairs.skipped, window=window)

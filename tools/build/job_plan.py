@@ -1,0 +1,71 @@
+"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its own graph.
+
+Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and the order of
+communication are made the same on all members too, and what lacks a partner becomes computation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...converter.ranks import (
+    Calls,
+    Issue,
+    RankIssues,
+    common_order,
+    common_sizes,
+    issues,
+    recorded_groups,
+    settled,
+    unmatched,
+)
+from ...converter.targets import ASTRA_SIM
+from ...schema.comm_groups import RankList, number_groups
+from ...schema.graph import ExecutionGraph
+
+
+class Communicates(NamedTuple):
+    """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it communicates."""
+
+    groups: list[RankList]
+    issues: RankIssues
+
+
+class JobPlan(NamedTuple):
+    """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
+
+    numbers: dict[RankList, int]
+    alone: list[int]
+    sizes: dict[int, int]
+    order: list[int]
+
+
+def look_up(graph: ExecutionGraph, target: str) -> Communicates:
+    """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
+    known = issues(graph) if target == ASTRA_SIM else RankIssues(Calls.of([]), [])
+    return Communicates(recorded_groups(graph).lists, known)
+
+
+def plan_job(known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
+    """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
+    numbers = number_groups(group for rank in known.values() for group in rank.groups)
+    present = sorted(known)
+    issued = settled([known[rank].issues for rank in present])
+    alone = unmatched(issued)
+    left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
+    columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
+    return {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
+
+
+def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:
+    """A rank's issues without those of some nodes; what followed one of them follows what that one followed."""
+    kept, place, followed_by = list[Issue](), dict[int, int](), dict[int, set[int]]()
+    for number, issue in enumerate(issued):
+        follows = set[int]()
+        for before in issue.follows:
+            follows |= {place[before]} if before in place else followed_by[before]
+        if issue.node in nodes:
+            followed_by[number] = follows
+        else:
+            place[number] = len(kept)
+            kept.append(issue._replace(follows=tuple(sorted(follows))))
+    return kept

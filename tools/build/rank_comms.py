@@ -1,0 +1,252 @@
+"""One linked rank in, a small summary of what it communicated out: enough to tell whether the ranks of a job agree.
+
+Of every process group a rank keeps how many collectives it issued and digests of what all members must have in common, of the shards
+that they need not have in common, of what it sends to each peer and expects of it, and of the order of two groups.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...converter.building import meaning, peers
+from ...converter.ranks import Group, GroupNames, ranks_of
+from ...schema.columns import ABSENT, Int64
+from ...schema.graph import CollectiveType, NodeType
+from ...schema.linked import Activities, Communication, LinkedTrace, Ops
+
+STEP_MARK, RECORD, ANNOTATION = "ProfilerStep#", "record_param_comms", "nccl:"
+IN, OUT = "in_elements", "out_elements"
+COMMON: dict[CollectiveType | None, str] = {
+    CollectiveType.ALL_GATHER: OUT,
+    CollectiveType.SCATTER: OUT,
+    CollectiveType.ALL_TO_ALL: "",
+}
+"""The size that all members have in common, where it is not what goes in. All-to-alls have none."""
+SHARD: dict[CollectiveType | None, str] = {CollectiveType.ALL_GATHER: IN, CollectiveType.REDUCE_SCATTER: OUT}
+"""The size in which members may differ, as long as all of them together make up the common one."""
+PRIME = (1 << 61) - 1
+MULTIPLIER = 0x9E3779B97F4A7C15
+
+
+class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rank issued in a group. `common` is a digest of what all members must have in common, in order, `shards` of the rest.
+
+    `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls, four bytes a
+    member; empty where splits are unknown.
+    """
+
+    group: Group
+    collectives: int
+    common: str
+    shards: str = ""
+    shard_sum: int = 0
+    whole_sum: int = 0
+    sends: bytes = b""
+    expects: bytes = b""
+
+
+class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What verification needs to know of a rank.
+
+    `orders` are digests of the order in which collectives of two groups, given by their places in `groups`, follow each other.
+    `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
+    """
+
+    groups: list[GroupSummary] = []
+    orders: list[tuple[int, int, str]] = []
+    sent: dict[str, int] = {}
+    received: dict[str, int] = {}
+    unplaced: int = 0
+    steps: int = 0
+    kernels: int = 0
+    devices: int = 0
+    streams: int = 0
+
+
+class Issued(NamedTuple):
+    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is None."""
+
+    node: NodeType
+    group: Group | None
+    recorded: Communication
+    op: str
+
+
+def summarise_rank(linked: LinkedTrace) -> RankComms:
+    """The summary of one linked rank; linear in its communications times the size of their groups."""
+    issued = issued_by(linked)
+    in_order = [(one.group, one.recorded) for one in issued if one.group]
+    groups = sorted({group for group, _ in in_order})
+    of_group: dict[Group, list[Communication]] = {group: [] for group in groups}
+    for group, found in in_order:
+        of_group[group].append(found)
+    activities = linked.activities
+    names = [linked.ops.name.table[code] for code in np.unique(linked.ops.name.codes).tolist()]
+    return RankComms(
+        groups=[group_summary(group, found) for group, found in of_group.items()],
+        orders=_orders(groups, [group for group, _ in in_order]),
+        sent=_messages(issued, NodeType.COMM_SEND, linked.info.rank),
+        received=_messages(issued, NodeType.COMM_RECV, linked.info.rank),
+        unplaced=sum(not _is_placed(one, linked.info.rank) for one in issued),
+        steps=sum(name.startswith(STEP_MARK) for name in names),
+        kernels=int((activities.category.codes == _code(activities, "kernel")).sum()),
+        devices=len(np.unique(activities.device)),
+        streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
+    )
+
+
+def issued_by(linked: LinkedTrace) -> list[Issued]:
+    """What a rank communicates in the order in which it issued it."""
+    names, issued = GroupNames(), list[Issued]()
+    for number, op in _in_order(linked):
+        together = linked.communications[number]
+        for found in together.coalesced or [together]:
+            meant = meaning(found, "")
+            node = meant.node if meant else NodeType.COMM_COLL
+            placed = node is NodeType.COMM_COLL and found.ranks
+            group = names.group_of(found.ranks, found.group, found.description) if placed else None
+            issued.append(Issued(node, group, found, op))
+    return issued
+
+
+def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
+    """Places of the rank's communications by when they were issued, by when they started where some have no launch call; and the ops."""
+    activities, ops = linked.activities, linked.ops
+    on_device = np.flatnonzero(activities.communication_row >= 0)
+    on_host = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
+    call = activities.call_row[on_device]
+    issued = linked.calls.start[call] if (call >= 0).all() else activities.start[on_device]
+    number = np.concatenate((activities.communication_row[on_device], ops.communication_row[on_host]))
+    asked_by = _asked_by(ops, np.concatenate((activities.op_row[on_device], on_host)))
+    order = np.argsort(np.concatenate((issued, ops.start[on_host])), kind="stable")
+    # several kernels may do one communication
+    _, first = np.unique(number[order], return_index=True)
+    places = order[np.sort(first)].tolist()
+    return [(int(number[place]), ops.name[asked_by[place]] if asked_by[place] >= 0 else "") for place in places]
+
+
+def _asked_by(ops: Ops, row: Int64) -> Int64:
+    """For each op itself, or the nearest one around it that is no mere record of communication."""
+    by_id = np.argsort(ops.id, kind="stable")
+    is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
+    while (inside := (row >= 0) & is_record[row]).any():
+        parent = ops.parent_id[row[inside]]
+        place = np.minimum(np.searchsorted(ops.id, parent, sorter=by_id), len(by_id) - 1)
+        row = row.copy()
+        row[inside] = np.where(ops.id[by_id[place]] == parent, by_id[place], -1)
+    return row
+
+
+def _is_placed(one: Issued, own: int) -> bool:
+    return one.group is not None if one.node is NodeType.COMM_COLL else min(peers(one.recorded, one.node, own)) >= 0
+
+
+def identity(found: Communication) -> tuple[str, str, int]:
+    """Type, dtype and size: what all members of a collective must have in common. Size -1 where it is not one number."""
+    kind = kind_of(found)
+    size = COMMON.get(kind, IN)
+    name = kind.name.lower() if kind is not None else _plain(found.name)
+    return name, _plain(found.dtype), getattr(found, size) if size else -1
+
+
+def kind_of(found: Communication) -> CollectiveType | None:
+    meant = meaning(found, "")
+    return meant.type if meant else None
+
+
+def shares(found: Communication, members: int, *, sent: bool) -> Int64 | None:
+    """The elements of an all-to-all for each member, or from each; None where that is not known. Splits may be recorded in rows."""
+    split, elements = (found.in_split, found.in_elements) if sent else (found.out_split, found.out_elements)
+    if not split:
+        return np.full(members, elements // members) if elements >= 0 else None
+    if len(split) != members:
+        return None
+    rows = sum(split)
+    return np.array(split, np.int64) * (elements // rows if rows and elements > 0 and elements % rows == 0 else 1)
+
+
+def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary:
+    """The summary of what a rank issued in one group, in order."""
+    shards, shard_sum, whole_sum = [], 0, 0
+    for number, found in enumerate(issued):
+        field, whole = SHARD.get(kind_of(found)), identity(found)[2]
+        if field and min(whole, getattr(found, field)) >= 0:
+            weight = pow(MULTIPLIER, number + 1, PRIME)
+            shards.append(getattr(found, field))
+            shard_sum += weight * shards[-1]
+            whole_sum += weight * whole
+    members = len(ranks_of(group.ranks))
+    exchanges = [found for found in issued if kind_of(found) is CollectiveType.ALL_TO_ALL]
+    return GroupSummary(
+        group=group,
+        collectives=len(issued),
+        common=_digest(map(identity, issued)),
+        shards=_digest(shards) if shards else "",
+        shard_sum=shard_sum % PRIME,
+        whole_sum=whole_sum % PRIME,
+        sends=_peer_digests([shares(found, members, sent=True) for found in exchanges]),
+        expects=_peer_digests([shares(found, members, sent=False) for found in exchanges]),
+    )
+
+
+def _peer_digests(exchanged: Sequence[Int64 | None]) -> bytes:
+    """For each member four bytes that tell what was exchanged with it, in order."""
+    known = [one for one in exchanged if one is not None]
+    if not known or len(known) < len(exchanged):
+        return b""
+    digest = np.zeros(len(known[0]), np.uint64)
+    for one in known:
+        digest = (digest + one.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)
+        digest ^= digest >> np.uint64(32)
+    found: npt.NDArray[np.uint32] = digest.astype("<u4")
+    return found.tobytes()
+
+
+def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[int, int, str]]:
+    """Digests of the order of every two groups that share several ranks, which have to wait for each other in both.
+
+    Of groups of the same ranks there are two: which is the first the rank alone cannot know.
+    """
+    place = {group: number for number, group in enumerate(groups)}
+    sequence = np.array([place[group] for group in in_order], np.int64)
+    members = [set(ranks_of(group.ranks)) for group in groups]
+    return [
+        (first, second, _digest((sequence[(sequence == first) | (sequence == second)] == first).tolist()))
+        for first, second in permutations(range(len(groups)), 2)
+        if len(members[first] & members[second]) > 1 and (first < second or groups[first].ranks == groups[second].ranks)
+    ]
+
+
+def _messages(issued: Iterable[Issued], node: NodeType, own: int) -> dict[str, int]:
+    counts = Counter[str]()
+    for one in issued:
+        if one.node is node:
+            found, (source, target) = one.recorded, peers(one.recorded, node, own)
+            elements = found.in_elements if node is NodeType.COMM_SEND else max(found.out_elements, found.in_elements)
+            tag = f" tag {found.tag}" if found.tag > 0 else ""
+            counts[f"{source}>{target} {elements} {_plain(found.dtype)}{tag}"] += 1
+    return dict(counts)
+
+
+def _plain(text: str) -> str:
+    """A dtype or name, however it is written.
+
+    >>> _plain("c10::BFloat16"), _plain("_allgather_base")
+    ('bfloat16', 'allgatherbase')
+    """
+    return re.sub(r"c10::|[^a-z0-9]", "", text.lower())
+
+
+def _digest(items: Iterable[object]) -> str:
+    return hashlib.blake2b(repr(list(items)).encode(), digest_size=8).hexdigest()
+
+
+def _code(activities: Activities, category: str) -> int:
+    return activities.category.table.index(category) if category in activities.category.table else -2

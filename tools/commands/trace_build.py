@@ -1,0 +1,129 @@
+"""The command trace-build: a folder with the traces of all ranks in, an execution graph per rank and a report out."""
+
+import argparse
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ...converter import Options
+from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
+from ..build import BUILT, REPORT, RankSummary, Runner, build, table
+from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..workers import in_processes, on_cluster
+from .window_options import add_window_options, window_of
+
+NAME = "trace-build"
+WIDEST = "widest ready set"
+log = logging.getLogger("execgraph")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
+        usage_error(parser, f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
+    run_command(_run, options, NAME)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        NAME,
+        "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
+        "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
+        f"{NAME} --input-dir traces --output-dir graphs --jobs 8",
+    )
+    parser.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
+    parser.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
+    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    parser.add_argument(
+        "--incomplete-groups",
+        choices=("restrict", "keep"),
+        default="restrict",
+        help="for astra-sim, where the folder holds some ranks of a job, which are numbered anew from 0: restrict groups to the ranks "
+        "that are there, or keep them whole, so that what they communicate takes its measured time",
+    )
+    parser.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
+    parser.add_argument(
+        "--promote",
+        choices=("sync", "all"),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
+    )
+    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graphs")
+    parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    add_window_options(parser)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--jobs", type=_count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
+    )
+    where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
+    parser.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
+    parser.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of processes, 1 or more")
+    return int(text)
+
+
+def _run(options: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    conversion = Options(
+        target=options.target,
+        promote=options.promote,
+        io=options.io,
+        inferred=not options.no_inferred,
+        host=not options.no_host,
+        whole_groups=options.incomplete_groups == "keep",
+    )
+    run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
+    if options.scheduler:
+        run = partial(on_cluster, address=options.scheduler)
+    report, unchanged = build(
+        options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
+    )
+    if options.json:
+        print_json(msgspec.to_builtins(report))
+    if report.ranks:
+        log.info(table(report.ranks, unchanged))
+    for change, count in _changes(report.ranks).items():
+        log.info(f"target      {change}: {count:g}")
+    for kind, count in report.skipped.items():
+        log.info(f"skipped     {count} {kind}")
+    for note in report.all_notes:
+        log.warning(f"{NAME}: note: {note}")
+    for disagreement in report.disagreements:
+        log.warning(f"{NAME}: ranks disagree: {disagreement}")
+    for failure in report.all_failures:
+        log.error(f"{NAME}: error: {failure}")
+    built = sum(rank.status == BUILT for rank in report.ranks)
+    log.info(
+        f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
+    )
+    return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
+
+
+def _changes(ranks: Sequence[RankSummary]) -> Counter[str]:
+    """What the target made different on all ranks together; the widest ready set is that of one."""
+    changes = Counter[str]()
+    for rank in ranks:
+        changes.update(Counter(rank.target))
+    if changes[WIDEST]:
+        changes[WIDEST] = max(int(rank.target.get(WIDEST, 0)) for rank in ranks)
+    return +changes
+
+
+if __name__ == "__main__":
+    main()

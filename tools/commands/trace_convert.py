@@ -1,0 +1,127 @@
+"""The command trace-convert: a linked trace in, an execution graph out."""
+
+import argparse
+import dataclasses
+import logging
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ...converter import Options, convert
+from ...converter.targets import TARGET_HELP, TARGETS, for_target
+from ...schema.comm_groups import read_groups
+from ...schema.graph import ConvertReport, Delay
+from ...schema.io import STANDARD_STREAM
+from ...schema.linked import read_linked
+from ..command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
+
+log = logging.getLogger("execgraph")
+NOTEWORTHY_PCT = 0.5
+REMEDIES = {
+    Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, for a whole trace",
+    Delay.START_OF_RECORDING.label: "; synchronise before recording, or give the profiler warm-up steps",
+}
+"""What to do for a trace without such delays."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        "trace-convert",
+        "Turns a linked trace into an execution graph.",
+        "trace-convert --input linked.json.gz --output graph.0.et",
+    )
+    parser.add_argument(
+        "--input", "--input_filename", metavar="LINKED", required=True, help="linked trace (gzip accepted, - is stdin)"
+    )
+    parser.add_argument(
+        "--output", "--output_filename", metavar="GRAPH", required=True, help="execution graph, .et (- is stdout)"
+    )
+    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    parser.add_argument(
+        "--promote",
+        choices=("sync", "all"),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
+    )
+    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graph")
+    parser.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
+    parser.add_argument(
+        "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
+    )
+    parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    parser.add_argument(
+        "--shortest-slice", type=_microseconds, default=1_000, metavar="US", help="fold shorter host slices (1)"
+    )
+    parser.add_argument(
+        "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(without_leading_word(arguments))
+    if options.json and options.output == STANDARD_STREAM:
+        usage_error(parser, "--json and --output - both want stdout")
+    if options.simulate:
+        usage_error(parser, "--simulate is a command of its own: trace-replay --input GRAPH.et")
+    run_command(_run, options, "trace-convert")
+
+
+def _microseconds(text: str) -> int:
+    """µs on the command line as ns."""
+    value = float(text)
+    if not 0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
+    return round(value * 1000)
+
+
+def _run(options: argparse.Namespace) -> None:
+    with progress_bar("read linked trace") as bar:
+        linked = read_linked(options.input, bar.update)
+    groups = read_groups(options.comm_groups) if options.comm_groups else None
+    graph = convert(
+        linked,
+        Options(
+            target=options.target,
+            promote=options.promote,
+            io=options.io,
+            inferred=not options.no_inferred,
+            host=not options.no_host,
+            shortest_slice=options.shortest_slice,
+            delays=not options.no_delays,
+        ),
+    )
+    report = graph.report or ConvertReport()
+    made = for_target(graph, options.target, groups)
+    made.graph.write(options.output)
+    if options.json:
+        print_json({**dataclasses.asdict(report), "target": made.report})
+    log.info(summary(report))
+    for change, count in made.report.items():
+        log.info(f"{'target':<12}{change}: {count:g}")
+    for remark in (*linked.report.remarks, *made.remarks):
+        log.info(f"{'note':<12}{remark}")
+
+
+def summary(report: ConvertReport) -> str:
+    """What the graph holds and what stayed unexplained, a line each."""
+    edges = ", ".join(f"{count} {kind}" for kind, count in report.edges.items())
+    lines = [
+        f"nodes       {report.nodes}: {report.host_slices} on the host, {report.activities} activities",
+        f"edges       {edges}",
+        f"folded      {report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length",
+        f"device      {report.gaps_us:.1f} us of launch latency and gaps kept, {report.overlap_us:.1f} us of overlap trimmed",
+    ]
+    for cause, count in report.delays.items():
+        share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
+        beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
+        lines.append(
+            f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
+        )
+    lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
+    if report.unknown_communications:
+        lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
+    if report.unknown_dtypes:
+        lines.append(
+            f"unknown     {report.unknown_dtypes} communications of unknown dtype, taken as one byte an element"
+        )
+    return "\n".join(lines)

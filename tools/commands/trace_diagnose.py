@@ -1,0 +1,40 @@
+"""The command trace-diagnose: traces in; what they hold, what is wrong with them, why, and what to do out, before any linking."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ..command import command_parser, print_json, progress, run_command
+from ..diagnose import diagnose, in_parallel_if_large, report
+
+NAME = "trace-diagnose"
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        NAME,
+        "Looks into traces before they are linked: what each process recorded, whether host and device traces belong together,\n"
+        "what ranks lack that others have, what a graph would lack and why, and what to do about it. With -v the longest kernels\n"
+        "of every process.",
+        f"{NAME} traces --strict",
+    )
+    parser.add_argument("traces", nargs="+", type=Path, metavar="FILES_OR_DIR", help="traces, or folders with them")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when something is wrong")
+    parser.add_argument("--json", action="store_true", help="print everything as one JSON object on stdout")
+    run_command(_run, parser.parse_args(arguments), NAME)
+
+
+def _run(options: argparse.Namespace) -> int:
+    diagnosis = diagnose(options.traces, in_parallel_if_large, progress)
+    if options.json:
+        print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
+    else:
+        print(report(diagnosis, options.verbose))
+    return int(options.strict and diagnosis.wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""trace-generate: writes the traces of a synthetic training job, and the truth about it.
+
+In: a job's name, size and machine. Out: for each rank a host and a device trace as the PyTorch profiler writes them, and
+truth.json.
+"""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import NoReturn
+
+from ..command import command_parser, print_json, run_command, usage_error
+from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
+
+NAME = "trace-generate"
+log = logging.getLogger("execgraph")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        arguments.scalings = {" ".join(specs): scale_of(specs) for specs in arguments.scale}
+        arguments.simulated_job = _job(arguments)
+    except ValueError as error:
+        usage_error(parser, str(error))
+    run_command(_generate, arguments, NAME)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        NAME,
+        "Simulates a training job on CUDA devices and writes the traces that the PyTorch profiler would have written,\n"
+        "with the truth: what waited for what, and how long the job takes when durations change.\n\njobs:\n"
+        + "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items()),
+        f"{NAME} --job ddp --ranks 2 --steps 3 --output-dir traces --scale class:communication=2",
+    )
+    parser.add_argument("--job", required=True, choices=PRESETS, metavar="NAME", help="one of the jobs above")
+    parser.add_argument("--output-dir", required=True, metavar="DIR", help="where the files go")
+    for name, what in SIZES.items():
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
+    parser.add_argument(
+        "--events", type=int, metavar="N", help="as many steps as make about N ops, calls and activities"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
+    parser.add_argument(
+        "--machine-seed",
+        type=int,
+        metavar="N",
+        help="run on a machine drawn with this seed: latency, gaps, stalls of the host, clocks of the devices, resolution "
+        "of times, room on the devices (default: an undisturbed machine with perfect clocks)",
+    )
+    parser.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
+    parser.add_argument(
+        "--unresolved-events", action="store_true", help="cuda_sync rows as from CUDA 12.9 on: unresolved"
+    )
+    parser.add_argument(
+        "--scale",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="SPEC",
+        help="REGEX=F or class:NAME=F (host, computation, communication, memory): put the makespan under this change "
+        "into the truth; several SPECs are one change, several --scale are several",
+    )
+    parser.add_argument("--gzip", action="store_true", help="compress the traces")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
+    return parser
+
+
+SIZES = {
+    "ranks": "ranks",
+    "steps": "training steps",
+    "layers": "layers of the model",
+    "tokens": "rows of a batch",
+    "hidden": "width of the layers",
+}
+
+
+def _job(arguments: argparse.Namespace) -> Job:
+    size = {name: getattr(arguments, name) for name in SIZES}
+    machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
+    job = partial(build_job, arguments.job, seed=arguments.seed, machine=machine, **size)
+    if arguments.events is None:
+        return job()
+    two, four = (simulate(job(steps=steps)).events for steps in (2, 4))
+    return job(steps=max(1, round(2 + 2 * (arguments.events - two) / (four - two))))
+
+
+def _generate(arguments: argparse.Namespace) -> None:
+    run = simulate(arguments.simulated_job)
+    makespans = {text: simulate(run.job, factors).makespan_ns for text, factors in arguments.scalings.items()}
+    files = write_traces(
+        run,
+        arguments.output_dir,
+        sync_records=not arguments.no_sync_records,
+        resolved_events=not arguments.unresolved_events,
+        compress=arguments.gzip,
+        makespans=makespans,
+    )
+    if arguments.json:
+        print_json(_summary(run, makespans) | {"files": [[str(path) for path in pair] for pair in files]})
+    log.info(
+        "%s: %d ranks, %d events, makespan %.1f µs", run.job.name, run.job.ranks, run.events, run.makespan_ns / 1e3
+    )
+    log.info("%s", run.job.machine.text)
+    for text, makespan_ns in makespans.items():
+        log.info("%s: makespan %.1f µs", text, makespan_ns / 1e3)
+    log.info("written to %s", arguments.output_dir)
+
+
+def _summary(run: Run, makespans: dict[str, int]) -> dict[str, object]:
+    return {
+        "job": run.job.name,
+        "seed": run.job.seed,
+        "machine": asdict(run.job.machine),
+        "ranks": run.job.ranks,
+        "events": run.events,
+        "makespan_ns": run.makespan_ns,
+        "makespans_ns": makespans,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The command trace-link: a host trace and a device trace in, a linked trace out."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from ...linker.link import link
+from ...linker.readers import read_device_trace, read_host_trace
+from ...schema.io import STANDARD_STREAM
+from ...schema.linked import LinkedTrace, write_linked
+from ...schema.machine import Machine
+from ..command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
+from .window_options import add_window_options, window_of
+
+log = logging.getLogger("execgraph")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        "trace-link",
+        "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
+        "trace-link --host-trace host_rank0.json --device-trace device_rank0.json --output linked.json.gz",
+    )
+    parser.add_argument(
+        "--host-trace",
+        "--chakra-host-trace",
+        metavar="ET",
+        help="PyTorch Execution Trace (JSON; gzip and zstd accepted)",
+    )
+    parser.add_argument(
+        "--device-trace",
+        "--chakra-device-trace",
+        metavar="KINETO",
+        required=True,
+        help="Kineto trace (JSON; gzip and zstd accepted), or rocpd database",
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="the rank of a trace that records none")
+    parser.add_argument(
+        "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
+    )
+    parser.add_argument(
+        "--output", "--output-file", metavar="LINKED", required=True, help="linked trace (.gz compresses, - is stdout)"
+    )
+    parser.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
+    add_window_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    options = parser.parse_args(without_leading_word(arguments))
+    if options.json and options.output == STANDARD_STREAM:
+        usage_error(parser, "--json and --output - both want stdout")
+    run_command(_run, options, "trace-link")
+
+
+def _run(options: argparse.Namespace) -> None:
+    host = None
+    if options.host_trace:
+        with progress_bar("read host trace") as bar:
+            host = read_host_trace(options.host_trace, options.strict, bar.update)
+    with progress_bar("read device trace") as bar:
+        device = read_device_trace(options.device_trace, options.strict, arguments=host is None, advanced=bar.update)
+    linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
+    with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:
+        write_linked(linked, options.output, bar.update)
+    if options.json:
+        print_json(msgspec.to_builtins(linked.report) | {"machine": msgspec.to_builtins(linked.info.machine)})
+    log.info(summary(linked))
+
+
+def in_words(machine: Machine) -> str:
+    """What was measured of a machine, in µs.
+
+    >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
+    'launch latency 14.2 us median, gaps 1.1 us, device clock +2.9 us'
+    """
+    measured = (
+        ("launch latency {} median", machine.launch),
+        ("gaps {}", machine.gap),
+        ("returns from waits {}", machine.wake),
+    )
+    parts = [text.format(f"{table[''].median / 1000:.1f} us") for text, table in measured if "" in table]
+    drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} us" if machine.clock_drift_ns else ""
+    whole = ["times in whole us"] if machine.resolution_ns > 1 else []
+    return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} us{drift}", *whole])
+
+
+def summary(linked: LinkedTrace) -> str:
+    """What was matched, linked, noted, dropped and guessed, a line each."""
+    report = linked.report
+    lines = [f"activities  {report.linked} of {report.activities} linked to a launch call, {report.calls} calls"]
+    if report.matched_by:
+        share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}"
+        lines.insert(0, f"host ops    {share}, agreement {report.agreement_pct:g} %")
+    else:
+        lines.insert(0, f"host ops    {report.device_ops} from the device trace alone")
+    if linked.report.activities:
+        lines.append(f"machine     {in_words(linked.info.machine)}")
+    tables: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("waits", report.waits),
+        ("noted", report.noted),
+        ("guessed", report.guessed),
+        ("dropped", report.dropped),
+    )
+    lines += [f"{title:<12}{count} {what}" for title, table in tables for what, count in table.items()]
+    lines += [f"{'note':<12}{remark}" for remark in report.remarks]
+    return "\n".join(lines)

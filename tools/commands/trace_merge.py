@@ -1,0 +1,85 @@
+"""The command trace-merge: the device traces of all ranks in, one trace for Perfetto or one database for counting out."""
+
+import argparse
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ...schema.errors import DataError
+from ...schema.progress import Progress
+from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..inputs import RankTrace, TraceFiles, by_rank, find_traces
+from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
+
+NAME = "trace-merge"
+WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
+log = logging.getLogger("execgraph")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        NAME,
+        "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"
+        "process for every rank and device and the clocks compared by shared collectives; .db to count in with SQL. A merged\n"
+        "trace is no input of trace-link, but with --rank N, which takes rank N's own trace out of it.",
+        f"{NAME} traces --output merged.json.gz",
+    )
+    parser.add_argument(
+        "traces", nargs="+", type=Path, metavar="FILES_OR_DIR", help="device traces, or folders with them"
+    )
+    parser.add_argument("--output", required=True, metavar="MERGED", help="merged.json, merged.json.gz or merged.db")
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    _, _, tables_and_queries = (counting.__doc__ or "").partition("\n\n")
+    parser.epilog = f"tables of a .db, and what to ask of them:\n\n{tables_and_queries}\n{parser.epilog}"
+    options = parser.parse_args(arguments)
+    merge = next((writer for suffix, writer in WRITERS.items() if options.output.lower().endswith(suffix)), None)
+    if merge is None:
+        usage_error(parser, f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
+    run_command(partial(_run, merge), options, NAME)
+
+
+def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
+    output = Path(options.output).resolve()
+    found = find_traces(options.traces, progress=progress)
+    devices, merged = (
+        [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (found.devices, found.merged)
+    )
+    if found.failures:
+        raise DataError("; ".join(found.failures))
+    if not devices:
+        raise DataError(f"{', '.join(map(str, options.traces))}: no device trace of a single rank{_instead(found)}")
+    ranks, notes = by_rank(devices)
+    report = merge(ranks, options.output, progress)
+    report.skipped = {
+        **found.skipped,
+        **({"host traces, which have no times": len(found.hosts)} if found.hosts else {}),
+    }
+    report.notes += notes + [f"{trace.name}: merged of several ranks already; left out" for trace in merged]
+    if options.json:
+        print_json(msgspec.to_builtins(report))
+    log.info(summary(report))
+
+
+def _instead(found: TraceFiles) -> str:
+    counts = {"host traces": len(found.hosts), "merged ones": len(found.merged), **found.skipped}
+    listing = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f", but {listing}" if listing else ""
+
+
+def summary(report: MergeReport) -> str:
+    """A line per rank, and one for each thing to know."""
+    lines = [
+        f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs  {r.file}"
+        for r in report.ranks
+    ]
+    lines += [f"skipped     {count} {kind}" for kind, count in report.skipped.items()]
+    lines += [f"note        {note}" for note in report.notes]
+    return "\n".join([*lines, f"{len(report.ranks)} ranks merged into {report.output}"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The command trace-report: traces of a run in, the analyses of all its ranks as a page, tables, CSV or JSON out."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ...schema.io import STANDARD_STREAM, open_output
+from ..analyses import ANALYSES
+from ..command import command_parser, progress, run_command, usage_error
+from ..replay import SCALABLE, Scale, parse_scale
+from ..report import Wanted, as_text, find_sources, print_tables, report_on, report_on_diff, write_csv
+
+NAME = "trace-report"
+log = logging.getLogger("execgraph")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if bool(arguments.paths) == bool(arguments.diff):
+        usage_error(parser, "give the files of one run, or --diff with two runs")
+    if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto):
+        usage_error(parser, "--diff compares two runs as they were, without --only, --scale and --perfetto")
+    if arguments.perfetto == STANDARD_STREAM:
+        usage_error(parser, "--perfetto writes files, not stdout")
+    if arguments.json and arguments.output == STANDARD_STREAM:
+        usage_error(parser, "--json and --output - both want stdout")
+    run_command(_run, arguments, NAME)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        NAME,
+        "Says what ran, where the time went and what limits it: the analyses of a run over all its ranks. Tables go to the\n"
+        "terminal, everything else where the options say.",
+        f"{NAME} traces/ --output report.html --scale 'class:computation=0.5'",
+    )
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="FILE_OR_DIR",
+        help="device traces, with their host traces, linked traces, or a folder of pairs; a file per rank",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="REPORT.html", help="write the page, one file that needs no network")
+    parser.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
+    parser.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="NAME",
+        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES),
+    )  # fmt: skip
+    parser.add_argument(
+        "--scale", action="append", default=[], type=_scale, metavar="SPEC",
+        help="what a changed run would take, by replay: REGEX=F multiplies the durations of the nodes whose name matches, "
+        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--perfetto", metavar="TRACE.json", help="write the device trace with counters, the critical path and kernel patterns "
+        "beside its own events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
+    )  # fmt: skip
+    parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
+    return parser
+
+
+def _scale(spec: str) -> Scale:
+    try:
+        return parse_scale(spec)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.diff:
+        before, after = (find_sources([path], progress) for path in arguments.diff)
+        report = report_on_diff(before, after, progress)
+    else:
+        wanted = Wanted(arguments.only, arguments.scale, bool(arguments.output), arguments.perfetto or "")
+        report = report_on(find_sources(arguments.paths, progress), wanted, progress)
+    for note in report.notes:
+        log.warning(f"{NAME}: note: {note}")
+    if arguments.output:
+        from ..report import render  # the libraries that draw it take longer to load than all else
+
+        page = render(report)
+        with open_output(arguments.output) as stream:
+            stream.write(page.encode("utf-8", "replace"))
+    if arguments.csv:
+        write_csv(report.tables.values(), arguments.csv)
+    if arguments.json:
+        print_tables(report.tables.values())
+    elif not arguments.quiet and arguments.output != STANDARD_STREAM:
+        sys.stdout.write("\n\n".join(as_text(table) for table in report.tables.values()) + "\n")

@@ -1,0 +1,101 @@
+"""The command trace-view: an execution graph, or a part of it, as GraphML, DOT or an SVG picture."""
+
+import argparse
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import IO, NoReturn
+
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
+from ...schema.io import open_output
+from ..command import command_parser, run_command, usage_error
+from ..view import Selection, View, draw_lanes, view, write_dot, write_graphml
+
+NAME = "trace-view"
+PICTURED = 3_000
+"""Nodes that a picture shows so that people can still read it; GraphML, which programs read, has no limit."""
+
+log = logging.getLogger("execgraph")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = command_parser(
+        NAME,
+        "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or with all\n"
+        "attributes as .graphml. Conditions narrow the part: a node must meet all that are given.",
+        f"{NAME} --input graph.0.et --output around.svg --around 1234 --hops 3",
+    )
+    parser.add_argument(
+        "--input", required=True, metavar="GRAPH.et", help="an execution graph (gzip accepted, - is stdin)"
+    )
+    parser.add_argument("--output", required=True, metavar="X.svg|.dot|.graphml", help="may end in .gz besides")
+    parser.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
+    parser.add_argument("--hops", type=_hops, metavar="N", help="how many dependencies away, either way (2)")
+    parser.add_argument(
+        "--stream", dest="streams", action="append", type=int, default=[], metavar="S",
+        help="activities of this device stream; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--time", type=_window, metavar="FROM:TO", help="what runs between these µs from the first start"
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.hops is not None and arguments.around is None:
+        usage_error(parser, "--hops counts from the node that --around names")
+    if _form(arguments.output) not in WRITERS:
+        usage_error(parser, f"--output {arguments.output}: the name must end in {', '.join(WRITERS)}")
+    run_command(_run, arguments, NAME)
+
+
+def _hops(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of dependencies, 0 or more")
+    return int(text)
+
+
+def _window(text: str) -> tuple[float, float]:
+    try:
+        first, last = (
+            float(time) if time else default for time, default in zip(text.split(":"), (0, math.inf), strict=True)
+        )
+    except ValueError:
+        first, last = 1, 0
+    if not first <= last:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FROM:TO in µs")
+    return first, last
+
+
+def _form(path: str) -> str:
+    """The suffix that tells the form, without .gz."""
+    return "." + path.removesuffix(".gz").rpartition(".")[2]
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    hops = 2 if arguments.hops is None else arguments.hops
+    selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
+    graph = ExecutionGraph.read(arguments.input)
+    try:
+        seen = view(graph, selection)
+    except DataError as error:
+        raise DataError(f"{arguments.input}: {error}") from error
+    form = _form(arguments.output)
+    if form != ".graphml" and len(seen.graph) > PICTURED:
+        raise DataError(
+            f"{arguments.input}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with "
+            "--around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
+        )
+    with open_output(arguments.output) as stream:
+        WRITERS[form](seen, arguments.around, stream)
+    edges = len(seen.graph.data_deps.values)
+    log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")
+
+
+def _picture(seen: View, sought: int | None, stream: IO[bytes]) -> None:
+    stream.write(draw_lanes(seen.graph, seen.origin_ns, sought).encode("utf-8", "replace"))
+
+
+WRITERS: dict[str, Callable[[View, int | None, IO[bytes]], None]] = {
+    ".svg": _picture,
+    ".dot": lambda seen, _, stream: write_dot(seen.graph, stream),
+    ".graphml": lambda seen, _, stream: write_graphml(seen.graph, stream),
+}

@@ -1,0 +1,45 @@
+"""The options of commands that link a part of a long trace."""
+
+import argparse
+import re
+
+from ...linker.windows import Window
+
+RULE = """\
+what all that are given have in common. The whole trace is linked, then cut: a call
+belongs to the part that it starts in, an activity to its launch call, whenever it ran,
+an op to every part that it overlaps, cut to it. Waits and hand-overs across the borders
+are left out and counted; what they held back starts as measured"""
+
+
+def add_window_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a part of a long trace", RULE)
+    group.add_argument(
+        "--steps",
+        type=_steps,
+        metavar="A[:B]",
+        help="profiler step A, or steps A up to but without B, by their numbers; a step lasts until the next begins",
+    )
+    group.add_argument("--annotation", metavar="NAME", help="the first annotation of that name")
+    group.add_argument(
+        "--window", type=_window, metavar="T0:T1", help="from T0 to T1 µs after recording began, as viewers show it"
+    )
+
+
+def window_of(options: argparse.Namespace) -> Window:
+    return Window(options.steps, options.annotation, options.window)
+
+
+def _steps(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,18})(?::(\d{1,18}))?", text)
+    first, end = (int(number) for number in found.groups(int(found.group(1)) + 1)) if found else (0, 0)
+    if first >= end:
+        raise argparse.ArgumentTypeError(f"{text!r} is no A or A:B with A below B, as 3 or 3:5")
+    return first, end
+
+
+def _window(text: str) -> tuple[float, float]:
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d+)?):(\d{1,15}(?:\.\d+)?)", text)
+    if not found or float(found.group(1)) >= float(found.group(2)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no T0:T1 in µs with T0 below T1, as 0:1500")
+    return float(found.group(1)), float(found.group(2))

@@ -1,0 +1,57 @@
+"""DistributedDataParallel's reducer: gradients in, a bucket at a time all-reduced while backward goes on."""
+
+from ..instructions import Activity, Tensor
+from .layers import OnGradient
+from .nccl import Communicator, Work
+from .process import COMPUTE, stream_us
+from .script import Script
+
+SCALE = Activity(
+    "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >"
+)
+
+
+class Buckets:
+    """`layers` of `inputs` by `outputs` weights and their biases share buckets of `per_bucket` layers, whose views
+    are the gradients.
+    """
+
+    def __init__(self, communicator: Communicator, shapes: list[tuple[int, int]], per_bucket: int = 2) -> None:
+        self._communicator, self._process = communicator, communicator.process
+        self._shapes, self._per_bucket = shapes, per_bucket
+        self._works: list[Work] = []
+        self._filled: dict[int, int] = {}
+        self.views: dict[Tensor, Tensor] = {}
+        """By parameter the gradient that the optimizer takes."""
+
+    def layer(self, number: int) -> OnGradient:
+        """The hook for the parameters of a layer."""
+        bucket = number // self._per_bucket
+        members = self._shapes[bucket * self._per_bucket : (bucket + 1) * self._per_bucket]
+        size = sum((inputs + 1) * outputs for inputs, outputs in members)
+        whole = self._process.tensor(f"bucket {self._communicator.stream} {bucket}", size)
+
+        def on_gradient(script: Script, parameter: Tensor, gradient: Tensor) -> None:
+            offset = self._filled.get(bucket, 0)
+            self._filled[bucket] = offset + parameter.numel
+            self._scale(script, parameter, gradient, whole, offset)
+            if self._filled[bucket] == whole.numel:
+                self._works.append(self._communicator.all_reduce(script, whole))
+
+        return on_gradient
+
+    def _scale(self, script: Script, parameter: Tensor, gradient: Tensor, bucket: Tensor, offset: int) -> None:
+        view = self._process.view(f"bucket view {parameter.id}", bucket, *parameter.shape, offset=offset)
+        self.views[parameter] = view
+        with (
+            script.op("torch::distributed::reducer::mul_out", (view, gradient, 0.5), (view,)),
+            script.op("aten::mul", (gradient, 0.5, view), (view,), own_us=8.0),
+        ):
+            script.launch(SCALE, COMPUTE, stream_us((gradient, view)))
+
+    def finish(self, script: Script) -> None:
+        """At the end of backward: the compute stream waits for every bucket."""
+        for work in self._works:
+            work.wait(script)
+        self._works.clear()
+        self._filled.clear()

@@ -1,0 +1,212 @@
+"""Jobs whose ranks communicate: each is a generator that writes one rank's program and yields after each step.
+
+Every job has waits that cost nothing in the base run and hold the run up once durations change.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ..instructions import Tensor
+from .buckets import Buckets
+from .layers import accumulate_into, add, backward, concatenate, embedding, item, linear, mse_loss, relu, sgd_step
+from .nccl import Communicator, Rows, Work, expert_groups, second_world, world
+from .process import Process
+from .script import Script
+from .single_device_jobs import batch, steps
+
+REDUCE_STREAM, EXCHANGE_STREAM = 24, 28
+UPSTREAM, DOWNSTREAM = 24, 28
+MICRO_BATCHES = 4
+
+
+def ddp(process: Process) -> Iterator[None]:
+    """Data parallel: gradients are all-reduced in buckets while backward computes the next ones."""
+    size = process.size
+    communicator = Communicator(process, world(size.ranks), REDUCE_STREAM)
+    buckets = Buckets(communicator, [(size.hidden, size.hidden)] * size.layers)
+    for step in steps(process):
+        x = batch(process)
+        with process.main.annotation("DistributedDataParallel.forward"):
+            for layer in range(size.layers):
+                x = relu(
+                    process, f"relu {layer}", linear(process, f"layers.{layer}", x, size.hidden, buckets.layer(layer))
+                )
+        loss = mse_loss(process, x, batch(process, "target"))
+        backward(process, loss, buckets.finish)
+        sgd_step(process, buckets.views)
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+class Exchange:
+    """A differentiable all-to-all in two halves: what lies between request and wait runs beside it, in backward too.
+
+    `rows` are those that each member sends to each, equally many where they are not given.
+    """
+
+    def __init__(
+        self, process: Process, communicator: Communicator, name: str, sent: Tensor, rows: tuple[Rows, ...] = ()
+    ) -> None:
+        self._process, self._communicator, self._sent = process, communicator, sent
+        self._given = rows[communicator.own] if rows else ()
+        self._taken = tuple(row[communicator.own] for row in rows)
+        arrived = sum(self._taken) if rows else sent.shape[0]
+        self._received = process.tensor(f"{name}.received", arrived, *sent.shape[1:])
+        self._returned = process.tensor(f"{name}.returned", *sent.shape)
+
+    def request(self) -> None:
+        main, sent, received = self._process.main, self._sent, self._received
+
+        def body(script: Script) -> None:
+            self._back.wait(script)
+            accumulate_into(script, self._process.gradient(sent), self._returned)
+
+        with main.op("All2All_Req", (sent,), (received,), sequence=self._process.sequence):
+            self._process.differentiable("All2All_ReqBackward", (self._process.gradient(sent),), body)
+            self._forth = self._communicator.all_to_all(main, received, sent, self._given, self._taken)
+
+    def wait(self) -> Tensor:
+        process, received = self._process, self._received
+        gradient = process.gradient(received)
+
+        def body(script: Script) -> None:
+            self._back: Work = self._communicator.all_to_all(script, self._returned, gradient, self._taken, self._given)
+
+        with process.main.op("All2All_Wait", (received,), (received,), sequence=process.sequence):
+            process.differentiable("All2All_WaitBackward", (gradient,), body)
+            self._forth.wait(process.main)
+        return received
+
+
+def moe(process: Process) -> Iterator[None]:
+    """Mixture of experts: tokens go to their experts and back by all-to-all, beside a shared expert."""
+    group = next(group for group in expert_groups(process.size.ranks) if process.rank in group.ranks)
+    yield from _mixture(process, Communicator(process, group, EXCHANGE_STREAM))
+
+
+def uneven(process: Process) -> Iterator[None]:
+    """Mixture of experts of which some get more tokens than others: every rank sends every other as many as it has for it."""
+    yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), _spread)
+
+
+def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
+    """How many of its tokens each rank sends to each."""
+    weights = [[1 + (5 * source + 3 * target + layer) % 7 for target in range(ranks)] for source in range(ranks)]
+    shares = [[tokens * weight // sum(row) for weight in row] for row in weights]
+    return tuple((tokens - sum(row[1:]), *row[1:]) for row in shares)
+
+
+def _mixture(
+    process: Process, communicator: Communicator, spread: Callable[[int, int, int], tuple[Rows, ...]] | None = None
+) -> Iterator[None]:
+    size, ranks = process.size, len(communicator.group.ranks)
+    for step in steps(process):
+        x = batch(process)
+        for layer in range(size.layers):
+            there = spread(ranks, x.shape[0], layer) if spread else ()
+            back = tuple(zip(*there, strict=True))
+            dispatch = Exchange(process, communicator, f"dispatch {layer}", x, there)
+            dispatch.request()
+            shared = linear(process, f"shared.{layer}", x, size.hidden)
+            expert = linear(process, f"experts.{layer}", dispatch.wait(), size.hidden)
+            combine = Exchange(process, communicator, f"combine {layer}", expert, back)
+            combine.request()
+            shared = relu(process, f"shared relu {layer}", shared)
+            x = add(process, f"sum {layer}", shared, combine.wait())
+        loss = mse_loss(process, x, batch(process, "target"))
+        backward(process, loss)
+        sgd_step(process)
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+def pipeline(process: Process) -> Iterator[None]:
+    """Pipeline parallel: the layers are split over the ranks, which send activations on and gradients back."""
+    size, rank, group = process.size, process.rank, world(process.size.ranks)
+    before, after = Communicator(process, group, UPSTREAM), Communicator(process, group, DOWNSTREAM)
+    for _ in steps(process):
+        tapes, sent = [], []
+        for micro in range(MICRO_BATCHES):
+            x = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
+            if rank > 0:
+                before.receive(process.main, x, rank - 1).wait(process.main)
+            y = _stage(process, x, micro)
+            if rank < size.ranks - 1:
+                sent.append(after.send(process.main, y, rank + 1))
+            tapes.append((process.tape, x, y))
+            process.tape = []
+        for tape, x, y in tapes:
+            process.tape = tape
+            if rank < size.ranks - 1:
+                after.receive(process.main, process.gradient(y), rank + 1).wait(process.main)
+            backward(process, y)
+            if rank > 0:
+                sent.append(before.send(process.main, process.gradient(x), rank - 1))
+        for work in sent:
+            work.wait(process.main)
+        sgd_step(process)
+        yield
+
+
+def _stage(process: Process, x: Tensor, micro: int) -> Tensor:
+    """This rank's share of the layers for one micro-batch; the last rank's ends in the loss."""
+    size, rank = process.size, process.rank
+    for layer in range(rank * size.layers // size.ranks, (rank + 1) * size.layers // size.ranks):
+        y = linear(process, f"layers.{layer}", x, size.hidden, result=f"layers.{layer} of {micro}")
+        x = relu(process, f"relu {layer} of {micro}", y)
+    return mse_loss(process, x, process.tensor("target", *x.shape)) if rank == size.ranks - 1 else x
+
+
+def halo(process: Process) -> Iterator[None]:
+    """Neighbours swap the borders of their parts, by a send and a receive with one kernel, and compute the inner part meanwhile."""
+    main, size = process.main, process.size
+    communicator = Communicator(process, world(size.ranks), EXCHANGE_STREAM)
+    for step in steps(process):
+        x = batch(process)
+        for layer in range(size.layers):
+            # now with the one neighbour, now with the other
+            peer = process.rank + 1 if process.rank % 2 == layer % 2 else process.rank - 1
+            x = relu(process, f"relu {layer}", linear(process, f"border.{layer}", x, size.hidden))
+            border = process.tensor(f"border of {layer}", *x.shape)
+            swap = communicator.swap(main, x, border, peer) if 0 <= peer < size.ranks else None
+            x = linear(process, f"inner.{layer}", x, size.hidden)
+            if swap:
+                swap.wait(main)
+                x = add(process, f"sum {layer}", x, border)
+        loss = mse_loss(process, x, batch(process, "target"))
+        process.tape.clear()
+        if step % 2:
+            item(process, loss)
+        yield
+
+
+def dlrm(process: Process) -> Iterator[None]:
+    """Recommendation: embeddings by all-to-all beside the bottom layers, data-parallel top and bottom by all-reduce."""
+    size = process.size
+    exchanges = Communicator(process, second_world(size.ranks), EXCHANGE_STREAM)
+    reductions = Communicator(process, world(size.ranks), REDUCE_STREAM)
+    shapes = [*[(size.hidden, size.hidden)] * size.layers, (2 * size.hidden, size.hidden)]
+    buckets = Buckets(reductions, [*shapes, *[(size.hidden, size.hidden)] * size.layers])
+    for step in steps(process):
+        looked_up = embedding(process, "tables", process.tensor("indices", size.tokens, dtype="long int"), size.hidden)
+        exchange = Exchange(process, exchanges, "pooled", looked_up)
+        exchange.request()
+        x = batch(process)
+        for layer in range(size.layers):
+            x = relu(
+                process,
+                f"bottom relu {layer}",
+                linear(process, f"bottom.{layer}", x, size.hidden, buckets.layer(layer)),
+            )
+        x = concatenate(process, "interaction", x, exchange.wait())
+        for layer in range(size.layers, 2 * size.layers + 1):
+            x = relu(
+                process, f"top relu {layer}", linear(process, f"top.{layer}", x, size.hidden, buckets.layer(layer))
+            )
+        loss = mse_loss(process, x, batch(process, "target"))
+        backward(process, loss, buckets.finish)
+        sgd_step(process, buckets.views)
+        if step % 2:
+            item(process, loss)
+        yield

@@ -1,0 +1,113 @@
+"""The jobs by name, and how to build one."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ..instructions import Group
+from ..job import Job, Step
+from ..machine import DEFAULT, Machine
+from . import distributed_jobs as distributed
+from . import random_jobs, stream_jobs
+from . import single_device_jobs as single
+from .nccl import expert_groups, second_world, world
+from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
+
+Program = Callable[[Process], Iterator[None]]
+"""Writes one rank's program and yields after each step."""
+
+
+def _no_groups(_: int) -> tuple[Group, ...]:
+    return ()
+
+
+def _one_group(ranks: int) -> tuple[Group, ...]:
+    return (world(ranks),)
+
+
+def _group_of_several(ranks: int) -> tuple[Group, ...]:
+    return _one_group(ranks) if ranks > 1 else ()
+
+
+def _two_groups(ranks: int) -> tuple[Group, ...]:
+    return world(ranks), second_world(ranks)
+
+
+def _experts(ranks: int) -> tuple[Group, ...]:
+    return world(ranks), *expert_groups(ranks)
+
+
+class Preset(NamedTuple):
+    """A job's program, its size unless told otherwise, its host threads, and its process groups for a number of
+    ranks.
+    """
+
+    program: Program
+    size: Size
+    threads: tuple[str, ...] = (MAIN, AUTOGRAD)
+    groups: Callable[[int], tuple[Group, ...]] = _no_groups
+    ranks_of: Callable[[int], int] | None = None
+    """How many ranks it has with a seed, where that is not the same with all."""
+
+    def sized(self, seed: int) -> Size:
+        return self.size._replace(ranks=self.ranks_of(seed)) if self.ranks_of else self.size
+
+
+RANDOM = "random"
+"""The job that is another one for every seed."""
+PRESETS = {
+    "simple": Preset(single.simple, Size()),
+    "hostbound": Preset(single.simple, Size(layers=8, tokens=64, hidden=64)),
+    "prefetch": Preset(single.prefetch, Size(steps=4)),
+    "event_sync": Preset(single.event_sync, Size(steps=4, layers=8, tokens=1536, hidden=1024)),
+    "graph": Preset(single.graph, Size(steps=4)),
+    "loader": Preset(single.loader, Size(steps=4), threads=(MAIN, AUTOGRAD, LOADER)),
+    "critical_path": Preset(single.critical_path, Size(tokens=2048, hidden=2048), threads=(MAIN,)),
+    "streams": Preset(stream_jobs.streams, Size(tokens=512, hidden=512), threads=(MAIN,)),
+    "polling": Preset(stream_jobs.polling, Size(steps=4, tokens=1024, hidden=1024)),
+    "pageable": Preset(stream_jobs.pageable, Size(steps=4, tokens=1024, hidden=1024)),
+    "towers": Preset(stream_jobs.towers, Size(tokens=1024, hidden=1024), threads=(MAIN, AUTOGRAD, SECOND_AUTOGRAD)),
+    "queue": Preset(stream_jobs.queue, Size(), threads=(MAIN,)),
+    "ddp": Preset(distributed.ddp, Size(ranks=2), groups=_one_group),
+    "moe": Preset(distributed.moe, Size(ranks=4), groups=_experts),
+    "uneven": Preset(distributed.uneven, Size(ranks=4, layers=2), groups=_one_group),
+    "pipeline": Preset(distributed.pipeline, Size(ranks=2), groups=_one_group),
+    "halo": Preset(distributed.halo, Size(ranks=4), groups=_one_group),
+    "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=_two_groups),
+    RANDOM: Preset(random_jobs.random_program, Size(steps=4), groups=_group_of_several, ranks_of=random_jobs.ranks_of),
+}
+NAMED = tuple(name for name in PRESETS if name != RANDOM)
+"""Jobs that are the same but for durations, whatever the seed."""
+
+
+def build_job(
+    name: str,
+    *,
+    ranks: int | None = None,
+    steps: int | None = None,
+    layers: int | None = None,
+    tokens: int | None = None,
+    hidden: int | None = None,
+    seed: int = 0,
+    machine: Machine = DEFAULT,
+) -> Job:
+    """A job of PRESETS on a machine, with its own size where none is given.
+
+    Raises ValueError for an unknown name or a size that the job cannot have.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"{name}: no such job, there are {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    given = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
+    size = preset.sized(seed)._replace(**{key: value for key, value in given.items() if value is not None})
+    if min(size) < 1:
+        raise ValueError(f"{name}: {', '.join(size._fields)} are at least 1")
+    if preset.size.ranks > 1 and size.ranks < 2:
+        raise ValueError(f"{name}: its ranks communicate, give it at least 2")
+
+    def program(rank: int) -> Iterator[Step]:
+        process = Process(rank, seed, size, preset.threads, machine)
+        for _ in preset.program(process):
+            yield process.take()
+        yield process.take()
+
+    return Job(name, seed, size.ranks, preset.threads, preset.groups(size.ranks), program, machine)

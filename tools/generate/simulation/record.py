@@ -1,0 +1,190 @@
+"""What happened in a simulated run, in columns: ops, calls, activities, synchronisations, and why things had to wait.
+
+Row i of a table is the i-th thing of its kind that began. Times are int64 ns from the start of the run.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from ....schema.columns import Int64
+from ..instructions import Activity, Op
+from ..job import Job
+
+NONE = -1
+
+
+def _column() -> "array[int]":
+    return array("q")
+
+
+@dataclass(slots=True)
+class Table:
+    """Columns of equal length."""
+
+    def append(self, *values: int) -> int:
+        """Adds a row with the values in the order of the columns and returns its number."""
+        for column, value in zip(self.columns(), values, strict=True):
+            column.append(value)
+        return len(self) - 1
+
+    def columns(self) -> "list[array[int]]":
+        return [getattr(self, column.name) for column in fields(self)]
+
+    def __len__(self) -> int:
+        return len(self.columns()[0])
+
+
+@dataclass(slots=True)
+class Ops(Table):
+    """`op` is the position in RankRun.op_table, `forward_open` the row that was open on the thread whose op is
+    differentiated.
+    """
+
+    op: "array[int]" = field(default_factory=_column)
+    thread: "array[int]" = field(default_factory=_column)
+    start: "array[int]" = field(default_factory=_column)
+    end: "array[int]" = field(default_factory=_column)
+    parent: "array[int]" = field(default_factory=_column)
+    sequence: "array[int]" = field(default_factory=_column)
+    forward_thread: "array[int]" = field(default_factory=_column)
+    forward_open: "array[int]" = field(default_factory=_column)
+    comm_sequence: "array[int]" = field(default_factory=_column)
+
+
+@dataclass(slots=True)
+class Calls(Table):
+    """`name` is the position in RankRun.call_names, `op` the row of the innermost open op."""
+
+    name: "array[int]" = field(default_factory=_column)
+    thread: "array[int]" = field(default_factory=_column)
+    start: "array[int]" = field(default_factory=_column)
+    end: "array[int]" = field(default_factory=_column)
+    op: "array[int]" = field(default_factory=_column)
+
+
+@dataclass(slots=True)
+class Activities(Table):
+    """`activity` is the position in RankRun.activity_table, `node` the id in the graph that was launched (0: no
+    graph).
+    """
+
+    activity: "array[int]" = field(default_factory=_column)
+    stream: "array[int]" = field(default_factory=_column)
+    start: "array[int]" = field(default_factory=_column)
+    end: "array[int]" = field(default_factory=_column)
+    call: "array[int]" = field(default_factory=_column)
+    node: "array[int]" = field(default_factory=_column)
+    comm_sequence: "array[int]" = field(default_factory=_column)
+
+
+@dataclass(slots=True)
+class Synchronisations(Table):
+    """What CUPTI records of a call that waits: `kind` in SYNC_KINDS; the stream that waits, the event and where it
+    was recorded.
+    """
+
+    kind: "array[int]" = field(default_factory=_column)
+    call: "array[int]" = field(default_factory=_column)
+    stream: "array[int]" = field(default_factory=_column)
+    event: "array[int]" = field(default_factory=_column)
+    recorded_on: "array[int]" = field(default_factory=_column)
+    recorded_by: "array[int]" = field(default_factory=_column)
+
+
+SYNC_KINDS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = range(4)
+
+
+@dataclass(slots=True)
+class Edges(Table):
+    """Pairs of rows: which tables they point into is said where the edges stand."""
+
+    source: "array[int]" = field(default_factory=_column)
+    target: "array[int]" = field(default_factory=_column)
+
+
+@dataclass(slots=True)
+class HandOvers(Table):
+    """Thread `source` gave an item at `given` which thread `target` had from `taken` on; `waited` is 1 if it had to
+    wait for it.
+    """
+
+    source: "array[int]" = field(default_factory=_column)
+    given: "array[int]" = field(default_factory=_column)
+    target: "array[int]" = field(default_factory=_column)
+    taken: "array[int]" = field(default_factory=_column)
+    waited: "array[int]" = field(default_factory=_column)
+
+
+@dataclass(slots=True)
+class RankRun:
+    """The run of one rank. `event_waits`, `graph_order` lead from activity to activity, `host_waits` from call to
+    awaited activity.
+    """
+
+    rank: int
+    op_table: list[Op] = field(default_factory=list)
+    activity_table: list[Activity] = field(default_factory=list)
+    call_names: list[str] = field(default_factory=list)
+    ops: Ops = field(default_factory=Ops)
+    calls: Calls = field(default_factory=Calls)
+    activities: Activities = field(default_factory=Activities)
+    syncs: Synchronisations = field(default_factory=Synchronisations)
+    event_waits: Edges = field(default_factory=Edges)
+    graph_order: Edges = field(default_factory=Edges)
+    host_waits: Edges = field(default_factory=Edges)
+    hand_overs: HandOvers = field(default_factory=HandOvers)
+
+    @property
+    def events(self) -> int:
+        """How many ops, calls and activities there are."""
+        return len(self.ops) + len(self.calls) + len(self.activities)
+
+    def period(self) -> "Period":
+        """From the first start to the last end of an op, call or activity, step annotations aside."""
+        own = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
+        starts = [as_numpy(self.ops.start)[own], as_numpy(self.calls.start), as_numpy(self.activities.start)]
+        ends = [as_numpy(self.ops.end)[own], as_numpy(self.calls.end), as_numpy(self.activities.end)]
+        return Period(
+            min((int(times.min()) for times in starts if len(times)), default=0),
+            max((int(times.max()) for times in ends if len(times)), default=0),
+        )
+
+
+class Period(NamedTuple):
+    start: int
+    end: int
+
+    @property
+    def ns(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A simulated run of a job."""
+
+    job: Job
+    ranks: Sequence[RankRun]
+
+    def period(self) -> Period:
+        """From the first start to the last end on any rank."""
+        periods = [rank.period() for rank in self.ranks]
+        return Period(min(one.start for one in periods), max(one.end for one in periods))
+
+    @property
+    def makespan_ns(self) -> int:
+        return self.period().ns
+
+    @property
+    def events(self) -> int:
+        return sum(rank.events for rank in self.ranks)
+
+
+def as_numpy(column: "array[int]") -> Int64:
+    """The column without a copy."""
+    return np.frombuffer(column, np.int64) if len(column) else np.empty(0, np.int64)

@@ -1,0 +1,46 @@
+"""How much longer things take in a changed job: from the factors of classes and names to the factor of one thing."""
+
+import math
+from collections.abc import Mapping
+
+from ...replay import NodeClass, parse_scale
+
+
+class Factors:
+    """Looks factors up by name and class; `scale` has `class:NAME` or a regular expression as keys, and factors
+    multiply.
+
+    Raises ValueError for a class, an expression or a factor that is none.
+
+    >>> factors = Factors({"class:computation": 2.0, "gemm": 0.5})
+    >>> factors.of("sgemm_128", "computation"), factors.of("fill", "computation"), factors.of("aten::mm", "host")
+    (1.0, 2.0, 1.0)
+    """
+
+    def __init__(self, scale: Mapping[str, float]) -> None:
+        self._scale = [parse_scale(f"{selector}={factor}") for selector, factor in scale.items()]
+        self._known: dict[tuple[str, str], float] = {}
+
+    def of(self, name: str, kind: str) -> float:
+        known = self._known.get((name, kind))
+        if known is None:
+            applying = (
+                one.factor
+                for one in self._scale
+                if (one.target.label == kind if isinstance(one.target, NodeClass) else one.target.search(name))
+            )
+            known = self._known[name, kind] = math.prod(applying)
+        return known
+
+
+def scale_of(specifications: list[str]) -> dict[str, float]:
+    """`REGEX=F` and `class:NAME=F` texts as the scale that they make together. Raises ValueError.
+
+    >>> scale_of(["class:host=2", "gemm=0.5", "gemm=3"])
+    {'class:host': 2.0, 'gemm': 1.5}
+    """
+    scale: dict[str, float] = {}
+    for specification in specifications:
+        selector = specification.rpartition("=")[0]
+        scale[selector] = scale.get(selector, 1.0) * parse_scale(specification).factor
+    return scale

@@ -1,0 +1,49 @@
+"""The files of a run: for each rank a host trace and a device trace, and the truth, in one folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ....schema.errors import DataError
+from ..simulation import Run
+from .device_trace import SyncRecords, write_device_trace
+from .host_trace import write_host_trace
+from .identity import identify
+from .truth import write_truth
+
+
+class RankFiles(NamedTuple):
+    host: Path
+    device: Path
+
+
+def write_traces(
+    run: Run,
+    folder: str | Path,
+    *,
+    sync_records: bool = True,
+    resolved_events: bool = True,
+    compress: bool = False,
+    makespans: Mapping[str, int] | None = None,
+) -> list[RankFiles]:
+    """Writes `host_rank{N}.json`, `device_rank{N}.json` (with .gz if compressed) and `truth.json` and returns their
+    paths by rank.
+
+    Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
+    an event was recorded, as from CUDA 12.9 on. `makespans` of changed runs go into the truth. Raises DataError if a
+    file cannot be written.
+    """
+    target, suffix = Path(folder), ".json.gz" if compress else ".json"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
+    files = []
+    for rank in run.ranks:
+        who = identify(run.job, rank.rank)
+        own = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
+        write_host_trace(rank, who, str(own.host))
+        write_device_trace(rank, who, run.job.machine, str(own.device), SyncRecords(sync_records, resolved_events))
+        files.append(own)
+    write_truth(run, str(target / "truth.json"), makespans or {})
+    return files

@@ -1,0 +1,63 @@
+"""Arguments of ops as the host trace writes them: value, shape, type and strides of each, as JSON values."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..instructions import Collective, Opaque, Tensor, Value
+from .kineto_args import stride
+
+ITEM_SIZES = {"float": 4, "long int": 8}
+TensorIds = Callable[[Tensor], tuple[int, int]]
+"""The host trace's numbers of a tensor and of its storage."""
+
+
+class Argument(NamedTuple):
+    value: object
+    shape: object
+    type: str
+    strides: object
+
+
+def argument(value: Value, ids: TensorIds) -> Argument:
+    if isinstance(value, Tensor):
+        where = [*ids(value), value.offset, value.numel, ITEM_SIZES[value.dtype], value.device]
+        return Argument(where, value.shape, f"Tensor({value.dtype})", value.strides)
+    if isinstance(value, Opaque):
+        return Argument(f"<{value.type}>", [], value.type, [])
+    if isinstance(value, tuple):
+        return listed("GenericList", [argument(item, ids) for item in value])
+    if value is None:
+        return Argument("<None>", [], "None", [])
+    return Argument(value, [], {bool: "Bool", int: "Int", float: "Double", str: "String"}[type(value)], [])
+
+
+def listed(kind: str, items: list[Argument]) -> Argument:
+    """A list or tuple; it has one type for each element."""
+    return Argument(
+        [item.value for item in items],
+        [item.shape for item in items],
+        f"{kind}[{','.join(item.type for item in items)}]",
+        [item.strides for item in items],
+    )
+
+
+def text(arguments: Iterable[Argument]) -> str:
+    values, shapes, types, strides = ([*column] for column in zip(*arguments, strict=True)) if arguments else ([],) * 4
+    return json.dumps({"values": values, "shapes": shapes, "types": types, "strides": strides})
+
+
+def collective_arguments(collective: Collective, sequence: int, ids: TensorIds) -> list[Argument]:
+    """The positional inputs of record_param_comms behind its tensor."""
+    group = collective.group
+
+    def of(*values: Value) -> list[Argument]:
+        return [argument(value, ids) for value in values]
+
+    return [
+        listed("Tuple", of(sequence, collective.is_p2p)),
+        listed("Tuple", of(group.name, group.description)),
+        *of(collective.rank, collective.name, collective.in_splits, collective.out_splits),
+        *of(group.ranks[0] if group.ranks else -1, stride(group.ranks) if group.ranks else -1),
+        *of(max(1, len(group.ranks)), collective.asynchronous),
+    ]

@@ -1,0 +1,20 @@
+"""A rank's run and its machine in, which of its activities the device trace shows out."""
+
+import numpy as np
+
+from ....schema.columns import Bool
+from ..machine import Machine
+from ..simulation import RankRun, as_numpy
+
+
+def shown(run: RankRun, machine: Machine) -> Bool:
+    """All but the share whose records were lost: those that ended one after the other, somewhere within the run.
+
+    Their launch calls are shown, as the profiler keeps records of calls and of activities apart.
+    """
+    by_end = np.argsort(as_numpy(run.activities.end), kind="stable")
+    lost = round(machine.lost * len(by_end))
+    first = (len(by_end) - lost) * (run.rank + 1) // (run.rank + 2)
+    kept = np.ones(len(by_end), bool)
+    kept[by_end[first : first + lost]] = False
+    return kept

@@ -1,0 +1,172 @@
+"""A folder in, the host and device trace of every rank out, and a line about each trace that has no place.
+
+A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on the order in
+which the folder is listed.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ...schema.errors import DataError
+from ...schema.progress import Progress, unwatched
+from .recognise import Kind
+from .trace_files import Trace, find_traces, listing, numbered
+
+
+class Pair(NamedTuple):
+    """The traces of one rank by their paths below the folder; `records_rank` where the device trace itself says it."""
+
+    rank: int
+    device: str
+    host: str | None
+    records_rank: bool
+    notes: list[str]
+
+
+Key = Callable[[Trace], tuple[Hashable, ...]]
+
+
+@dataclass(slots=True)
+class Pairs:
+    """A pair per rank in their order, traces that cannot be built, traces that nothing matches, the other files by kind."""
+
+    ranks: list[Pair] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+def find_pairs(folder: Path, is_output: Callable[[Path], bool], progress: Progress = unwatched) -> Pairs:
+    """Pairs the traces in `folder` and below; hidden files and those for which `is_output` holds are not looked at.
+
+    Raises DataError when there is no such folder or it holds no device trace. Reads a few hundred KB of each file.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: is no folder; give the one that holds the traces of all ranks")
+    found = find_traces([folder], is_output, progress)
+    devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
+    skipped = found.skipped | ({Kind.MERGED.value: len(merged)} if merged else {})
+    pairs = Pairs(skipped=dict(sorted(skipped.items())))
+    pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in found.failures]
+    if not devices and not pairs.failures:
+        raise DataError(
+            f"{folder}: holds no device trace{_what_else(hosts, pairs)}; put a Kineto trace of each rank there"
+        )
+    host_of = hosts_of(devices, hosts)
+    others = Others.of(hosts)
+    for device in _one_per_rank(devices, pairs):
+        host = host_of.get(device.name)
+        lonely = f"{device.name}: has no host trace ({others.near(device)}); built from the device trace alone"
+        pairs.ranks.append(Pair(device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]))
+    used, others = set(host_of.values()), Others.of(devices)
+    unused = (host for host in hosts if host.name not in used)
+    pairs.notes += [f"{host.name}: has no device trace ({others.near(host)}); not used" for host in unused]
+    return pairs
+
+
+def _below(folder: Path, traces: list[Trace]) -> list[Trace]:
+    """The traces by their paths below the folder."""
+    return [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
+
+
+def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
+    """The host trace of each device trace that has one: each key pairs those that are alone on their side in having it.
+
+    Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they agree.
+    """
+    found: dict[str, str] = {}
+    for key in KEYS:
+        used = set(found.values())
+        free = _alone_with(key, [host for host in hosts if host.name not in used])
+        for value, device in _alone_with(key, [device for device in devices if device.name not in found]).items():
+            host = free.get(value)
+            if host and (device.pid == host.pid or None in (device.pid, host.pid)):
+                found[device.name] = host.name
+    return found
+
+
+def _alone_with(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], Trace]:
+    return {value: own[0] for value, own in _grouped(key, traces).items() if len(own) == 1 and None not in value}
+
+
+def _grouped(key: Key, traces: list[Trace]) -> dict[tuple[Hashable, ...], list[Trace]]:
+    groups: dict[tuple[Hashable, ...], list[Trace]] = defaultdict(list)
+    for trace in traces:
+        groups[key(trace)].append(trace)
+    return groups
+
+
+def _by_process(trace: Trace) -> tuple[Hashable, ...]:
+    return (trace.pid,)
+
+
+def _by_rank(trace: Trace) -> tuple[Hashable, ...]:
+    return (trace.rank,)
+
+
+def _by_process_and_rank(trace: Trace) -> tuple[Hashable, ...]:
+    return trace.pid, trace.rank
+
+
+def _by_process_and_folder(trace: Trace) -> tuple[Hashable, ...]:
+    return trace.pid, PurePosixPath(trace.name).parent
+
+
+KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
+"""What the two traces of one process share, strongest first; a key that holds None is none."""
+
+
+def _one_per_rank(devices: list[Trace], pairs: Pairs) -> Iterator[Trace]:
+    """The device traces to build, in the order of their ranks; the others become failures."""
+    devices, notes = numbered(devices)
+    pairs.notes += notes
+    by_rank: dict[int, list[Trace]] = defaultdict(list)
+    for device in devices:
+        if device.rank is None:
+            pairs.failures.append(
+                f"{device.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
+            )
+        else:
+            by_rank[device.rank].append(device)
+    for rank, own in sorted(by_rank.items()):
+        if len(own) == 1:
+            yield own[0]
+        else:
+            pairs.failures.append(
+                f"rank {rank}: {len(own)} device traces ({_names(own)}); keep one, or give the folder of one run"
+            )
+
+
+def _what_else(hosts: list[Trace], pairs: Pairs) -> str:
+    counts = {Kind.HOST.value: len(hosts), **pairs.skipped}
+    others = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f" but {others}" if others else ""
+
+
+class Others(NamedTuple):
+    """The traces of the other kind, to say why none of them is the partner of one."""
+
+    by_process: dict[tuple[Hashable, ...], list[Trace]]
+    by_rank: dict[tuple[Hashable, ...], list[Trace]]
+
+    @staticmethod
+    def of(traces: list[Trace]) -> "Others":
+        return Others(_grouped(_by_process, traces), _grouped(_by_rank, traces))
+
+    def near(self, trace: Trace) -> str:
+        same_process = self.by_process.get((trace.pid,), []) if trace.pid is not None else []
+        same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
+        process = f"process {'unknown' if trace.pid is None else trace.pid}"
+        if same_process:
+            return f"{process}; of the same: {_names(same_process)}"
+        if same_rank:
+            return f"{process}; of that rank, but of another process: {_names(same_rank)}"
+        return process
+
+
+def _names(traces: list[Trace]) -> str:
+    return listing([trace.name for trace in traces])

@@ -1,0 +1,202 @@
+"""A file in, what it is out: a host trace, a device trace with its process and rank, something made from traces, or neither.
+
+Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it looks at the
+tables and at who launched.
+"""
+
+import io
+import json
+import os
+import re
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from ...linker.readers import Role, dialect, is_database, is_merged, is_rocpd, opened, processes, role_of
+from ...schema.errors import DataError
+from ...schema.io import open_input
+from ...schema.traces import integer
+
+PIECE = 1 << 16
+END = 1 << 18
+"""Bytes that are looked at from the start, and from the end."""
+
+JSON_START = ("{", "[")
+EVENTS = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
+NODES = re.compile(r'"nodes"\s*:\s*\[')
+HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
+MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
+DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
+PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
+PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
+RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
+DECODER = json.JSONDecoder(strict=False)
+
+
+class Kind(Enum):
+    """What a file is; the value counts files of that kind in a sentence."""
+
+    HOST = "host traces"
+    DEVICE = "device traces"
+    MERGED = "device traces of several ranks in one"
+    LINKED = "linked traces"
+    GRAPH = "execution graphs"
+    OTHER_EVENTS = "Chrome traces that no profiler wrote"
+    OTHER = "files that are no traces"
+
+
+# nodes make a host trace, unless they carry what only later stages write
+LATER_STAGES = (
+    (Kind.LINKED, re.compile(r'"inclusive_dur"\s*:')),
+    (Kind.GRAPH, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"')),
+)
+
+
+class Recognised(NamedTuple):
+    """`pid` is that of the host rows, `rank` the recorded one; None where the file does not tell."""
+
+    kind: Kind
+    pid: int | None = None
+    rank: int | None = None
+
+
+def recognise(path: Path) -> Recognised:
+    """What the file is, by content. Raises DataError when it cannot be read, is empty, or is damaged from its start on."""
+    if is_database(str(path)):
+        return _of_database(path)
+    with open_input(str(path)) as stream:
+        head = _text(_first(stream))
+        if not head:
+            raise DataError(f"{path}: damaged compressed file; copy it again")
+        if not head.lstrip("\ufeff \t\r\n").startswith(JSON_START):
+            return Recognised(Kind.GRAPH if ".et" in path.suffixes else Kind.OTHER)
+        if EVENTS.search(head):
+            signs = _signs(head)
+            if not signs.complete:
+                signs = _signs(head + _text(_last(stream)))
+            return signs.judgement()
+        return _of_nodes(head, stream) if NODES.search(head) else Recognised(Kind.OTHER)
+
+
+def _of_database(path: Path) -> Recognised:
+    """The process is the one that the file tells, else that of its name."""
+    with opened(str(path)) as database:
+        if is_merged(database) or not is_rocpd(database):
+            return Recognised(Kind.MERGED if is_merged(database) else Kind.OTHER)
+        dialect(database)
+        traced = processes(database)
+    if len(traced) > 1:
+        return Recognised(Kind.MERGED)
+    named = PROCESS_IN_NAME.search(path.name)
+    return Recognised(Kind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
+
+
+def _of_nodes(head: str, stream: BinaryIO) -> Recognised:
+    for kind, sign in LATER_STAGES:
+        if sign.search(head):
+            return Recognised(kind)
+    process = HOST_PROCESS.search(head) or HOST_PROCESS.search(_text(_last(stream)))
+    if process:
+        return Recognised(Kind.HOST, int(process.group(1)))
+    return Recognised(Kind.HOST if '"schema"' in head else Kind.OTHER)
+
+
+class _Signs(NamedTuple):
+    """What the rows and keys of a Chrome trace say about who wrote it and of what process it is."""
+
+    by_profiler: bool
+    merged: bool
+    processes: Counter[int]
+    ranks: set[int]
+    rank_labels: set[int]
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.processes and self.ranks)
+
+    def judgement(self) -> Recognised:
+        if not self.by_profiler:
+            return Recognised(Kind.OTHER_EVENTS)
+        if self.merged or len(self.ranks) > 1 or len(self.rank_labels) > 1:
+            return Recognised(Kind.MERGED)
+        pid = max(self.processes, key=self.processes.__getitem__, default=None)
+        return Recognised(Kind.DEVICE, pid, next(iter(self.ranks or self.rank_labels), None))
+
+
+def _signs(text: str) -> _Signs:
+    merged = bool(MERGED_RANKS.search(text))
+    signs = _Signs(bool(PROFILER_KEYS.search(text)), merged, Counter(), _recorded_ranks(text), set())
+    by_profiler = signs.by_profiler
+    for row in _objects(text):
+        category, arguments = row.get("cat"), row.get("args")
+        role = role_of(category if isinstance(category, str) else None)
+        by_profiler |= bool(category) and role is not Role.UNKNOWN
+        pid = integer(row.get("pid"), -1) if isinstance(row.get("pid"), int) else -1
+        labels = str(arguments) if row.get("ph") == "M" and isinstance(arguments, dict) else ""
+        if pid >= 0 and (role in (Role.OP, Role.CALL) or labels == "{'labels': 'CPU'}"):
+            signs.processes[pid] += 1
+        signs.rank_labels.update(int(rank) for rank in RANK_LABEL.findall(labels))
+    return signs._replace(by_profiler=by_profiler)
+
+
+def _recorded_ranks(text: str) -> set[int]:
+    """The ranks of every `distributedInfo` in the text."""
+    ranks = set()
+    for key in DISTRIBUTED.finditer(text):
+        try:
+            ranks.add(integer(DECODER.raw_decode(text, key.end())[0].get("rank"), -1))
+        except ValueError:
+            continue
+    return ranks - {-1}
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost complete JSON objects of a text that was cut out of a larger one."""
+    events = EVENTS.search(text)
+    at = text.find("{", events.end() if events else 0)
+    while at >= 0:
+        try:
+            found, end = DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            yield found
+        at = text.find("{", end)
+
+
+def _first(stream: BinaryIO) -> bytes:
+    return b"".join(_pieces(stream, END))
+
+
+def _last(stream: BinaryIO) -> bytes:
+    """The end of the stream, from where it stands; a compressed one has to be run through."""
+    if stream.seekable():
+        stream.seek(max(stream.tell(), os.fstat(stream.fileno()).st_size - END))
+    last = bytearray()
+    for piece in _pieces(stream):
+        last += piece
+        if len(last) > 8 * END:
+            del last[:-END]
+    return bytes(last[-END:])
+
+
+def _pieces(stream: BinaryIO, most: int = sys.maxsize) -> Iterator[bytes]:
+    """What the stream holds, up to `most` bytes; of a damaged file what comes before the damage."""
+    read = cast(io.BufferedIOBase, stream).read1
+    while most > 0:
+        try:
+            piece = read(min(most, PIECE))
+        except (OSError, EOFError, zlib.error):
+            return
+        if not piece:
+            return
+        yield piece
+        most -= len(piece)
+
+
+def _text(piece: bytes) -> str:
+    return piece.decode("utf-8", "replace")

@@ -1,0 +1,151 @@
+"""Paths in, the traces among them out: what each file is, of which process, and of which rank.
+
+A trace's rank is the recorded one, else that of its name.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ...schema.errors import DataError
+from ...schema.progress import Progress, unwatched
+from .recognise import Kind, recognise
+
+TRACE_NAME = re.compile(r"\.(json|json\.gz|db|rpd)$", re.IGNORECASE)
+BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz)?$", re.IGNORECASE)
+RANK_IN_NAME = (
+    re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
+    BARE_NUMBER,
+)
+"""Strongest first."""
+NAMES_SHOWN = 4
+
+
+class Trace(NamedTuple):
+    """A trace by its path; `rank` is the recorded one or that of the name."""
+
+    name: str
+    pid: int | None
+    rank: int | None
+    records_rank: bool
+
+
+@dataclass(slots=True)
+class TraceFiles:
+    """The traces by kind, by path; files that cannot be used, one line each; how many others there were, by kind."""
+
+    devices: list[Trace] = field(default_factory=list)
+    hosts: list[Trace] = field(default_factory=list)
+    merged: list[Trace] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+class RankTrace(NamedTuple):
+    """The device trace of a rank."""
+
+    rank: int
+    path: Path
+
+
+def find_traces(
+    given: Sequence[Path], leave_out: Callable[[Path], bool] = lambda _: False, progress: Progress = unwatched
+) -> TraceFiles:
+    """Looks at files and at all files in folders and below, but hidden ones and those for which `leave_out` holds.
+
+    Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
+    """
+    found, skipped = TraceFiles(), Counter[str]()
+    of_kind = {Kind.DEVICE: found.devices, Kind.HOST: found.hosts, Kind.MERGED: found.merged}
+    files = [(path, name) for path, name in _files(given) if not leave_out(path)]
+    named = {path for path in given if not path.is_dir()}
+    for path, name in progress(files, "looking at files", unit="file"):
+        try:
+            kind, pid, rank = recognise(path)
+        except DataError as error:
+            if path in named or TRACE_NAME.search(path.name):
+                found.failures.append(str(error))
+                continue
+            kind, pid, rank = Kind.OTHER, None, None
+        if kind in of_kind:
+            known = rank_in_name(name, pid) if rank is None else rank
+            of_kind[kind].append(Trace(str(path), pid, known, rank is not None))
+        elif path in named:
+            found.failures.append(f"{path}: is none of the traces that are read here, but one of the {kind.value}")
+        else:
+            skipped[kind.value] += 1
+    found.skipped = dict(sorted(skipped.items()))
+    return found
+
+
+def rank_in_name(name: str, process: int | None = None) -> int | None:
+    """The rank that a path tells, by the file's own name before those of the folders around it.
+
+    A bare number that is the process is none.
+
+    >>> rank_in_name("run_2/device_rank3.json"), rank_in_name("rank_5/host.json"), rank_in_name("et_7.json.gz")
+    (3, 5, 7)
+    """
+    parts = reversed(PurePosixPath(name).parts)
+    found = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
+    ranks = ((pattern, int(rank.group(1))) for pattern, rank in found if rank)
+    return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
+
+
+def numbered(devices: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
+    """Device traces of which none tells a rank, numbered by their processes, as launchers start ranks in that order.
+
+    With a line for each that was numbered; a lone one is rank 0. Traces are left as they are where one tells its rank or, of
+    several, one does not tell its process.
+    """
+    if any(trace.rank is not None for trace in devices) or (len(devices) > 1 and any(t.pid is None for t in devices)):
+        return list(devices), []
+    ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
+    notes = [f"{t.name}: tells no rank; numbered {rank} by its process, {t.pid}" for rank, t in enumerate(ordered)]
+    return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)], notes if len(ordered) > 1 else []
+
+
+def by_rank(devices: Sequence[Trace]) -> tuple[list[RankTrace], list[str]]:
+    """The device traces by rank, in order, and a line for each that was numbered.
+
+    Raises DataError where several have one rank, or one has none though others have.
+    """
+    known, notes = numbered(devices)
+    same: dict[int, list[str]] = defaultdict(list)
+    for trace in known:
+        if trace.rank is None:
+            raise DataError(f"{trace.name}: neither the file nor its name tells a rank; rename it to …rank<N>")
+        same[trace.rank].append(trace.name)
+    for rank, names in sorted(same.items()):
+        if len(names) > 1:
+            raise DataError(
+                f"rank {rank}: {len(names)} device traces ({listing(names)}); keep one, or give those of one run"
+            )
+    return [RankTrace(rank, Path(names[0])) for rank, names in sorted(same.items())], notes
+
+
+def listing(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _files(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Each file once, with its name as it is given or below the folder that is."""
+    seen: set[Path] = set()
+    for path in given:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder; check the path")
+        below = [one for one in sorted(path.rglob("*")) if not _hidden(one.relative_to(path)) and one.is_file()]
+        for one in below if path.is_dir() else (path,):
+            if one.resolve() not in seen:
+                seen.add(one.resolve())
+                yield one, (one.relative_to(path) if path.is_dir() else one).as_posix()
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

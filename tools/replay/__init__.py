@@ -1,0 +1,35 @@
+"""Graphs in, when each node runs out: as measured, or with durations changed.
+
+`replay` takes one graph, `replay_ranks` those of a job."""
+
+from .critical_path import WAITS, critical_path
+from .execution import Replay, replay, replay_ranks, topological_order
+from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
+from .scaling import SCALABLE, Scale, parse_scale
+from .summary import describe, summarise
+from .timeline import write_timeline
+from .workload import Lane, Workload, gather, number_text
+
+__all__ = [
+    "COMMUNICATION_TYPES",
+    "SCALABLE",
+    "WAITS",
+    "Classes",
+    "Lane",
+    "NodeClass",
+    "Replay",
+    "Scale",
+    "Workload",
+    "critical_path",
+    "describe",
+    "gather",
+    "moves_memory",
+    "node_classes",
+    "number_text",
+    "parse_scale",
+    "replay",
+    "replay_ranks",
+    "summarise",
+    "topological_order",
+    "write_timeline",
+]

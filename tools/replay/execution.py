@@ -1,0 +1,186 @@
+"""Execution graphs in, the time at which every node starts and ends out, following data dependencies alone.
+
+A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
+last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself. Times are int64
+ns from the run's start.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...schema.columns import Int64, Ragged
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
+from .device_room import Problem, ends_with_room
+from .host_meetings import ends, meet_on_hosts
+from .node_class import NodeClass
+from .rank_clocks import on_one_clock
+from .rendezvous import Meetings, rendezvous
+from .scaling import Scale
+from .workload import Workload, gather
+
+log = logging.getLogger("execgraph")
+
+RANKS_NAMED = 8
+
+
+@dataclass(slots=True)
+class Schedule:
+    """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`, plus `cost_ns`.
+
+    A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
+
+    The first rows are the nodes. Communication that meets only arrives there; one more row per meeting stands for the
+    transfer, one per node in several meetings for their end, two per member of meetings on hosts, and `finish_row` says
+    for each node which row ends it.
+    """
+
+    source: Int64
+    target: Int64
+    lag_ns: Int64
+    cost_ns: Int64
+    end_ns: Int64
+    finish_row: Int64
+    place_of: Int64
+
+
+@dataclass(slots=True)
+class Replay:
+    """When each node of `work` starts and ends (rows as there), beside the measured run."""
+
+    work: Workload
+    schedule: Schedule
+    start_ns: Int64
+    end_ns: Int64
+    makespan_ns: int
+    measured_ns: int
+
+    @property
+    def error_pct(self) -> float | None:
+        """How much longer than measured the replay takes; None without a measured time."""
+        return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
+
+
+def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:
+    """Replays one rank's graph; row r of the result is row r of the graph.
+
+    O(n + e) in time and memory. Raises DataError where dependencies form a cycle.
+    """
+    return replay_ranks([graph], scale)
+
+
+def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Replay:
+    """Replays several ranks together; the rows of the result are the graphs' rows, one graph after the other.
+
+    Their clocks are compared by what ends on several ranks, so that each begins when it did. Members of a group whose
+    graphs are not given are not waited for. A send and its receive meet like a collective. O(n + e) in time and memory.
+    Raises DataError, naming where each rank stands, when nodes never become ready.
+    """
+    meetings = rendezvous(graphs)
+    work = on_one_clock(gather(graphs, scale), meetings)
+    if work.missing_dependencies:
+        log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    schedule = _schedule(work, meetings)
+    end = schedule.end_ns[schedule.finish_row]
+    # a member of a collective occupies its stream from its own arrival on
+    start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
+    measured = int(work.measured_end_ns.max(initial=0))
+    return Replay(work, schedule, start, end, int(end.max(initial=0)), measured)
+
+
+def _schedule(work: Workload, meetings: Meetings) -> Schedule:
+    on_hosts = meet_on_hosts(work, meetings)
+    host_row, host_meeting = meetings.row[on_hosts], meetings.meeting[on_hosts]
+    meetings = replace(meetings, row=meetings.row[~on_hosts], meeting=meetings.meeting[~on_hosts])
+    nodes, met = len(work), len(work) + meetings.count
+    finish_row = np.arange(nodes)
+    finish_row[meetings.row] = nodes + meetings.meeting
+    # a kernel that carries several messages ends with the last of them
+    several = np.flatnonzero(np.bincount(meetings.row, minlength=nodes) > 1)
+    count = met + len(several)
+    finish_row[several] = np.arange(met, count)
+    last = np.flatnonzero(finish_row[meetings.row] >= met)
+    last = last[np.argsort(meetings.row[last], kind="stable")]
+    hosts = ends(work, host_row, host_meeting, count)
+    finish_row[host_row] = hosts.finish_row
+    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last], hosts.source))
+    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]], hosts.target))
+    lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
+    transfer = np.full(meetings.count, np.iinfo(np.int64).max)
+    np.minimum.at(transfer, meetings.meeting, work.duration_ns[meetings.row])
+    transfer[np.bincount(meetings.meeting, minlength=meetings.count) == 0] = 0
+    cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
+    met_rows = finish_row[:nodes] != np.arange(nodes)
+    cost[:nodes][met_rows] = work.wait_ns[met_rows]
+    order = topological_order(source, target, len(cost))
+    if len(order) < len(cost):
+        ready = np.zeros(len(cost), bool)
+        ready[np.asarray(order, np.int64)] = True
+        raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
+    problem = Problem(source, target, lag, cost)
+    if work.place.max(initial=-1) >= 0:
+        end, place_of = ends_with_room(problem, work)
+        return Schedule(*problem, end, finish_row, place_of)
+    return Schedule(*problem, earliest_ends(order, problem), finish_row, np.full(len(cost), -1))
+
+
+def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]:
+    """Rows with every source before its targets; rows on a cycle or behind one are missing. O(count + edges)."""
+    if np.all(source < target):
+        return range(count)
+    by_source = np.argsort(source, kind="stable")
+    dependents = Ragged.grouped(source[by_source], target[by_source], count)
+    starts, values = dependents.starts.tolist(), dependents.values.tolist()
+    missing = np.bincount(target, minlength=count)
+    order: list[int] = np.flatnonzero(missing == 0).tolist()
+    unmet = missing.tolist()
+    for row in order:  # grows as rows become ready
+        for dependent in values[starts[row] : starts[row + 1]]:
+            unmet[dependent] -= 1
+            if not unmet[dependent]:
+                order.append(dependent)
+    return order
+
+
+def earliest_ends(order: Sequence[int], problem: Problem) -> Int64:
+    """For each row the latest end of its sources plus their lag, 0 without any, plus its cost; dependencies sorted by target."""
+    source, target, lag, cost = problem
+    before, lags = Ragged.grouped(target, source, len(cost)), Ragged.grouped(target, lag, len(cost)).values.tolist()
+    starts, values, costs = before.starts.tolist(), before.values.tolist(), cost.tolist()
+    end = [0] * len(costs)
+    for row in order:
+        ready = 0
+        for place in range(starts[row], starts[row + 1]):
+            after = end[values[place]] + lags[place]
+            if after > ready:
+                ready = after
+        end[row] = ready + costs[row]
+    return np.array(end, np.int64)
+
+
+def _never_ready(work: Workload, stuck: Int64) -> str:
+    """Where each rank stands still: the first, by id, of its nodes that never end."""
+    ids = np.concatenate([graph.id for graph in work.graphs])[stuck]
+    ranks = np.searchsorted(work.first_row, stuck, side="right") - 1
+    by_rank = np.lexsort((ids, ranks))
+    firsts = stuck[by_rank][np.unique(ranks[by_rank], return_index=True)[1]]
+    named = [_standing(work, row) for row in firsts[:RANKS_NAMED].tolist()]
+    more = [f"and {len(firsts) - RANKS_NAMED} more ranks"] if len(firsts) > RANKS_NAMED else []
+    remedy = (
+        "its dependencies form a cycle, convert the trace again"
+        if len(work.graphs) == 1
+        else "the ranks issue their collectives in different orders, or one has a cycle; check that all are of one run"
+    )
+    return f"{len(stuck)} of {len(work)} nodes never become ready: {', '.join(named + more)}; {remedy}"
+
+
+def _standing(work: Workload, row: int) -> str:
+    rank = work.rank_of(row)
+    graph, own_row = work.graphs[rank], row - int(work.first_row[rank])
+    node = f"node {graph.id[own_row]} ({graph.name[own_row]})"
+    if work.node_class[row] == NodeClass.COMMUNICATION:
+        node += f" of group {graph.texts('pg_name')[own_row] or '?'}"
+    return f"rank {work.rank_labels()[rank]} at {node}" if len(work.graphs) > 1 else node

@@ -1,0 +1,66 @@
+"""Transfers of the host that meet over ranks in, what ends each of them out.
+
+gloo's members of a collective end each for itself: by as long as measured after the last one had arrived, or, in what has a root and
+in messages, after the last of those that had arrived before it ended.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64
+from .rank_clocks import EVER, await_each_other
+from .rendezvous import Meetings
+from .workload import Workload
+
+
+class Ends(NamedTuple):
+    """Rows of a schedule beside the nodes: dependencies of them, sorted by target, what each costs, and the one that ends each member."""
+
+    source: Int64
+    target: Int64
+    cost_ns: Int64
+    finish_row: Int64
+
+
+def meet_on_hosts(work: Workload, meetings: Meetings) -> Bool:
+    """Which pairs of node and meeting are of meetings all of whose members ran on a host thread at a recorded time."""
+    elsewhere = ~work.is_timed[meetings.row] | work.is_activity[meetings.row]
+    return np.asarray(np.bincount(meetings.meeting[elsewhere], minlength=meetings.count)[meetings.meeting] == 0)
+
+
+def ends(work: Workload, row: Int64, meeting: Int64, first: int) -> Ends:
+    """The ends of the members `row` of each `meeting`, in rows from `first` on. O(n log n).
+
+    Per member there is a row for it and those before it having arrived, and a row for its end.
+    """
+    order = np.lexsort((work.measured_start_ns[row], meeting))
+    member, group = row[order], meeting[order]
+    start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
+    held_by = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
+    # what is made shorter or longer is so behind the last arrival too
+    factor = work.duration_ns[member] / np.maximum(end - start, 1)
+    cost = np.rint(np.maximum(end - start[held_by], 0) * factor).astype(np.int64)
+    arrived, ended = first + np.arange(count), first + count + np.arange(count)
+    follows = np.flatnonzero(np.diff(group) == 0)
+    finish_row = np.empty(count, np.int64)
+    finish_row[order] = ended
+    source = np.concatenate((member, arrived[follows], arrived[held_by]))
+    target = np.concatenate((arrived, arrived[follows + 1], ended))
+    by_target = np.argsort(target, kind="stable")
+    return Ends(
+        source[by_target],
+        target[by_target],
+        np.concatenate((np.zeros(count, np.int64), cost)),
+        finish_row,
+    )
+
+
+def _last_arrived(group: Int64, start: Int64, end: Int64) -> Int64:
+    """For each member, sorted by meeting and start, the last of its meeting that had arrived before it ended, itself at least."""
+    firsts = np.flatnonzero(np.append(True, np.diff(group) != 0))[: len(group)]
+    last = np.arange(len(group))
+    for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(group)], strict=False):
+        before = begin - 1 + np.searchsorted(start[begin:until], end[begin:until], side="left")
+        last[begin:until] = np.maximum(last[begin:until], before)
+    return last

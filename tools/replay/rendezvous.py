@@ -1,0 +1,45 @@
+"""The graphs of several ranks in, the communication nodes that meet out. What has no counterpart among the given ranks meets nobody."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...converter.edit import COMMUNICATION
+from ...converter.ranks import Calls, graph_calls, match
+from ...schema.columns import Int64
+from ...schema.graph import ExecutionGraph, NodeType
+
+
+@dataclass(slots=True)
+class Meetings:
+    """Pairs (row, number of its meeting), sorted by meeting; rows count over all graphs, one after the other."""
+
+    row: Int64
+    meeting: Int64
+    count: int
+
+
+def rendezvous(graphs: Sequence[ExecutionGraph]) -> Meetings:
+    """Who meets whom over ranks; O(n log n) in the communication nodes."""
+    calls = [_calls(graph, place) for place, graph in enumerate(graphs)] if len(graphs) > 1 else []
+    found = match(calls)
+    first_row = np.cumsum([0, *map(len, graphs)])
+    row = np.concatenate(
+        [np.empty(0, np.int64), *(own.row + first for own, first in zip(calls, first_row, strict=False))]
+    )
+    rank = np.repeat(np.arange(len(calls)), [len(own) for own in calls])
+    meeting = np.concatenate([np.empty(0, np.int64), *found.meeting])
+    ranks = np.bincount(np.unique(meeting * len(graphs) + rank) // len(graphs), minlength=len(found))
+    order = np.argsort(meeting, kind="stable")
+    order = order[ranks[meeting[order]] > 1]
+    _, number = np.unique(meeting[order], return_inverse=True)
+    return Meetings(row[order], number, int((ranks > 1).sum()))
+
+
+def _calls(graph: ExecutionGraph, place: int) -> Calls:
+    # a send without a time of its own is part of a kernel that carried several messages, and its last one has the kernel's time
+    instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
+    by_id = rows[np.argsort(graph.id[rows], kind="stable")]
+    return graph_calls(graph, by_id, int(graph.metadata.get("rank", place)))

@@ -1,0 +1,96 @@
+"""What-if factors: `REGEX=F` or `class:CLASS=F` in, the factor of each node's duration out; factors multiply.
+
+`class:host` covers idle time between ops too, but not the time of work that the trace did not record.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schema.columns import Bool
+from ...schema.graph import ExecutionGraph
+from .node_class import Classes, NodeClass
+
+log = logging.getLogger("execgraph")
+
+Factors = npt.NDArray[np.float64]
+
+SCALABLE = {
+    kind.label: kind
+    for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
+}
+CLASS_PREFIX = "class:"
+
+
+class Scale(NamedTuple):
+    """Multiplies the durations of one class of nodes, or of the nodes whose name contains a match of `pattern`."""
+
+    spec: str
+    target: NodeClass | re.Pattern[str]
+    factor: float
+
+    def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
+        if isinstance(self.target, NodeClass):
+            return np.asarray(classes == self.target)
+        search = self.target.search
+        return graph.name.where(lambda name: bool(search(name)))
+
+
+def parse_scale(spec: str) -> Scale:
+    """Reads `REGEX=F` or `class:CLASS=F`, split at the last `=`.
+
+    Raises ValueError, saying what is wrong: no usable factor, an unknown class, a broken expression.
+
+    >>> parse_scale("class:host=0.5").factor
+    0.5
+    """
+    selector, separator, number = spec.rpartition("=")
+    if not separator or not selector:
+        raise ValueError(f"{spec!r} is not REGEX=FACTOR or class:CLASS=FACTOR")
+    return Scale(spec, _target(selector), _factor(spec, number))
+
+
+def _factor(spec: str, number: str) -> float:
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor >= 0):
+        raise ValueError(f"{spec!r}: the factor {number!r} is not a number of 0 or more")
+    return factor
+
+
+def _target(selector: str) -> NodeClass | re.Pattern[str]:
+    if selector.startswith(CLASS_PREFIX):
+        label = selector.removeprefix(CLASS_PREFIX)
+        if label not in SCALABLE:
+            raise ValueError(f"{selector!r}: there is no class {label!r}, only {', '.join(SCALABLE)}")
+        return SCALABLE[label]
+    try:
+        return re.compile(selector)
+    except re.error as error:
+        raise ValueError(f"{selector!r} is not a regular expression: {error}") from error
+
+
+def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
+    """For each graph the factor of each node's duration; a scale that no node of any graph matches is said."""
+    factors = [np.ones(len(graph)) for graph in graphs]
+    for one in scale:
+        matched = 0
+        for graph, node_class, factor in zip(graphs, classes, factors, strict=True):
+            chosen = one.matches(graph, node_class)
+            factor[chosen] *= one.factor
+            matched += int(chosen.sum())
+        if not matched:
+            log.warning("warning: scale %r matches no node", one.spec)
+    return factors
+
+
+def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
+    """The product of the factors given for a whole class."""
+    return math.prod(one.factor for one in scale if one.target == node_class)

@@ -1,0 +1,122 @@
+"""A replay in, its figures out: the fields of `--json` as a record, and as text for one screen. Times in µs."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.graph import DependencyKind
+from .critical_path import critical_path, time_by_kind
+from .execution import Replay
+from .node_class import NodeClass
+from .workload import Lane, Workload, number_text
+
+STREAMS_SHOWN = 16
+
+
+class StartError(msgspec.Struct, frozen=True):
+    """How far the replayed starts of activities lie from the measured ones, either way."""
+
+    median: float
+    p95: float
+    max: float
+
+
+class ReplaySummary(msgspec.Struct, frozen=True):
+    makespan_us: float
+    measured_us: float
+    error_pct: float | None
+    start_error_us: StartError
+    busy_us: dict[str, float]
+    critical_path_us: dict[str, float]
+    explained_pct: float
+
+
+def summarise(replay: Replay) -> ReplaySummary:
+    """The figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of it. O(n log n) for sorts."""
+    path = time_by_kind(replay, critical_path(replay))
+    delayed = path.get(NodeClass.DELAY.label, 0)
+    return ReplaySummary(
+        makespan_us=replay.makespan_ns / 1000,
+        measured_us=replay.measured_ns / 1000,
+        error_pct=replay.error_pct,
+        start_error_us=start_error(replay),
+        busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
+        critical_path_us={kind: time / 1000 for kind, time in path.items()},
+        explained_pct=100 - 100 * delayed / max(replay.makespan_ns, 1),
+    )
+
+
+def start_error(replay: Replay) -> StartError:
+    """Over all activities with a recorded start; zeros where there are none."""
+    work = replay.work
+    timed = work.is_activity & work.is_timed
+    error = np.abs(replay.start_ns[timed] - work.measured_start_ns[timed]) / 1000
+    if not len(error):
+        return StartError(0.0, 0.0, 0.0)
+    return StartError(*np.quantile(error, (0.5, 0.95, 1)).tolist())
+
+
+def busy_ns(replay: Replay) -> dict[str, int]:
+    """For each device stream the time in which one of its activities runs; a collective runs while it waits."""
+    work = replay.work
+    rows = np.flatnonzero(work.is_activity)
+    rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
+    lane = work.lane[rows]
+    # streams are laid end to end, so that one running maximum of ends serves all of them
+    shift = lane * replay.makespan_ns
+    start, end = replay.start_ns[rows] + shift, replay.end_ns[rows] + shift
+    covered = np.maximum.accumulate(end)
+    busy = covered - np.maximum(start, np.concatenate((start[:1], covered[:-1])))
+    total = np.zeros(len(work.lanes), np.int64)
+    np.add.at(total, lane, np.maximum(busy, 0))
+    labels = work.rank_labels() if len(work.graphs) > 1 else None
+    return {stream_label(work.lanes[one], labels): int(total[one]) for one in np.unique(lane).tolist()}
+
+
+def stream_label(lane: Lane, ranks: list[str] | None) -> str:
+    """`device/stream`, or `rank/device/stream` where rank labels are given; `?` for what was not recorded."""
+    parts = [number_text(lane.place), number_text(lane.stream)]
+    return "/".join([ranks[lane.rank], *parts] if ranks else parts)
+
+
+def describe(replay: Replay, summary: ReplaySummary) -> str:
+    """The summary as aligned text."""
+    starts, error = summary.start_error_us, summary.error_pct
+    verdict = "" if error is None else f"  {error:+.2f} %"
+    busy, path = list(summary.busy_us.items()), list(summary.critical_path_us.items())
+    hidden = [f"  and {len(busy) - STREAMS_SHOWN} more streams"] if len(busy) > STREAMS_SHOWN else []
+    lines = [
+        f"nodes          {len(replay.work):>14,}  {_counts(_node_counts(replay.work))}",
+        f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
+        f"measured       {summary.measured_us:>14,.1f} µs",
+        f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
+        f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max",
+        f"explained      {summary.explained_pct:>14,.2f} %  of the critical path, delays are the rest",
+        "stream busy",
+        *_shares(busy[:STREAMS_SHOWN], summary.makespan_us),
+        *hidden,
+        "critical path",
+        *_shares(path, summary.makespan_us),
+    ]
+    return "\n".join(lines)
+
+
+def _shares(times_us: Sequence[tuple[str, float]], whole_us: float) -> list[str]:
+    return [f"  {label:<14}{time:>13,.1f} µs  {100 * time / (whole_us or 1):5.1f} %" for label, time in times_us]
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{label} {count:,}" for label, count in counts.items() if count)
+
+
+def _node_counts(work: Workload) -> dict[str, int]:
+    found = np.bincount(work.node_class, minlength=len(NodeClass)).tolist()
+    return {node_class.label: found[node_class] for node_class in NodeClass}
+
+
+def _dependency_counts(kind: Int64) -> dict[str, int]:
+    """By kind; a dependency with several reasons counts under each."""
+    counts = {str(bit.name).lower().replace("_", " "): int((kind & bit != 0).sum()) for bit in DependencyKind}
+    return counts | {"of unknown kind": int((kind == 0).sum())}

@@ -1,0 +1,105 @@
+"""A replay in, a Chrome trace that Perfetto loads out: per rank the measured run and the replay as two processes.
+
+One track per host thread and device stream; both processes start at 0. Written as it is made, in constant memory beside
+the columns. Nodes without a recorded time stand in the replay only, metadata in neither.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+
+from ...schema.columns import Int64
+from ...schema.io import open_output
+from .execution import Replay
+from .node_class import NodeClass
+from .workload import Lane, number_text
+
+EVENTS_AT_ONCE = 10_000
+CATEGORIES = [node_class.label for node_class in NodeClass]
+
+
+class Process(NamedTuple):
+    """One process of the trace: the rows of a rank, when each of them ran, and the rank's table of names in JSON."""
+
+    name: str
+    rank: int
+    names: list[str]
+    row: Int64
+    start_ns: Int64
+    duration_ns: Int64
+
+
+def write_timeline(replay: Replay, path: str) -> None:
+    """Writes the trace, whole or not at all; compressed where the name ends in .gz."""
+    with open_output(path) as stream:
+        stream.write(b'{"displayTimeUnit": "ns", "traceEvents": [\n')
+        # process 0 would be the kernel's idle task to Perfetto
+        for pid, process in enumerate(_processes(replay), start=1):
+            stream.write(b"" if pid == 1 else b",\n")
+            stream.write(b",\n".join(_track_names(replay, pid, process)))
+            for first in range(0, len(process.row), EVENTS_AT_ONCE):
+                events = ",\n".join(_events(replay, pid, process, slice(first, first + EVENTS_AT_ONCE)))
+                stream.write(b",\n" + events.encode())
+        stream.write(b"\n]}\n")
+
+
+def _processes(replay: Replay) -> Iterator[Process]:
+    work = replay.work
+    shown = work.node_class != NodeClass.METADATA
+    # the chain trims an activity to its successor's start, and so the measured track nests as a viewer wants it
+    overlap = np.concatenate([graph.integers("overlap_ns", 0) for graph in work.graphs])
+    measured = work.measured_end_ns - work.measured_start_ns - overlap
+    bounds = [*work.first_row.tolist(), len(work)]
+    for rank, label in enumerate(work.rank_labels()):
+        names = [orjson.dumps(name).decode() for name in [*work.graphs[rank].name.table, ""]]
+        rows = np.arange(bounds[rank], bounds[rank + 1])
+        rows = rows[shown[rows]]
+        timed = rows[work.is_timed[rows]]
+        yield Process(f"rank {label} measured", rank, names, timed, work.measured_start_ns[timed], measured[timed])
+        lasted = replay.end_ns[rows] - replay.start_ns[rows]
+        yield Process(f"rank {label} replay", rank, names, rows, replay.start_ns[rows], lasted)
+
+
+def _track_names(replay: Replay, pid: int, process: Process) -> Iterator[bytes]:
+    yield _metadata("process_name", pid, 0, {"name": process.name})
+    yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
+    for tid, lane in enumerate(replay.work.lanes, start=1):
+        if lane.rank == process.rank:
+            yield _metadata("thread_name", pid, tid, {"name": _track(lane)})
+            yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
+
+
+def _metadata(what: str, pid: int, tid: int, content: dict[str, str | int]) -> bytes:
+    return orjson.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": content})
+
+
+def _track(lane: Lane) -> str:
+    if lane.is_of_delays:
+        return "delays"
+    place = number_text(lane.place)
+    return f"device {place} stream {number_text(lane.stream)}" if lane.is_stream else f"thread {place}"
+
+
+def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator[str]:
+    work, rows = replay.work, process.row[part]
+    graph, own_rows = work.graphs[process.rank], rows - work.first_row[process.rank]
+    columns = zip(
+        (work.lane[rows] + 1).tolist(),
+        process.start_ns[part].tolist(),
+        process.duration_ns[part].tolist(),
+        graph.name.codes[own_rows].tolist(),
+        work.node_class[rows].tolist(),
+        graph.id[own_rows].tolist(),
+        strict=True,
+    )
+    for tid, start, duration, name, node_class, node in columns:
+        yield (
+            f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(duration)},'
+            f'"name":{process.names[name]},"cat":"{CATEGORIES[node_class]}","args":{{"id":{node}}}}}'
+        )
+
+
+def _us(time_ns: int) -> str:
+    return f"{time_ns // 1000}.{time_ns % 1000:03d}"

@@ -1,0 +1,238 @@
+"""The graphs of one or several ranks in, the columns that a replay works on out: one row per node, rank after rank.
+
+Measured times count from the first recorded start of the node's own rank.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter.edit import recorded_edges
+from ...schema.columns import ABSENT, Bool, Int64, numbered
+from ...schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
+from ...schema.traces import FOREVER
+from .node_class import Classes, NodeClass, node_classes
+from .scaling import Factors, Scale, class_factor, node_factors
+
+HOST_THREAD = ABSENT + 1
+"""Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
+
+
+class Lane(NamedTuple):
+    """A host thread (`place` is its tid) or a device stream (`place` is its device) of the `rank`-th graph."""
+
+    rank: int
+    place: int
+    stream: int
+
+    @property
+    def is_stream(self) -> bool:
+        return self.stream != HOST_THREAD
+
+    @property
+    def is_of_delays(self) -> bool:
+        """Of all delays of a rank, which ran nowhere."""
+        return self.stream == HOST_THREAD and self.place == ABSENT
+
+
+def number_text(number: int) -> str:
+    """A device, stream or thread number, `?` where none was recorded."""
+    return "?" if number == ABSENT else str(number)
+
+
+class RankColumns(NamedTuple):
+    """The columns of one rank; rows, lanes and dependencies are numbered within the rank."""
+
+    node_class: Classes
+    lane: Int64
+    measured_start_ns: Int64
+    measured_end_ns: Int64
+    wait_ns: Int64
+    host_delay_ns: Int64
+    duration_ns: Int64
+    source: Int64
+    target: Int64
+    kind: Int64
+    lag_ns: Int64
+    place: Int64
+
+
+class Places(NamedTuple):
+    """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
+
+    at_once: int
+    cut_off_ns: int
+
+
+@dataclass(slots=True)
+class Workload:
+    """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
+
+    A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
+    `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies that counts from the rank's
+    start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
+    where none were recorded, and on the host's clock.
+
+    Where durations are changed and a device has room for some activities only, `place` is the position in `places` of how many, -1 for
+    what takes no place.
+    """
+
+    graphs: Sequence[ExecutionGraph]
+    lanes: list[Lane]
+    first_row: Int64
+    node_class: Classes
+    lane: Int64
+    measured_start_ns: Int64
+    measured_end_ns: Int64
+    wait_ns: Int64
+    host_delay_ns: Int64
+    duration_ns: Int64
+    source: Int64
+    target: Int64
+    kind: Int64
+    lag_ns: Int64
+    place: Int64
+    places: "list[Places]"
+    missing_dependencies: int
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+    @property
+    def is_timed(self) -> Bool:
+        return np.asarray(self.measured_start_ns != ABSENT)
+
+    @property
+    def is_activity(self) -> Bool:
+        """Activities of device streams; not metadata."""
+        on_stream = np.array([lane.is_stream for lane in self.lanes], bool)[self.lane]
+        return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
+
+    def rank_of(self, row: int) -> int:
+        return int(np.searchsorted(self.first_row, row, side="right")) - 1
+
+    def ranks_of(self, rows: Int64) -> Int64:
+        return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
+
+    def rank_labels(self) -> list[str]:
+        """The recorded ranks, or the order of the graphs where these do not tell them apart."""
+        recorded = [str(graph.metadata.get("rank", "")) for graph in self.graphs]
+        if "" not in recorded and len(set(recorded)) == len(recorded):
+            return recorded
+        return [str(place) for place in range(len(self.graphs))]
+
+
+def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Workload:
+    """The nodes of all graphs with their durations scaled; time and memory linear in nodes and dependencies."""
+    classes = [node_classes(graph) for graph in graphs]
+    factors = node_factors(graphs, classes, scale)
+    host_factor = class_factor(scale, NodeClass.HOST)
+    is_changed = any(bool((factor != 1).any()) for factor in factors)
+    lanes: list[Lane] = []
+    ranks: list[RankColumns] = []
+    places: list[Places] = []
+    missing = 0
+    first_row = np.cumsum([0] + [len(graph) for graph in graphs])
+    for rank, graph in enumerate(graphs):
+        lane, lane_places = _lanes(graph)
+        columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor, is_changed)
+        missing += len(graph.data_deps.values) - len(columns.source)
+        ranks.append(
+            columns._replace(
+                lane=lane + len(lanes),
+                source=columns.source + first_row[rank],
+                target=columns.target + first_row[rank],
+                place=np.where(columns.place >= 0, columns.place + len(places), -1),
+            )
+        )
+        lanes += [Lane(rank, place, stream) for place, stream in lane_places]
+        places += rooms(graph).values()
+    joined = RankColumns(*(np.concatenate(parts) for parts in zip(*ranks, strict=True)))
+    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), places=places, missing_dependencies=missing)
+
+
+def _rank_columns(
+    graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float, is_changed: bool
+) -> RankColumns:
+    edges = recorded_edges(graph)
+    source, target, kind = (column[edges.source >= 0] for column in edges)
+    gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
+    rooted = np.bincount(target, minlength=len(graph)) == 0
+    start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
+    heads = np.zeros(len(graph), np.bool_)
+    heads[_first_of_lane(lane, start)] = True
+    host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
+    wait = np.where(rooted, 0, host_delay)
+    wait = np.where(rooted & heads, start - delay + host_delay, wait)
+    # what was cut off is in the gaps, and scales with the duration
+    cut_off = np.where(graph.is_activity, _cut_off(graph), 0)
+    duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
+    lag, place = _lags(graph, target, kind), _place(graph, node_class)
+    if not is_changed:
+        # in the run as it was, what waited for room waited as long as measured
+        place[:] = -1
+    if place.max(initial=-1) >= 0:
+        # the replay itself keeps waiting what there is no room for
+        duration[graph.integers("delay", 0) == Delay.CONTENTION] = 0
+    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
+
+
+def rooms(graph: ExecutionGraph) -> dict[int, Places]:
+    """What room each device had, of devices that were full."""
+    known = {key.removeprefix(ROOM): int(value) for key, value in graph.metadata.items() if key.startswith(ROOM)}
+    return {int(device): Places(count, _cut_off(graph)) for device, count in known.items() if count > 0}
+
+
+def _cut_off(graph: ExecutionGraph) -> int:
+    """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
+    return int(graph.metadata.get("resolution_ns", 1)) // 2
+
+
+def _place(graph: ExecutionGraph, node_class: Classes) -> Int64:
+    """Of what takes a place on a device that was full the position of the device, -1 elsewhere."""
+    place, device = np.full(len(graph), -1), graph.integers("device")
+    for position, number in enumerate(rooms(graph)):
+        place[graph.is_activity & (device == number) & (node_class != NodeClass.COMMUNICATION)] = position
+    return place
+
+
+def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
+    """For each dependency the time that passes after its end: the launch latency of the target, or its gap after others."""
+    gap = graph.integers("gap_ns", 0)
+    launched, chained = (graph.integers(name) for name in ("latency_ns", "chain_gap_ns"))
+    launched, chained = (np.where(column == ABSENT, gap, column) for column in (launched, chained))
+    return np.where(kind & DependencyKind.LAUNCH != 0, launched[target], chained[target])
+
+
+def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:
+    """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it as is known."""
+    recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
+    recorded &= node_class != NodeClass.METADATA
+    start = graph.start_ns + np.where(graph.is_activity, int(graph.metadata.get("clock_offset_ns", 0)), 0)
+    first = int((start - before)[recorded].min()) if recorded.any() else 0
+    # a trimmed duration and its overlap make the recorded one
+    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
+    return np.where(recorded, start - first, ABSENT), np.where(recorded, end - first, ABSENT)
+
+
+def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
+    """For each node the number of its lane, and for each lane its place and stream."""
+    activity = graph.is_activity
+    thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
+    place = np.where(activity, graph.integers("device"), thread)
+    stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
+    lane = numbered(place, stream)
+    first = np.unique(lane, return_index=True)[1]
+    return lane, list(zip(place[first].tolist(), stream[first].tolist(), strict=True))
+
+
+def _first_of_lane(lane: Int64, start: Int64) -> Int64:
+    """The row of the earliest recorded start of each lane, the first of equals."""
+    timed = np.flatnonzero(start != ABSENT)
+    earliest = np.full(int(lane.max(initial=-1)) + 1, FOREVER)
+    np.minimum.at(earliest, lane[timed], start[timed])
+    heads = timed[start[timed] == earliest[lane[timed]]]
+    _, first = np.unique(lane[heads], return_index=True)
+    return np.asarray(heads[first])

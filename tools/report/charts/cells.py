@@ -1,0 +1,60 @@
+"""A value of a table in, how people read it out: the same on the page and on the terminal."""
+
+import math
+from typing import Any
+
+from ...view import short_name
+
+BYTES = "B"
+UNITS = {"us": "µs"}
+ARROW = " → "
+IDENTITIES = frozenset(
+    (
+        "rank",
+        "device",
+        "on_device",
+        "stream",
+        "tid",
+        "thread",
+        "node",
+        "op",
+        "correlation",
+        "sequence",
+        "repetition",
+        "straggler",
+        "depth",
+    )
+)
+"""Columns whose numbers name something; -1 names nothing."""
+NOTHING = "–"
+
+
+def heading(name: str, unit: str) -> str:
+    """A column's name as people read it, with its unit.
+
+    >>> heading("start_skew", "us"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
+    ('start skew [µs]', 'idle [%]', '%', 'count')
+    """
+    label, unit = name.removesuffix("pct").replace("_", " ").strip(), UNITS.get(unit, unit)
+    return f"{label} [{unit}]" if label and unit else label or unit
+
+
+def cell(value: Any, column: str = "", unit: str = "") -> str:
+    """Numbers with separators and a fraction that still tells something, identities as they are, names in short.
+
+    >>> cell(1234.56, "time", "us"), cell(0.0363, "share", "%"), cell(1234, "count"), cell(41000, "tid"), cell(-1, "stream"), cell(None)
+    ('1,234.6', '0.036', '1,234', '41000', '–', '')
+    """
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str):
+        return ARROW.join(map(short_name, value.split(ARROW)))
+    if column in IDENTITIES and not unit:
+        return NOTHING if value == -1 else f"{value:.0f}"
+    if isinstance(value, int) or unit == BYTES:
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if math.isfinite(value) and 0 < abs(value) < 0.1 else f"{value:,.1f}"
+
+
+def shortened(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"

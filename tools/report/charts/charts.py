@@ -1,0 +1,225 @@
+"""The table of an analysis in, its charts out, with values on hover. Long tables are drawn in part; what is left out is in the files."""
+
+from collections.abc import Callable
+
+import altair as alt
+import numpy as np
+
+from ...analyses import Table
+from ...view import short_name
+from .cells import shortened
+from .drawing import (
+    LOGARITHMIC,
+    POWERS,
+    SHOWN_NAMES,
+    Chart,
+    by_label,
+    by_series,
+    data,
+    fields_of,
+    hover,
+    largest_names,
+    per_value,
+    place,
+    ranked,
+    sized,
+    stacked,
+)  # fmt: skip
+from .lanes_of_values import Steps, series
+from .rows import first_rows, largest_rows
+
+Draw = Callable[[Table], list[Chart]]
+
+SHOWN_POINTS = 1500
+QUEUE_LENGTH = "queue length"
+CATEGORIES = ("added", "more", "same", "fewer", "removed")
+
+
+def temporal_breakdown(table: Table) -> list[Chart]:
+    labels = {"compute": "computation", "non_compute": "other activities", "idle": "idle"}
+    rows = [
+        {"place": place(row), "part": label, "time": row[name], "share": row[f"{name}_pct"]}
+        for row in table.rows()
+        for name, label in labels.items()
+    ]
+    return [stacked(rows, labels.values(), "place", "time", "time [µs]", "time [µs]", "share [%]")]
+
+
+def idle_time_breakdown(table: Table) -> list[Chart]:
+    rows = [{**row, "place": place(row), "part": row["category"]} for row in table.rows()]
+    labels = ("host wait", "kernel wait", "other")
+    return [stacked(rows, labels, "place", "idle", "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps")]
+
+
+def kernel_breakdown(table: Table) -> list[Chart]:
+    rows = [{**row, "place": place(row), "part": row["class"]} for row in table.rows()]
+    labels = sorted({row["part"] for row in rows}, key=lambda label: (label.count("+"), label))
+    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
+
+
+def kernel_breakdown_kernels(table: Table) -> list[Chart]:
+    rows = largest_names([{**row, "part": row["class"]} for row in table.rows() if row["name"] != "others"], "sum")
+    labels = sorted({row["part"] for row in rows})
+    return [ranked(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
+
+
+def kernel_duration_distribution(table: Table) -> list[Chart]:
+    """A box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
+    rows = largest_names(table.rows(), "sum")
+    told = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
+    order = alt.EncodingSortField("sum", order="descending")
+    base = alt.Chart(data(rows)).encode(alt.Y("short:N", title=None, sort=order), tooltip=hover("name", "count", *told))
+    axis = alt.X("q05:Q", scale=LOGARITHMIC, axis=POWERS, title="duration [µs], logarithmic")
+    whisker = base.mark_rule(color="var(--muted)").encode(axis, x2="q95:Q")
+    box = base.mark_bar(height=12, color="var(--computation)").encode(alt.X("q25:Q"), x2="q75:Q")
+    median = base.mark_tick(color="var(--ink)", thickness=2, height=14).encode(alt.X("q50:Q"))
+    return [sized(alt.layer(whisker, box, median), per_value(rows, "short", 22))]
+
+
+def communication_computation_overlap(table: Table) -> list[Chart]:
+    parts = {"overlap": "hidden communication", "exposed_communication": "exposed communication"}
+    rows = [
+        {"place": place(row), "part": label, "time": row[name], "overlap_pct": row["overlap_pct"]}
+        for row in table.rows()
+        for name, label in parts.items()
+    ]
+    return [stacked(rows, parts.values(), "place", "time", "communication [µs]", "time [µs]", "overlap_pct [%]")]
+
+
+def launch_statistics(table: Table) -> list[Chart]:
+    """The launches with the longest delays, each a point; both axes are logarithmic."""
+    rows = [
+        {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
+        for row in largest_rows(table, "delay", SHOWN_POINTS)
+    ]
+    told = hover("name", "api", "rank", "stream", "host [µs]", "device [µs]", "delay [µs]", "flags")
+    points = (
+        alt.Chart(data(rows, *fields_of(told)))
+        .mark_circle(size=36, opacity=0.6)
+        .encode(
+            alt.X("device:Q", scale=LOGARITHMIC, axis=POWERS, title="duration on the device [µs], logarithmic"),
+            alt.Y("delay:Q", scale=LOGARITHMIC, axis=POWERS, title="delay after the call [µs]"),
+            by_series("flags"),
+            tooltip=told,
+        )
+    )
+    return [sized(points, 240)]
+
+
+def launch_statistics_by_api(table: Table) -> list[Chart]:
+    rows = largest_names([{**row, "name": row["api"]} for row in table.rows()], "host")
+    return [ranked(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
+
+
+def counters(table: Table) -> list[Chart]:
+    """The queue lengths, and the bandwidths of copies, a lane for each series; of a long one the highest value in each interval."""
+    ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
+    begun = {rank: time[ranks == rank].min() for rank in np.unique(ranks).tolist()}
+    keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
+    first = [place for place in range(len(keys)) if place == 0 or keys[place] != keys[place - 1]]
+    queues: dict[str, Steps] = {}
+    copies: dict[str, Steps] = {}
+    for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
+        rank, device, counter, stream = keys[begin]
+        of_rank = place({"rank": rank, "device": device} | ({"stream": stream} if counter == QUEUE_LENGTH else {}))
+        steps = time[begin:end] - begun[rank], value[begin:end]
+        if counter == QUEUE_LENGTH:
+            queues[of_rank] = steps
+        else:
+            copies[f"{of_rank} · {counter}"] = steps
+    drawn = ((queues, "work in the queue", ""), (copies, "copies", "GB/s"))
+    return [series(lanes, title, unit) for lanes, title, unit in drawn if lanes]
+
+
+def frequent_kernel_patterns(table: Table) -> list[Chart]:
+    named = [{**row, "name": f"{row['operator']}: {row['pattern']}"} for row in table.rows()]
+    rows = largest_names(named, "device_time")
+    return [ranked(rows, "device_time", "time on the device [µs]", "count", "host_time [µs]")]
+
+
+def cupti_counters(table: Table) -> list[Chart]:
+    rows = largest_names([{**row, "name": row["kernel"]} for row in table.rows() if row["flops"] is not None], "flops")
+    return [ranked(rows, "flops", "floating-point operations []", "op_stack")] if rows else []
+
+
+def critical_path(table: Table) -> list[Chart]:
+    rows = [{**row, "place": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
+    labels = dict.fromkeys(row["part"] for row in sorted(rows, key=lambda row: -row["time"]))
+    return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
+
+
+def collectives_over_ranks(table: Table) -> list[Chart]:
+    """How far apart members arrive, by the order of collectives; and the bandwidth by size, where sizes were recorded."""
+    rows = [
+        {**row, "number": number, "last": f"rank {row['straggler']}"}
+        for number, row in enumerate(first_rows(table, SHOWN_POINTS))
+    ]
+    told = hover("collective", "group", "sequence", "present", "last", "latency [µs]", "start_skew [µs]", "size [B]")
+    base = alt.Chart(data(rows)).encode(tooltip=[*told, *hover("bus_bandwidth [GB/s]")])
+    skew = base.mark_bar(minBandSize=2).encode(
+        alt.X("number:O", title="collectives in order", axis=alt.Axis(labels=False, ticks=False)),
+        alt.Y("start_skew:Q", title="first to last arrival [µs]", axis=alt.Axis(tickCount=5)),
+        by_series("last", "last to arrive"),
+    )
+    speed = base.mark_circle(size=60, opacity=0.7).encode(
+        alt.X(
+            "size:Q",
+            scale=alt.Scale(type="log"),
+            title="size [B], logarithmic",
+            axis=alt.Axis(format="~s", tickCount=6),
+        ),
+        alt.Y("bus_bandwidth:Q", title="bus bandwidth [GB/s]", axis=alt.Axis(tickCount=5)),
+        by_series("collective"),
+    )
+    drawn = ((skew, "start_skew"), (speed, "bus_bandwidth"))
+    return [sized(chart, 170) for chart, field in drawn if any(row[field] is not None for row in rows)]
+
+
+def per_op_device_time_by_name(table: Table) -> list[Chart]:
+    rows = largest_names(table.rows(), "self")
+    return [ranked(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
+
+
+def what_if(table: Table) -> list[Chart]:
+    rows = table.rows()
+    bars = (
+        alt.Chart(data(rows))
+        .mark_bar(height={"band": 0.7}, color="var(--computation)")
+        .encode(
+            alt.X("saved_pct:Q", title="shorter run [%]", axis=alt.Axis(tickCount=6)),
+            alt.Y("change:N", title=None, sort=None),
+            tooltip=hover("change", "before [µs]", "after [µs]", "saved [µs]", "saved_pct [%]"),
+        )
+    )
+    return [sized(bars, per_value(rows, "change", 26))]
+
+
+def trace_diff(table: Table) -> list[Chart]:
+    rows = [{**row, "part": row["category"]} for row in table.rows()]
+    rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
+    for row in rows:
+        row["label"] = f"{row['kind']} {shortened(short_name(row['name']), 48)} {shortened(row['shape'], 24)}".strip()
+    present = {row["part"] for row in rows}
+    told = ("count_a", "count_b", "time_a [µs]", "time_b [µs]", "difference [µs]")
+    bars = (
+        alt.Chart(data(rows))
+        .mark_bar(height={"band": 0.7})
+        .encode(
+            alt.X("difference:Q", title="B less A [µs]", axis=alt.Axis(tickCount=6)),
+            alt.Y("label:N", title=None, sort=None),
+            by_label(one for one in CATEGORIES if one in present),
+            tooltip=hover("kind", "name", "shape", "category", *told),
+        )
+    )
+    return [sized(bars, per_value(rows, "label", 24))]
+
+
+CHARTS: dict[str, Draw] = {
+    draw.__name__: draw
+    for draw in (
+        temporal_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
+        communication_computation_overlap, launch_statistics, launch_statistics_by_api, counters, frequent_kernel_patterns,
+        cupti_counters, critical_path, collectives_over_ranks, per_op_device_time_by_name, what_if, trace_diff,
+    )
+}  # fmt: skip
+"""By the name of the table."""

@@ -1,0 +1,73 @@
+"""Values that change over time in, one lane for each series out, its height the value: as many as there are fit below each other."""
+
+import altair as alt
+import numpy as np
+import orjson
+
+from ....schema.columns import Int64
+from ...analyses import Floats
+from .drawing import Chart, data, hover, sized
+
+Steps = tuple[Floats, Floats]
+"""Times (µs) in order, and the value from each to the next."""
+SHOWN_STEPS, FEWEST_STEPS = 3000, 100
+"""Of all lanes together, and of one."""
+HIGHEST_LANE, LOWEST_LANE, ALL_LANES = 90, 26, 300
+FILLED, COLOUR = 0.86, "var(--computation)"
+
+
+def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
+    """All lanes on one scale, whose upper end is in the title."""
+    names = list(lanes)
+    highest = max(float(value.max()) for _, value in lanes.values()) or 1.0
+    most = max(SHOWN_STEPS // len(lanes), FEWEST_STEPS)
+    field = f"value [{unit}]"
+    rows = [
+        {
+            "lane": name,
+            "from": start,
+            "to": end,
+            "value": height,
+            "base": place,
+            "top": place - FILLED * height / highest,
+        }
+        for place, name in enumerate(names, 1)
+        for start, end, height in _shown(*lanes[name], most)
+    ]
+    axis = alt.Axis(
+        values=list(range(1, len(names) + 1)), labelExpr=f"{orjson.dumps(names).decode()}[datum.value - 1]", grid=True
+    )
+    bars = (
+        alt.Chart(data(rows))
+        .mark_rect(fill=COLOUR, stroke=COLOUR, strokeWidth=1)
+        .encode(
+            alt.X("from:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)),
+            alt.Y(
+                "base:Q",
+                title=f"{title}, up to {highest:,.3g} {unit}".strip(),
+                scale=alt.Scale(domain=[len(names), 0], nice=False),
+                axis=axis,
+            ),
+            alt.X2("to:Q"),
+            alt.Y2("top:Q"),
+            tooltip=hover("lane", field, "from [µs]", "to [µs]"),
+        )
+    )
+    lane = min(max(ALL_LANES // len(names), LOWEST_LANE), HIGHEST_LANE)
+    return sized(bars, lane * len(names))
+
+
+def _shown(time: Floats, value: Floats, most: int) -> list[tuple[float, float, float]]:
+    """(from, to, value) where the value is not 0; of more than `most` steps the highest in each interval of time."""
+    kept = _steps(time, value, most)
+    ends = np.append(time[kept][1:], time[-1:])
+    shown = (value[kept] > 0) & (ends > time[kept])
+    return list(zip(time[kept][shown].tolist(), ends[shown].tolist(), value[kept][shown].tolist(), strict=True))
+
+
+def _steps(time: Floats, value: Floats, most: int) -> Int64:
+    if len(time) <= most:
+        return np.arange(len(time))
+    interval = np.searchsorted(np.linspace(time[0], time[-1], most), time)
+    order = np.lexsort((-value, interval))
+    return np.sort(order[np.unique(interval[order], return_index=True)[1]])

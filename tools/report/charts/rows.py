@@ -1,0 +1,29 @@
+"""A table in, some of its rows as dicts out, without making dicts of all of them."""
+
+from typing import Any
+
+import numpy as np
+
+from ....schema.columns import Int64
+from ...analyses import Column, Table
+
+Row = dict[str, Any]
+
+
+def first_rows(table: Table, most: int) -> list[Row]:
+    """The first rows, at most `most`."""
+    return _taken(table, np.arange(min(len(table), most))).rows()
+
+
+def largest_rows(table: Table, by: str, most: int) -> list[Row]:
+    """The rows with the largest numbers in a column, the largest first; unknown numbers last."""
+    values = np.nan_to_num(np.asarray(table[by], np.float64), nan=-np.inf)
+    return _taken(table, np.argsort(-values, kind="stable")[:most]).rows()
+
+
+def _taken(table: Table, rows: Int64) -> Table:
+    columns = [
+        Column(name, unit, [values[row] for row in rows.tolist()] if isinstance(values, list) else values[rows])
+        for name, unit, values in table.columns
+    ]
+    return Table(table.name, table.title, columns, table.note)

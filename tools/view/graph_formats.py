@@ -1,0 +1,60 @@
+"""Execution graphs as GraphML, for networkx, yEd and Gephi, and as DOT, for Graphviz; nodes by id, edges with the reasons they have."""
+
+from collections import defaultdict
+from typing import IO
+
+import networkx as nx
+
+from ...schema.columns import Strings
+from ...schema.graph import DependencyKind, ExecutionGraph
+from ..replay import NodeClass, gather
+from .graph_view import NOT_XML, lane_names
+
+FILL = {
+    NodeClass.HOST: "#c9d1da",
+    NodeClass.COMPUTATION: "#9cc3e6",
+    NodeClass.COMMUNICATION: "#f2bf8a",
+    NodeClass.MEMORY: "#b5d3a0",
+}
+
+
+def reasons(kind: int) -> str:
+    """Why a dependency exists, in words.
+
+    >>> reasons(DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER)
+    'launch, stream order'
+    """
+    return ", ".join(str(bit.name).lower().replace("_", " ") for bit in DependencyKind if kind & bit)
+
+
+def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
+    """The graph with all attributes of its nodes; edges have `kind`, the bit mask, and `reason`. What XML cannot hold becomes ?."""
+    for column in (graph.name, *graph.attributes.values()):
+        if isinstance(column, Strings):
+            column.table = [NOT_XML.sub("?", text) for text in column.table]
+    handed = graph.to_networkx()
+    for *_, edge in handed.edges(data=True):
+        edge["reason"] = reasons(edge["kind"])
+    nx.write_graphml(handed, stream)
+
+
+def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
+    """The graph with a cluster per host thread and device stream, coloured by what nodes do."""
+    work = gather([graph])
+    names = lane_names(work)
+    ids, lanes = graph.id.tolist(), defaultdict(list)
+    for row, lane in enumerate(work.lane.tolist()):
+        fill = FILL.get(NodeClass(work.node_class[row]), "#eeeeee")
+        label = _quoted(f"{graph.name[row]}\n{graph.duration_ns[row] / 1000:,.1f} µs")
+        lanes[lane].append(f'    {ids[row]} [label={label}, fillcolor="{fill}"];')
+    lines = ["digraph execution {", '  node [shape=box, style="filled", color="#8894a0", fontname="sans-serif"];']
+    for lane, nodes in lanes.items():
+        lines += [f"  subgraph cluster_{lane} {{", f"    label={_quoted(names[lane])};", *nodes, "  }"]
+    edges = zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True)
+    lines += [f"  {ids[source]} -> {ids[target]} [tooltip={_quoted(reasons(kind))}];" for source, target, kind in edges]
+    stream.write("\n".join([*lines, "}\n"]).encode("utf-8", "replace"))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{NOT_XML.sub("?", escaped)}"'

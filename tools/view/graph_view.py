@@ -1,0 +1,122 @@
+"""An execution graph and what to look at in, the graph of these nodes alone out; nodes keep their ids."""
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter.edit import rows_of_graph, take_rows
+from ...schema.columns import Bool, Int64, Ragged
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
+from ..replay import Lane, NodeClass, Workload, gather, number_text
+
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that a name may hold and XML may not."""
+UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
+
+
+class Selection(NamedTuple):
+    """What to look at; a node must meet every condition given.
+
+    `around` is a node id: those at most `hops` dependencies away, either way. `streams` are numbers of device streams. `time_us` is a
+    window from the graph's first start, in which a node runs for at least an instant.
+    """
+
+    around: int | None = None
+    hops: int = 2
+    streams: tuple[int, ...] = ()
+    time_us: tuple[float, float] | None = None
+
+
+class View(NamedTuple):
+    """The selected nodes as a graph, the start of the graph they are from, and how many dependencies joined them to the rest."""
+
+    graph: ExecutionGraph
+    origin_ns: int
+    cut: int
+
+
+def view(graph: ExecutionGraph, selection: Selection) -> View:
+    """The part of the graph that is selected. O(n log n + hops · e). Raises DataError where no node is."""
+    work = gather([graph])
+    chosen = np.ones(len(graph), bool)
+    if selection.around is not None:
+        chosen &= _near(_row_of(graph, selection.around), selection.hops, work.source, work.target, len(graph))
+    if selection.streams:
+        chosen &= graph.is_activity & np.isin(graph.integers("stream"), selection.streams)
+    origin = int(graph.start_ns[work.is_timed].min()) if work.is_timed.any() else 0
+    if selection.time_us:
+        first, last = selection.time_us
+        chosen &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        raise DataError(f"none of the {len(graph):,} nodes is selected; {_what_there_is(graph)}")
+    cut = int((chosen[work.source] != chosen[work.target]).sum())
+    return View(_part(graph, rows, chosen), origin, cut)
+
+
+def lane_names(work: Workload) -> list[str]:
+    """The lanes as people know them: `thread 4711`, `device 0 stream 7`, `delays`, or `unrecorded host` of a thread without recorded
+    nodes."""
+    recorded = np.zeros(len(work.lanes), bool)
+    recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
+    return [_lane_name(lane, known) for lane, known in zip(work.lanes, recorded.tolist(), strict=True)]
+
+
+def _lane_name(lane: Lane, recorded: bool) -> str:
+    if lane.is_of_delays:
+        return "delays"
+    place = number_text(lane.place)
+    if lane.is_stream:
+        return f"device {place} stream {number_text(lane.stream)}"
+    return f"{'thread' if recorded else 'unrecorded host'} {place}"
+
+
+def _row_of(graph: ExecutionGraph, node: int) -> int:
+    row = int(graph.rows_of(np.array([node], np.int64))[0])
+    if row < 0:
+        raise DataError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
+    return row
+
+
+def _near(row: int, hops: int, source: Int64, target: Int64, count: int) -> Bool:
+    near = np.zeros(count, bool)
+    near[row] = True
+    for _ in range(hops):
+        found = np.concatenate((target[near[source]], source[near[target]]))
+        if near[found].all():
+            break
+        near[found] = True
+    return near
+
+
+def _what_there_is(graph: ExecutionGraph) -> str:
+    streams = np.unique(graph.integers("stream")[graph.is_activity]).tolist()
+    length = (graph.start_ns + graph.duration_ns).max(initial=0) - graph.start_ns.min(initial=0)
+    return f"streams are {', '.join(map(str, streams)) or 'none'}, the graph lasts {length / 1000:,.0f} µs"
+
+
+def _part(graph: ExecutionGraph, rows: Int64, chosen: Bool) -> ExecutionGraph:
+    part = rows_of_graph(graph, rows)
+    kinds = graph.attributes.get("data_dep_kinds")
+    inside = _is_chosen(graph, graph.data_deps.values, chosen)
+    if isinstance(kinds, Ragged) and np.array_equal(kinds.starts, graph.data_deps.starts):
+        part.attributes["data_dep_kinds"] = _filtered(kinds, inside, rows)
+    return dataclasses.replace(
+        part,
+        id=graph.id[rows],
+        data_deps=_filtered(graph.data_deps, inside, rows),
+        ctrl_deps=_filtered(graph.ctrl_deps, _is_chosen(graph, graph.ctrl_deps.values, chosen), rows),
+    )
+
+
+def _is_chosen(graph: ExecutionGraph, ids: Int64, chosen: Bool) -> Bool:
+    row = graph.rows_of(ids)
+    return (row >= 0) & chosen[row]
+
+
+def _filtered(column: Ragged, kept: Bool, rows: Int64) -> Ragged:
+    """The kept values of these rows."""
+    return take_rows(Ragged.grouped(column.rows()[kept], column.values[kept], len(column)), rows)

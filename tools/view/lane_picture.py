@@ -1,0 +1,192 @@
+"""An execution graph in, a picture of it as SVG out: threads and streams as lanes over time, dependencies between lanes as arrows.
+
+The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's light or dark mode.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
+from ..replay import WAITS, Classes, NodeClass, Workload, gather
+from .graph_view import NOT_XML, lane_names
+from .kernel_names import short_name
+
+LEFT, TOP, RIGHT, LANE, BAR, FOOT = 150, 34, 16, 46, 22, 34
+NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
+CHARACTER, THINNEST, BEND = 6.6, 0.6, 15
+"""Sizes in px: of the picture, of what a node of the busiest lane is given, of a letter, of a bar, of an arrow's bend."""
+SHORTEST_US = 1e-3
+
+LOOKS = (*(node_class.label for node_class in NodeClass), "waiting")
+"""How nodes are drawn: as their class, or as waiting where the host does nothing but wait."""
+ARROWS = (*(label for _, label in WAITS), "unknown")
+WAITING = re.compile(r"^host idle$|Synchronize|WaitEvent")
+STYLE = """
+text{font:11px system-ui,sans-serif;fill:#39424d}.lane{stroke:#e6eaee}.tick{stroke:#eef1f4}.paper{fill:#fff}
+.inside{font-size:10.5px;fill:#fff;pointer-events:none}.bar:hover{stroke:#000;stroke-width:1.5}.sought{stroke:#c2185b;stroke-width:2.5}
+.host{fill:#8b9aab}.waiting{fill:#dde3e9}.unrecorded{fill:#dde3e9}.computation{fill:#3b78b5}.communication{fill:#d07d22}.memory{fill:#5d9140}
+.waiting+.inside,.unrecorded+.inside{fill:#5b6672}
+path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;stroke-width:1.4}.event-wait{stroke:#c23b3b;stroke-width:1.4}
+.hand-over{stroke:#7a4fb5;stroke-width:1.4}.collective,.tensor-flow{stroke:#b5642a;stroke-width:1.4}.stream-order,.program-order,.unknown{stroke:#777}
+@media(prefers-color-scheme:dark){text{fill:#c3ccd6}.paper{fill:#14181d}.lane{stroke:#2a323b}.tick{stroke:#20262d}.bar:hover{stroke:#fff}
+.waiting,.unrecorded{fill:#333d48}.host{fill:#66788b}.launch{stroke:#566473}.waiting+.inside,.unrecorded+.inside{fill:#aeb9c4}}
+"""
+
+
+class Scene(NamedTuple):
+    """What is drawn and where: `drawn` are rows of the graph, times are µs; px per µs from `first_us` on, a row per lane."""
+
+    graph: ExecutionGraph
+    work: Workload
+    drawn: list[int]
+    look: list[int]
+    start: list[float]
+    end: list[float]
+    first_us: float
+    scale: float
+    width: float
+    row_of: dict[int, int]
+
+    @property
+    def bottom(self) -> int:
+        return TOP + LANE * len(self.row_of)
+
+    def x(self, time_us: float) -> float:
+        return LEFT + (time_us - self.first_us) * self.scale
+
+    def y(self, lane: int) -> float:
+        """The middle of a lane."""
+        return TOP + LANE * (self.row_of[lane] + 0.5)
+
+
+def draw_lanes(graph: ExecutionGraph, origin_ns: int, sought: int | None = None) -> str:
+    """The picture, times in µs from `origin_ns`; the node with the id `sought` is outlined.
+
+    Nodes without a recorded time are left out. Raises DataError where no node has one.
+    """
+    scene = _scene(graph, origin_ns)
+    width, height = f"{scene.width:.0f}", f"{scene.bottom + FOOT}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+        f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>',
+        *_axis(scene),
+        *_lanes(scene),
+        *_bars(scene, sought),
+        *_arrows(scene),
+        *_legend(scene),
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _scene(graph: ExecutionGraph, origin_ns: int) -> Scene:
+    """Host threads above streams, each in order of number; wide enough for the busiest lane."""
+    work = gather([graph])
+    drawn = np.flatnonzero(work.is_timed)
+    if not len(drawn):
+        raise DataError("no selected node has a recorded time, so there are no lanes to draw; write .dot or .graphml")
+    start = (graph.start_ns - origin_ns) / 1000
+    end = start + graph.duration_ns / 1000
+    first, last = float(start[drawn].min()), float(end[drawn].max())
+    lanes, often = np.unique(work.lane[drawn], return_counts=True)
+    order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
+    width = min(max(NARROWEST, PER_NODE * int(often.max())), WIDEST)
+    scale = (width - LEFT - RIGHT) / max(last - first, SHORTEST_US)
+    rows = {lane: row for row, lane in enumerate(order)}
+    look = looks(graph, work.node_class).tolist()
+    return Scene(graph, work, drawn.tolist(), look, start.tolist(), end.tolist(), first, scale, width, rows)
+
+
+def _axis(scene: Scene) -> Iterator[str]:
+    """Round times, about one every 120 px."""
+    rough = 120 / scene.scale
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
+    last = scene.first_us + (scene.width - LEFT - RIGHT) / scene.scale
+    decimals = max(0, -math.floor(math.log10(step)))
+    for number in range(math.ceil(scene.first_us / step), math.floor(last / step) + 1):
+        x = scene.x(number * step)
+        yield f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{scene.bottom}"/>'
+        yield f'<text x="{x:.1f}" y="{scene.bottom + 16}" text-anchor="middle">{number * step:,.{decimals}f}</text>'
+    yield f'<text x="{LEFT - 10}" y="{scene.bottom + 16}" text-anchor="end">µs</text>'
+
+
+def _lanes(scene: Scene) -> Iterator[str]:
+    names = lane_names(scene.work)
+    for lane in scene.row_of:
+        y = scene.y(lane)
+        yield f'<line class="lane" x1="{LEFT}" x2="{scene.width - RIGHT}" y1="{y}" y2="{y}"/>'
+        yield f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{names[lane]}</text>'
+
+
+def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
+    graph, work, names = scene.graph, scene.work, lane_names(scene.work)
+    for row in scene.drawn:
+        name, lane, begin = graph.name[row], int(work.lane[row]), scene.start[row]
+        lasts = scene.end[row] - begin
+        x, y = scene.x(begin), scene.y(lane) - BAR / 2
+        width = max(lasts * scene.scale, THINNEST)
+        look = LOOKS[scene.look[row]]
+        node = f"{look}, node {graph.id[row]}, {names[lane]}"
+        title = f"<title>{_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
+        marked = f"{look} sought" if graph.id[row] == sought else look
+        yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
+        if fits := _shortened(short_name(name), width):
+            yield f'<text class="inside" x="{x + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(fits)}</text>'
+
+
+def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
+    """For each node the position in LOOKS of how it is drawn."""
+    waits = graph.name.where(lambda name: bool(WAITING.search(name))) & (classes == NodeClass.HOST)
+    return np.where(waits, LOOKS.index("waiting"), classes).astype(np.int64)
+
+
+def _shortened(name: str, width: float) -> str:
+    """What of the name fits into a bar, nothing if that is too little to tell it."""
+    letters = int((width - 8) / CHARACTER)
+    return name if len(name) <= letters else f"{name[: letters - 1]}…" if letters >= 6 else ""
+
+
+def _arrows(scene: Scene) -> Iterator[str]:
+    """Dependencies that lead from one lane to another, from the end of the one bar to the start of the other."""
+    work, lane = scene.work, scene.work.lane.tolist()
+    for source, target, kind in zip(work.source.tolist(), work.target.tolist(), work.kind.tolist(), strict=True):
+        if lane[source] == lane[target] or {lane[source], lane[target]} - scene.row_of.keys():
+            continue
+        down = 1 if scene.y(lane[source]) < scene.y(lane[target]) else -1
+        x, y = scene.x(scene.end[source]), scene.y(lane[source]) + down * BAR / 2
+        to_x, to_y = scene.x(scene.start[target]), scene.y(lane[target]) - down * BAR / 2
+        curve = f"M{x:.1f} {y}C{x:.1f} {y + down * BEND} {to_x:.1f} {to_y - down * BEND} {to_x:.1f} {to_y}"
+        head = f"m-2.5 {-4 * down}l2.5 {4 * down} 2.5 {-4 * down}"
+        yield f'<path class="{_kind_label(kind).replace(" ", "-")}" d="{curve}{head}"/>'
+
+
+def _kind_label(kind: int) -> str:
+    return next((label for bit, label in WAITS if kind & bit), ARROWS[-1])
+
+
+def _legend(scene: Scene) -> Iterator[str]:
+    """The colours that occur, in a line at the top."""
+    work = scene.work
+    seen = {LOOKS[scene.look[row]] for row in scene.drawn}
+    across = work.lane[work.source] != work.lane[work.target]
+    kinds = {_kind_label(kind) for kind in np.unique(work.kind[across]).tolist()}
+    bar, arrow = '<rect class="{}" x="{}" y="10" width="12" height="12" rx="2"/>', '<path class="{}" d="M{} 16h12"/>'
+    entries = [(label, bar) for label in LOOKS if label in seen] + [
+        (label, arrow) for label in ARROWS if label in kinds
+    ]
+    x = float(LEFT)
+    for label, mark in entries:
+        yield mark.format(label.replace(" ", "-"), x) + f'<text x="{x + 17}" y="20">{label}</text>'
+        x += 17 + CHARACTER * len(label) + 18
+
+
+def _text(text: str) -> str:
+    return escape(NOT_XML.sub("?", text))
