@@ -13,6 +13,7 @@ from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
 from execgraph.tools.accuracy import __main__ as accuracy
+from execgraph.tools.accuracy import measuring
 from execgraph.tools.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
 from execgraph.tools.accuracy.partial_order import PartialOrder
 from execgraph.tools.accuracy.tables import Result, Subject, groups
@@ -256,7 +257,7 @@ def test_jobs_and_machines_make_groups_of_their_own() -> None:
 
 
 def test_a_subject_has_the_same_machine_whatever_else_is_measured() -> None:
-    few, many = accuracy.subjects(["ddp"], 1, 1), accuracy.subjects(NAMED, 3, 5)
+    few, many = measuring.subjects(["ddp"], 1, 1), measuring.subjects(NAMED, 3, 5)
     assert set(few) <= set(many) and len(set(many)) == len(many)
     drawn = [one.machine for one in many if one.machine_seed is not None]
     assert 2 * len(drawn) == len(many) and len(set(drawn)) == len(drawn)
