@@ -43,6 +43,7 @@ PATIENCE = 4, 10
 LINKING = ("link", "pairs", "matrix")
 CONVERTING = ("convert", "timeline", "matrix")
 SIMULATORS = ("astra_sim", "communication", "cross_rank", "simulator_contract")
+SLICING = ("slices", "hand_over", "timeline", "synchronisation", *CONVERTING)
 TESTS: dict[str, tuple[str, ...]] = {
     "linker/alignment": ("alignment", "match", "windows"),
     "linker/categories": ("versions", "synchronisation", *LINKING),
@@ -117,7 +118,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/promotion": ("promotion", *CONVERTING, "order"),
     "converter/rewire": ("rewire", "device_only", *SIMULATORS),
     "converter/run": (*CONVERTING, "windows", "delays"),
-    "converter/timeline": ("slices", "hand_over", "timeline", "synchronisation", *CONVERTING),
+    "converter/timeline": SLICING,
+    "converter/blocking_calls": SLICING,
+    "converter/host_nodes": SLICING,
+    "converter/short_slices": SLICING,
+    "converter/time_owners": SLICING,
     "converter/dependencies/event_wait": ("dependency_rules", "synchronisation", *CONVERTING),
     "converter/dependencies/evidence": ("dependency_rules", "hand_over"),
     "converter/dependencies/graph_launch": ("graph_launch", *CONVERTING),
