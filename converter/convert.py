@@ -7,8 +7,9 @@ import numpy as np
 
 from ..schema.columns import Int64, Ragged
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
+from ..schema.guesses import without_guesses
 from ..schema.host import GROUP_INIT
-from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
+from ..schema.linked import LinkedTrace, on_host_clock
 from ..schema.machine import of_name
 from .annex import Annex
 from .attributes import graph_of

@@ -17,7 +17,7 @@ from ..schema import kineto
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.linked import Activities, Calls, Communication, Ops
 from .categories import Role
-from .device_trace import DeviceTrace
+from .device_rows import DeviceTrace
 from .process_groups import WAIT
 from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
 

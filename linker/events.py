@@ -8,7 +8,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from ..schema.linked import Calls, Found
-from .device_trace import EventRecordRows
+from .device_rows import EventRecordRows
 from .recordings import Recordings
 from .streams import StreamKey, StreamQueues
 from .sync_calls import SyncCall

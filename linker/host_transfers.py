@@ -15,7 +15,7 @@ from ..schema import kineto
 from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.linked import Ops
 from .categories import Role
-from .device_trace import DeviceTrace
+from .device_rows import DeviceTrace
 
 TRANSFER = "gloo:"
 REQUEST = "c10d::"

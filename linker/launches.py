@@ -4,7 +4,7 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64
 from ..schema.intervals import ROUNDING, TOLERANCE, innermost
-from .device_trace import ActivityRows, CallRows, OpRows
+from .device_rows import ActivityRows, CallRows, OpRows
 
 
 def launching_calls(activities: ActivityRows, calls: CallRows) -> Int64:

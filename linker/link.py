@@ -14,7 +14,7 @@ from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_h
 from ..schema.steps import are_step_marks
 from .communication import awaited_collectives, collective_ops, link_communications
 from .cut import Part, cut, of_both
-from .device_trace import DeviceTrace, OpRows
+from .device_rows import DeviceTrace, OpRows
 from .hand_over import hand_overs
 from .host_communication import host_communications
 from .host_trace import HostTrace

@@ -14,7 +14,7 @@ from ..schema.numbering import Numbering
 from ..schema.steps import are_step_marks
 from ..schema.times import FOREVER
 from .alignment import Alignment, align_steps
-from .device_trace import DeviceTrace, OpRows
+from .device_rows import DeviceTrace, OpRows
 from .host_trace import ROOT_NODE, HostTrace
 
 SMALLEST_AGREEMENT = 0.5

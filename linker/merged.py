@@ -18,7 +18,7 @@ from ..schema.json_stream import decode
 from ..schema.kineto import DeviceFile
 from ..schema.merged_ranks import LARGEST_ID, MergedRank
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
-from .device_trace import place_in_job
+from .place_in_job import place_in_job
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)

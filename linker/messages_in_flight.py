@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..schema.columns import Int64
-from .device_rows import OpRows
-from .device_trace import DeviceTrace
+from .device_rows import DeviceTrace, OpRows
 
 MESSAGES = ("gloo:send", "gloo:recv")
 FIRST_LANE = -2

@@ -10,7 +10,7 @@ from ..schema.linked import Activities, Calls
 from ..schema.machine import Machine
 from .communication import CollectiveOps
 from .data_origins import DataOrigins
-from .device_trace import DeviceTrace
+from .device_rows import DeviceTrace
 from .events import NamedEvents, Recording, SyncRecord
 from .evidence import NEVER, Evidence
 from .places import Places

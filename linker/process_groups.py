@@ -17,7 +17,7 @@ from ..schema import host as host_schema
 from ..schema.host import GROUP_INIT
 from ..schema.linked import Communication, ProcessGroup
 from ..schema.numbers import integer
-from .device_trace import DeviceTrace
+from .device_rows import DeviceTrace
 from .host_trace import HostTrace
 from .recorded_arguments import members, regular_ranks
 

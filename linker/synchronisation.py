@@ -15,7 +15,7 @@ from ..schema.columns import ABSENT
 from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
 from ..schema.machine import Machine
 from .communication import CollectiveOps
-from .device_trace import DeviceTrace
+from .device_rows import DeviceTrace
 from .events import Findings
 from .found_waits import FoundWaits
 from .guesses import Guess, Guesses

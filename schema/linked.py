@@ -4,15 +4,13 @@ Tables of columns; a `..._row` column points into another table, -1 where there 
 clock, ABSENT for host ops that the device trace does not hold.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from .columns import Bool, Int64, Strings
-from .groups import numbered, previous_in_group
 from .machine import Machine
 
 
@@ -134,9 +132,6 @@ class HandOvers:
     found: Strings
 
 
-Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, HandOvers)
-
-
 class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded.
 
@@ -233,74 +228,9 @@ class LinkedTrace:
     report: LinkReport = field(default_factory=LinkReport)
 
 
-class OnStreams(Protocol):
-    """What ran on which stream and when."""
-
-    device: Int64
-    stream: Int64
-    start: Int64
-    end: Int64
-
-
-def stream_sorted(activities: OnStreams) -> Int64:
-    """The rows by device, stream, start and end."""
-    return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
-
-
-def previous_on_stream(activities: OnStreams) -> Int64:
-    """For each activity the one before it on its stream, -1 for the first."""
-    return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
-
-
-def took_over(activities: Activities, slack: int) -> Bool:
-    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
-    taken = np.zeros(len(activities), np.bool_)
-    for device in np.unique(activities.device).tolist():
-        own = np.flatnonzero(activities.device == device)
-        by_end = own[np.argsort(activities.end[own], kind="stable")]
-        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
-        last = by_end[np.maximum(place, 0)]
-        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
-        taken[own] = soon & (activities.stream[last] != activities.stream[own])
-    return taken
-
-
 def on_host_clock(activities: Activities, machine: Machine) -> Activities:
     """The activities with their times on the host's clock; lengths stay as recorded."""
     shift = machine.clock_shift(activities.start)
     if not shift.any():
         return activities
     return replace(activities, start=activities.start + shift, end=activities.end + shift)
-
-
-class Streams(NamedTuple):
-    """The streams of a process: `number` is the place of each activity's stream in `device` and `stream`."""
-
-    device: Int64
-    stream: Int64
-    number: Int64
-
-
-def streams_of(activities: OnStreams) -> Streams:
-    """The (device, stream) pairs in order, and which of them each activity ran on."""
-    number = numbered(activities.device, activities.stream)
-    first = np.unique(number, return_index=True)[1]
-    return Streams(activities.device[first], activities.stream[first], number)
-
-
-def guessed(found: Strings) -> Bool:
-    """Which edges are known from timing alone."""
-    return found.equal(Found.TIMING.value)
-
-
-def without_guesses(linked: LinkedTrace) -> LinkedTrace:
-    """The trace without waits and hand-overs that are known from timing alone; what they took for waiting is a thread's own time again."""
-    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "hand_overs")}
-    return replace(linked, **tables)
-
-
-def _certain(table: Guessable) -> Guessable:
-    known = ~guessed(table.found)
-    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
-    kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
-    return replace(table, **kept)

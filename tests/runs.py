@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from builder import TraceBuilder
 from execgraph.converter import ConvertReport, Options, convert
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.device_rows import DeviceTrace
+from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
 from execgraph.schema.columns import Int64, Ragged

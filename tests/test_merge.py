@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from databases import DIALECTS, LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.device_rows import DeviceTrace
+from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import read_host_trace
 from execgraph.linker.link import link
 from execgraph.linker.merged import one_rank

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.device_rows import DeviceTrace
+from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.merged import one_rank
 from execgraph.schema.columns import Strings
 from execgraph.schema.errors import DataError

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
-from execgraph.linker.device_trace import DeviceTrace
+from execgraph.linker.device_rows import DeviceTrace
 from execgraph.linker.link import link
 from execgraph.linker.rocpd import read_rocpd
 from execgraph.linker.rocpd_database import dialect, is_database, opened

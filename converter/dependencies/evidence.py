@@ -4,7 +4,7 @@ import numpy as np
 
 from ...schema.columns import Int64, Strings
 from ...schema.graph import DependencyKind
-from ...schema.linked import guessed
+from ...schema.guesses import guessed
 
 
 def by_evidence(kind: DependencyKind, found: Strings) -> Int64:

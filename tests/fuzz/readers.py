@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 from databases import LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
-from execgraph.linker.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.device_rows import DeviceTrace
+from execgraph.linker.device_trace import read_device_trace
 from execgraph.linker.host_trace import HostTrace, read_host_trace
 from execgraph.linker.link import link
 from execgraph.linker.rocpd import read_rocpd

@@ -7,7 +7,9 @@ end, else *kernel wait* if it is short, else *other*, with its cause where the o
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
+from ...schema.guesses import guessed
+from ...schema.linked import DeviceWaits, LinkedTrace
+from ...schema.stream_order import streams_of
 from ...schema.times import NEVER
 from .classes import intervals_of
 from .intervals import sequence

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from ...linker.device_trace import DeviceTrace, read_device_trace
+from ...linker.device_rows import DeviceTrace
+from ...linker.device_trace import read_device_trace
 from ...linker.merged import one_rank
 from ...schema.columns import Int64
 from ...schema.linked import Activities
