@@ -53,7 +53,7 @@ def host_nodes(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking
 
 def _work(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
     """The stretches between two neighbouring cuts of a thread, without those in which it waited."""
-    calls, over = linked.calls, linked.hand_overs
+    calls, over = linked.calls, linked.handoffs
     thread, time = _cuts(linked, owners, launched_at, blocking)
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
     idle = over.waiting_since != ABSENT
@@ -70,7 +70,7 @@ def _work(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blo
 
 def _cuts(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
     """Threads and times where a thread is cut, each once, by thread and time."""
-    calls, over = linked.calls, linked.hand_overs
+    calls, over = linked.calls, linked.handoffs
     launch = np.flatnonzero(launched_at != ABSENT)
     blocked = calls.thread[blocking.call]
     idle = over.waiting_since != ABSENT
@@ -102,7 +102,7 @@ def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: 
 
 def _extent(thread: Int64, owners: Owners, linked: LinkedTrace) -> tuple[Int64, Int64]:
     """For each row when its thread's first op or call to it begins and its last work or hand-off ends: there is no idle time outside."""
-    over = linked.hand_overs
+    over = linked.handoffs
     numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
     first = np.full(len(numbers), FOREVER, np.int64)
     last = np.full(len(numbers), NEVER, np.int64)

@@ -1,21 +1,26 @@
-"""The blocking reading of a run, for simulators without queues: who depended on a launching slice waits for what it launched."""
+"""Synchronous launches, for simulators without queues: what depended on a launching slice waits for what the slice launched.
+
+Slice a launches kernel k and is followed by slice b: the edges a → k, a → b become a → k → b.
+"""
 
 import numpy as np
 
 from ..schema.columns import Bool, Int64
 from .dependencies.launch import launching_node
-from .run import Edges, Run
+from .run import ConversionContext, Edges
 
 
-def block_on_activities(run: Run, edges: Edges) -> Edges:
+def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:
     """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity that it
     launched on each stream. Kinds are kept. An activity that followed one launched after it blocks nobody: its stream is no queue."""
-    node, tail = _tails(run, _in_turn(run, edges))
-    own = np.full(run.unrecorded_from, -1, np.int64)
-    own[run.activities_from : run.unrecorded_from] = launching_node(run)
-    is_activity = (edges.target >= run.activities_from) & (edges.target < run.unrecorded_from)
+    node, tail = _tails(context, _in_turn(context, edges))
+    own = np.full(context.unrecorded_from, -1, np.int64)
+    own[context.activities_from : context.unrecorded_from] = launching_node(context)
+    is_activity = (edges.target >= context.activities_from) & (edges.target < context.unrecorded_from)
     launcher = (
-        np.where(is_activity, own[np.minimum(edges.target, run.unrecorded_from - 1)], -1) if len(own) else edges.target
+        np.where(is_activity, own[np.minimum(edges.target, context.unrecorded_from - 1)], -1)
+        if len(own)
+        else edges.target
     )
     first = np.searchsorted(node, edges.source)
     count = np.searchsorted(node, edges.source, side="right") - first
@@ -28,19 +33,19 @@ def block_on_activities(run: Run, edges: Edges) -> Edges:
     return Edges.joined([Edges(edges.source[kept], edges.target[kept], edges.kind[kept]), blocked])
 
 
-def _in_turn(run: Run, edges: Edges) -> Bool:
+def _in_turn(context: ConversionContext, edges: Edges) -> Bool:
     """Which activities followed only activities that had been launched before them."""
-    first, count = run.activities_from, len(run.linked.activities)
-    node = launching_node(run)
-    launched = np.empty(run.unrecorded_from + len(run.unrecorded), np.int64)
-    launched[np.lexsort((np.arange(len(launched)), run.end))] = np.arange(len(launched))
+    first, count = context.activities_from, len(context.linked.activities)
+    node = launching_node(context)
+    launched = np.empty(context.unrecorded_from + len(context.unrecorded), np.int64)
+    launched[np.lexsort((np.arange(len(launched)), context.end))] = np.arange(len(launched))
     own = launched[node]
     inside = (edges.source >= first) & (edges.source < first + count) & (edges.target >= first)
     inside &= edges.target < first + count
     source, target = edges.source[inside] - first, edges.target[inside] - first
     if np.all(own[source] <= own[target]):
         return np.ones(count, np.bool_)
-    latest, order = own.tolist(), np.argsort(run.linked.activities.start[target], kind="stable")
+    latest, order = own.tolist(), np.argsort(context.linked.activities.start[target], kind="stable")
     changed = True
     while changed:
         changed = False
@@ -51,13 +56,13 @@ def _in_turn(run: Run, edges: Edges) -> Bool:
     return in_turn
 
 
-def _tails(run: Run, in_turn: Bool) -> tuple[Int64, Int64]:
+def _tails(context: ConversionContext, in_turn: Bool) -> tuple[Int64, Int64]:
     """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream, of those in turn."""
-    activities, node = run.linked.activities, launching_node(run)
+    activities, node = context.linked.activities, launching_node(context)
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
     order = order[(activities.call_row[order] >= 0) & in_turn[order]]
     keys = (node, activities.device, activities.stream)
     last = np.ones(len(order), np.bool_)
     last[:-1] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0) if len(order) else last[:-1]
     tails = order[last]
-    return node[tails], run.activity_node(tails)
+    return node[tails], context.activity_node(tails)

@@ -7,11 +7,11 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64
 from ..schema.groups import first_from, last_up_to
-from ..schema.linked import HandOvers
+from ..schema.linked import ThreadHandoffs
 from .host_nodes import HostNodes
 
 
-def fold_short_slices(nodes: HostNodes, over: HandOvers, shortest: int) -> HostNodes:
+def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int) -> HostNodes:
     """Gives the time of slices under `shortest` ns to the next node of the thread, else to the one before.
 
     A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the thread waited.
@@ -39,7 +39,7 @@ def fold_short_slices(nodes: HostNodes, over: HandOvers, shortest: int) -> HostN
     return nodes.take(~(forward | backward))
 
 
-def _fixed_ends(nodes: HostNodes, over: HandOvers) -> tuple[Bool, Bool]:
+def _fixed_ends(nodes: HostNodes, over: ThreadHandoffs) -> tuple[Bool, Bool]:
     """Nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits, givers)."""
     start, end = nodes.is_wait.copy(), nodes.call >= 0
     receivers = first_from(nodes.thread, nodes.start, over.target_thread, over.target_time)

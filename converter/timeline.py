@@ -48,7 +48,7 @@ class Timeline:
 
 def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     """The host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour. O(n log n)."""
-    ops, over = linked.ops, linked.hand_overs
+    ops, over = linked.ops, linked.handoffs
     launched_at = launch_moments(linked)
     owners = time_owners(linked)
     every = host_nodes(linked, owners, launched_at, blocking_calls(linked, launched_at))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64
-from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops
+from ..schema.linked import Calls, LinkedTrace, Ops, ThreadHandoffs
 from ..schema.numbering import rows_of
 from ..schema.steps import are_step_marks
 from ..schema.stream_order import previous_on_stream
@@ -51,7 +51,7 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
     A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and ends when the call
     that is running at the border returns. Ops that overlap that part are kept and cut to it. Activities belong to their launch call,
     whenever they ran; those without a call to the time they started at. An untimed op goes with the one before it by id. Waits and
-    hand-overs between the part and the rest are lost: what they held back starts as measured. O(n log n).
+    hand-offs between the part and the rest are lost: what they held back starts as measured. O(n log n).
     """
     stretch = _Stretch(linked.calls, period)
     calls = stretch.starts(linked.calls.thread, linked.calls.start)
@@ -61,14 +61,14 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
     waits, lost = part.host_waits, _crossing(linked, kept)
     info = copy(part.info)
     info.carried = _carried(linked, kept)
-    over, lost["hand-overs across the borders of the window"] = _hand_overs(part.hand_overs, stretch)
+    over, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, stretch)
     return Part(
         replace(
             part,
             info=info,
             ops=ops,
             host_waits=replace(waits, since=stretch.since(part.calls.thread[waits.call_row], waits.since)),
-            hand_overs=over,
+            handoffs=over,
         ),
         calls,
         lost,
@@ -175,8 +175,8 @@ def _shortened(ops: Ops, stretch: _Stretch) -> tuple[Ops, int]:
     return replace(ops, start=start, end=end, exclusive=np.where(shorter, own, ops.exclusive)), int(shorter.sum())
 
 
-def _hand_overs(over: HandOvers, stretch: _Stretch) -> tuple[HandOvers, int]:
-    """The hand-overs inside the part, and how many others have an end or some of their waiting there."""
+def _handoffs(over: ThreadHandoffs, stretch: _Stretch) -> tuple[ThreadHandoffs, int]:
+    """The hand-offs inside the part, and how many others have an end or some of their waiting there."""
     given, taken = (
         stretch.ends(over.source_thread, over.source_time),
         stretch.starts(over.target_thread, over.target_time),

@@ -1,4 +1,4 @@
-"""Hand-over between host threads: a worker runs because another thread called it and is blocked until the worker is done.
+"""Hand-off between host threads: a worker runs because another thread called it and is blocked until the worker is done.
 
 Autograd workers are known by the sequence numbers of their ops, which a forward op on the calling thread shares; other workers only by
 their timing. A burst is a stretch of a worker's ops during which the caller did nothing.
@@ -13,7 +13,7 @@ import numpy as np
 from ..schema.columns import ABSENT, Bool, Int64, Strings
 from ..schema.groups import split_groups
 from ..schema.intervals import TOLERANCE, innermost
-from ..schema.linked import Calls, Found, HandOvers, Ops
+from ..schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ..schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ..schema.steps import are_step_marks
 from ..schema.times import FOREVER, NEVER
@@ -35,7 +35,7 @@ class Burst(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """One row of HandOvers."""
+    """One row of ThreadHandoffs."""
 
     source_thread: int
     source_time: int
@@ -56,10 +56,10 @@ class _Thread(NamedTuple):
     top_end: Int64
 
 
-def hand_overs(
+def thread_handoffs(
     ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
-) -> HandOvers:
-    """The hand-overs of one process: those around its transfers, and those of its other threads.
+) -> ThreadHandoffs:
+    """The hand-offs of one process: those around its transfers, and those of its other threads.
 
     O(n log n) in ops and calls for a bounded number of threads.
     """
@@ -206,9 +206,9 @@ def _last_end(thread: _Thread, time: int) -> int:
     return int(thread.top_end[place]) if place >= 0 else NEVER
 
 
-def _columns(waits: Iterable[Wait]) -> HandOvers:
+def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
-    return HandOvers(
+    return ThreadHandoffs(
         source_thread=np.array([row.source_thread for row in rows], np.int64),
         source_time=np.array([row.source_time for row in rows], np.int64),
         target_thread=np.array([row.target_thread for row in rows], np.int64),

@@ -15,7 +15,7 @@ from ..schema.steps import are_step_marks
 from .communication import awaited_collectives, collective_ops, link_communications
 from .cut import Part, cut, of_both
 from .device_rows import DeviceTrace, OpRows
-from .hand_over import hand_overs
+from .hand_over import thread_handoffs
 from .host_communication import host_communications
 from .host_trace import HostTrace
 from .host_transfers import host_transfers
@@ -128,7 +128,7 @@ def _linked(
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        hand_overs=hand_overs(ops, op_parent, calls, around.hand_overs, transfers.threads),
+        handoffs=thread_handoffs(ops, op_parent, calls, around.handoffs, transfers.threads),
         communications=with_members([*communications, *on_host], groups, device.world_size or -1),
         groups=groups,
     )

@@ -1,4 +1,4 @@
-"""Who waited for a transfer of the host: transfers in, hand-overs from requests to transfers and from these to their waiters out.
+"""Who waited for a transfer of the host: transfers in, hand-offs from requests to transfers and from these to their waiters out.
 
 gloo records no wait. A request may say that it blocks, a message's row ends when somebody has waited for it, and who uses what was
 transferred has waited before; else a thread that did nothing while the transfer ended is taken to have waited, which is timing alone.
@@ -24,9 +24,9 @@ WRITES_NOTHING = ("send", "barrier")
 
 
 class TransferWaits(NamedTuple):
-    """The hand-overs, and what could not be tied: no call stands for a transfer, so it is counted by a row of -1."""
+    """The hand-offs, and what could not be tied: no call stands for a transfer, so it is counted by a row of -1."""
 
-    hand_overs: list[Wait]
+    handoffs: list[Wait]
     noted: dict[str, list[int]]
 
 

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from .columns import Bool, Strings
-from .linked import DeviceWaits, Found, HandOvers, HostWaits, LinkedTrace
+from .linked import DeviceWaits, Found, HostWaits, LinkedTrace, ThreadHandoffs
 
-Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, HandOvers)
+Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
 def guessed(found: Strings) -> Bool:
@@ -15,8 +15,8 @@ def guessed(found: Strings) -> Bool:
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
-    """The trace without waits and hand-overs that are known from timing alone; what they took for waiting is a thread's own time again."""
-    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "hand_overs")}
+    """The trace without waits and hand-offs that are known from timing alone; what they took for waiting is a thread's own time again."""
+    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs")}
     return replace(linked, **tables)
 
 

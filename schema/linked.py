@@ -118,7 +118,7 @@ class HostWaits:
 
 
 @dataclass(slots=True)
-class HandOvers:
+class ThreadHandoffs:
     """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
 
     From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.
@@ -222,7 +222,7 @@ class LinkedTrace:
     activities: Activities
     device_waits: DeviceWaits
     host_waits: HostWaits
-    hand_overs: HandOvers
+    handoffs: ThreadHandoffs
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from .columns import ABSENT, Int64, Strings
-from .linked import Activities, Calls, DeviceWaits, Found, HandOvers, HostWaits, Ops
-from .linked_layout import CallTable, HandOverTable, WaitTable
+from .linked import Activities, Calls, DeviceWaits, Found, HostWaits, Ops, ThreadHandoffs
+from .linked_layout import CallTable, HandoffTable, WaitTable
 from .numbering import rows_of
 
 
@@ -50,9 +50,9 @@ def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
     )
 
 
-def hand_overs(table: HandOverTable | None) -> HandOvers:
-    table = table or HandOverTable([], [], [], [], [], [])
-    return HandOvers(
+def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
+    table = table or HandoffTable([], [], [], [], [], [])
+    return ThreadHandoffs(
         np.array(table.source_thread, np.int64),
         np.array(table.source_ns, np.int64),
         np.array(table.target_thread, np.int64),

@@ -16,7 +16,7 @@ from .linked_layout import (
     INTEGER_ATTRIBUTES,
     SCHEMA,
     CallTable,
-    HandOverTable,
+    HandoffTable,
     WaitTable,
 )
 from .numbering import rows_of
@@ -202,7 +202,7 @@ class _ThreadOps(NamedTuple):
 
 def _called_from(linked: LinkedTrace) -> SparseMember:
     """For ops that another thread released, the id of that thread's last op before."""
-    ops, over, threads = linked.ops, linked.hand_overs, _ops_of_threads(linked.ops)
+    ops, over, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
     found: dict[int, int] = {}
     columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
     for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
@@ -248,9 +248,9 @@ def _ids(ids: Int64, rows: Int64) -> list[int]:
     return found
 
 
-def _hand_over_table(linked: LinkedTrace) -> HandOverTable:
-    over = linked.hand_overs
-    return HandOverTable(
+def _handoff_table(linked: LinkedTrace) -> HandoffTable:
+    over = linked.handoffs
+    return HandoffTable(
         over.source_thread.tolist(),
         over.source_time.tolist(),
         over.target_thread.tolist(),
@@ -272,7 +272,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "calls": _call_table,
     "device_waits": _device_wait_table,
     "host_waits": _host_wait_table,
-    "hand_overs": _hand_over_table,
+    "hand_overs": _handoff_table,
     "communications": attrgetter("communications"),
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),

@@ -16,10 +16,10 @@ from execgraph.schema.linked import (
     Calls,
     Communication,
     DeviceWaits,
-    HandOvers,
     HostWaits,
     LinkedTrace,
     Ops,
+    ThreadHandoffs,
     TraceInfo,
 )
 from hypothesis import strategies as st
@@ -91,7 +91,7 @@ def linked_of(
             np.full(len(awaited), ABSENT),
             _recorded(awaited),
         ),
-        hand_overs=HandOvers(NONE, NONE, NONE, NONE, NONE, _recorded([])),
+        handoffs=ThreadHandoffs(NONE, NONE, NONE, NONE, NONE, _recorded([])),
         communications=list(communications) or [Communication() for _ in range(talks)],
         groups=[],
     )

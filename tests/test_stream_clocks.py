@@ -2,7 +2,7 @@
 
 import numpy as np
 from execgraph.converter.dependencies.stream_clocks import StreamClocks
-from execgraph.converter.run import Run
+from execgraph.converter.run import ConversionContext
 from execgraph.converter.timeline import slice_host
 from execgraph.schema.linked import LinkedTrace
 from hypothesis import given
@@ -22,8 +22,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Act], Pairs, Pairs]:
     return acts, draw(pairs), draw(pairs)
 
 
-def run_of(linked: LinkedTrace) -> Run:
-    return Run(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+def run_of(linked: LinkedTrace) -> ConversionContext:
+    return ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
 
 
 def before(row: int, pairs: Pairs) -> set[int]:

@@ -6,7 +6,7 @@ leaves unexplained are delays.
 
 from collections.abc import Callable
 
-from ..run import Edges, Run
+from ..run import ConversionContext, Edges
 from .event_wait import event_wait
 from .graph_launch import graph_launch
 from .hand_over import hand_over
@@ -16,7 +16,7 @@ from .program_order import program_order
 from .stream_order import stream_order
 from .tensor_flow import tensor_flow
 
-Rule = Callable[[Run], Edges]
+Rule = Callable[[ConversionContext], Edges]
 
 RULES: tuple[Rule, ...] = (
     program_order,

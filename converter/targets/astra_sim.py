@@ -16,7 +16,7 @@ from ...schema.graph import ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION, SILENT
 from ..lanes import lanes_of
 from ..ranks.recorded_groups import recorded_groups
-from ..rewire import control_edges, data_edges, rewired, spliced, used
+from ..rewire import control_edges, data_edges, edited_graph, spliced, used
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
@@ -66,7 +66,7 @@ def for_astra_sim(
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    played = rewired(graph, np.flatnonzero(~silent), data, control)
+    played = edited_graph(graph, np.flatnonzero(~silent), data, control)
     played.metadata["target"] = "astra-sim"
     known = recorded_groups(played)
     complete_messages(played)

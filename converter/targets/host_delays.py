@@ -7,7 +7,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Int64, Ragged, Strings
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..device_only import COMMUNICATION
-from ..rewire import NO_EDGES, data_edges, rewired, rows_of_graph
+from ..rewire import NO_EDGES, data_edges, edited_graph, rows_of_graph
 from ..run import Edges
 
 NAME = "host delay"
@@ -31,7 +31,7 @@ def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, 
     moved = data._replace(target=stand_in[data.target])
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
     widened = _widened(graph, late)
-    return rewired(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
+    return edited_graph(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
 
 
 def _widened(graph: ExecutionGraph, late: Int64) -> ExecutionGraph:

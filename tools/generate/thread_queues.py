@@ -37,4 +37,4 @@ def _resume(simulation: Simulation, waiting: Thread, wake_ns: int, by: Thread) -
 
 
 def _record(giver: Thread, given: int, taker: Thread, waited: bool) -> None:
-    giver.process.record.hand_overs.append(giver.index, given, taker.index, taker.time, int(waited))
+    giver.process.record.handoffs.append(giver.index, given, taker.index, taker.time, int(waited))
