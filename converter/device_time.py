@@ -12,7 +12,7 @@ import numpy as np
 from ..schema.columns import Bool, Int64, Strings
 from ..schema.graph import DependencyKind
 from ..schema.machine import Machine, Usuals, by_name, of_each
-from ..schema.stream_order import took_over
+from ..schema.streams import took_over
 from ..schema.times import NEVER
 from .run import ConversionContext, Edges
 

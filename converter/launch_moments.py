@@ -9,7 +9,7 @@ import numpy as np
 from ..schema.columns import ABSENT, Int64
 from ..schema.linked import LinkedTrace
 from ..schema.machine import Usual, by_name, of_each
-from ..schema.stream_order import previous_on_stream
+from ..schema.streams import previous_on_stream
 from ..schema.times import FOREVER, NEVER
 
 

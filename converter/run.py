@@ -11,7 +11,7 @@ from ..schema.groups import previous_in_group
 from ..schema.linked import LinkedTrace
 from ..schema.machine import of_name
 from ..schema.numbering import rows_of
-from ..schema.stream_order import previous_on_stream, stream_sorted
+from ..schema.streams import previous_on_stream, stream_sorted
 from .timeline import Timeline
 
 

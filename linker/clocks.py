@@ -12,7 +12,7 @@ from ..schema.columns import Int64
 from ..schema.groups import begins, split_groups
 from ..schema.linked import Activities, Calls
 from ..schema.machine import AGREEING
-from ..schema.stream_order import stream_sorted
+from ..schema.streams import stream_sorted
 from ..schema.times import NEVER
 from .device_rows import SyncRows
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls

@@ -15,7 +15,7 @@ from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.linked import Calls, LinkedTrace, Ops, ThreadHandoffs
 from ..schema.numbering import rows_of
 from ..schema.steps import are_step_marks
-from ..schema.stream_order import previous_on_stream
+from ..schema.streams import previous_on_stream
 from .match import are_ops
 from .selection import Kept, select_linked, select_rows
 from .windows import SMALLEST_REST, Period

@@ -9,7 +9,7 @@ import numpy as np
 from ..schema.intervals import ROUNDING
 from ..schema.linked import Activities, Calls
 from ..schema.machine import Machine, of_each, of_name
-from ..schema.stream_order import previous_on_stream
+from ..schema.streams import previous_on_stream
 from ..schema.times import NEVER as NEVER
 
 FAR = 1 << 62

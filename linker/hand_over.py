@@ -1,7 +1,10 @@
-"""Hand-off between host threads: a worker runs because another thread called it and is blocked until the worker is done.
+"""Hand-off between host threads: a worker runs because another thread, the caller, called it and is blocked until the worker is done.
 
-Autograd workers are known by the sequence numbers of their ops, which a forward op on the calling thread shares; other workers only by
-their timing. A burst is a stretch of a worker's ops during which the caller did nothing.
+The caller of an autograd worker is known by the sequence numbers of its ops, which forward ops of the caller share. Other workers are
+known only by timing.
+
+A caller that is quiet from 20 to 100 µs while its worker runs ops from 30 to 80 gives two hand-offs: at 30 from the caller to the worker,
+at 80 back. Such a stretch of the worker's ops is a burst.
 """
 
 from collections import Counter, defaultdict
@@ -10,20 +13,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, Strings
+from ..schema.columns import ABSENT, Int64, Strings
 from ..schema.groups import split_groups
-from ..schema.intervals import TOLERANCE, innermost
+from ..schema.intervals import TOLERANCE
 from ..schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ..schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ..schema.steps import are_step_marks
 from ..schema.times import FOREVER, NEVER
+from .thread_activity import ThreadActivity, thread_activity
 
 NO_THREADS = np.empty(0, np.int64)
 AUTOGRAD = "autograd::engine::evaluate_function"
 
 
 class Burst(NamedTuple):
-    """Times in ns; `since` is when the worker had last done something, ABSENT for never."""
+    """Ops of a worker from `first` to `last`, while its caller was quiet. Times in ns.
+
+    `since` is when the worker had last done something, ABSENT for never. A caller that was quiet from its start on, or to its end, is so
+    from NEVER, or until FOREVER.
+    """
 
     worker: int
     caller: int
@@ -45,21 +53,10 @@ class Wait(NamedTuple):
     found: str
 
 
-class _Thread(NamedTuple):
-    """What a host thread did: its boundaries in time; of the stretches between two of them those in which it may be blocked and those
-    in which it certainly did nothing; its outermost ops."""
-
-    boundaries: Int64
-    may_wait: Bool
-    idle: Bool
-    top_start: Int64
-    top_end: Int64
-
-
 def thread_handoffs(
     ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
 ) -> ThreadHandoffs:
-    """The hand-offs of one process: those around its transfers, and those of its other threads.
+    """The hand-offs of one process: `transfers`, and those among its threads that do no transfers.
 
     O(n log n) in ops and calls for a bounded number of threads.
     """
@@ -67,51 +64,34 @@ def thread_handoffs(
     numbers, sizes = np.unique(ops.thread[work], return_counts=True)
     if len(numbers) < 2:
         return _columns(transfers)
-    threads = {number: _thread(ops, parent, calls, work, number) for number in numbers.tolist()}
-    callers = {number: _forward_thread(ops, work, number) for number in numbers.tolist()}
-    by_size = numbers[np.argsort(-sizes, kind="stable")].tolist()
-    known: dict[int, int] = {}
-    for number in reversed(by_size):
-        caller = callers[number]
+    did = {
+        number: thread_activity(ops, parent, calls, work[ops.thread[work] == number], number)
+        for number in numbers.tolist()
+    }
+    largest_first = numbers[np.argsort(-sizes, kind="stable")].tolist()
+    callers = _callers(ops, work, largest_first)
+    main = next((number for number in largest_first if number not in callers), largest_first[0])
+
+    bursts = [
+        burst
+        for number in did
+        if number in callers
+        for burst in _bursts(number, callers[number], did[number], did[callers[number]])
+    ]
+    settled = {main, *callers, *callers.values()}
+    others = {number: activity for number, activity in did.items() if number not in settled}
+    return _columns([*transfers, *_waits(bursts), *_by_timing(others, main, did[main], _usual(bursts))])
+
+
+def _callers(ops: Ops, work: Int64, largest_first: list[int]) -> dict[int, int]:
+    """The caller of each autograd worker."""
+    callers: dict[int, int] = {}
+    for number in reversed(largest_first):
+        caller = _forward_thread(ops, work, number)
         # of two threads that each ran the backward ops of the other one the larger is the caller
-        if caller not in (None, number) and known.get(caller) != number:
-            known[number] = caller
-    main = next((number for number in by_size if number not in known), by_size[0])
-    bursts: list[Burst] = []
-    for number in numbers.tolist():
-        if number in known:
-            bursts += _bursts(number, known[number], threads[number], threads[known[number]])
-    others = [number for number in threads if number != main and number not in known and number not in known.values()]
-    by_timing = _by_timing({number: threads[number] for number in others}, main, threads[main], _usual(bursts))
-    return _columns([*transfers, *_waits(bursts), *by_timing])
-
-
-def _thread(ops: Ops, parent: Int64, calls: Calls, work: Int64, number: int) -> _Thread:
-    mine = work[ops.thread[work] == number]
-    called = np.flatnonzero(calls.thread == number)
-    times = (ops.start[mine], ops.end[mine], calls.start[called], calls.end[called])
-    boundaries = np.unique(np.concatenate(times))
-    real = np.full(len(ops), -1, np.int64)
-    real[mine] = np.arange(len(mine))
-    outer = np.where(parent[mine] >= 0, real[parent[mine]], -1)
-    middle = (boundaries[:-1] + boundaries[1:]) // 2
-    owner = innermost(
-        np.full(len(middle), number), middle, middle, ops.thread[mine], ops.start[mine], ops.end[mine], outer
-    )
-    computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
-    may_wait = np.where(owner >= 0, ~computes[mine[owner]], True) if len(mine) else np.ones(len(middle), np.bool_)
-    in_call = _covered(boundaries, calls.start[called], calls.end[called])
-    top = mine[outer < 0]
-    top = top[np.argsort(ops.start[top], kind="stable")]
-    return _Thread(boundaries, may_wait & ~in_call, (owner < 0) & ~in_call, ops.start[top], ops.end[top])
-
-
-def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
-    """Which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
-    change = np.zeros(len(boundaries), np.int64)
-    np.add.at(change, np.searchsorted(boundaries, start), 1)
-    np.add.at(change, np.searchsorted(boundaries, end), -1)
-    return np.cumsum(change)[:-1] > 0
+        if caller not in (None, number) and callers.get(caller) != number:
+            callers[number] = caller
+    return callers
 
 
 def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
@@ -125,22 +105,24 @@ def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
     return counts[0][0] if counts else None
 
 
-def _bursts(number: int, caller: int, worker: _Thread, calling: _Thread) -> Iterable[Burst]:
-    """The worker's ops, grouped by the quiet stretch of the caller that holds them."""
+def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[Burst]:
+    """The worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
     edges = np.concatenate(([NEVER], calling.boundaries, [FOREVER]))
-    open_stretch = np.concatenate(([True], calling.may_wait, [True]))
+    is_quiet = np.concatenate(([True], calling.may_wait, [True]))
     stretch = np.full(len(worker.top_start), -1, np.int64)
     # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
     for early in (0, TOLERANCE):
         place = np.searchsorted(edges, worker.top_start + early, side="right") - 1
-        inside = open_stretch[place] & (worker.top_end - TOLERANCE <= edges[place + 1])
+        inside = is_quiet[place] & (worker.top_end - TOLERANCE <= edges[place + 1])
         stretch = np.where((stretch < 0) & inside, place, stretch)
     for rows in split_groups(np.arange(len(stretch)), stretch):
-        if stretch[rows[0]] < 0:
+        place = stretch[rows[0]]
+        if place < 0:
             continue
-        quiet_from, quiet_until = edges[stretch[rows[0]] : stretch[rows[0]] + 2].tolist()
-        start, last = max(int(worker.top_start[rows[0]]), quiet_from), int(worker.top_end[rows].max())
-        yield Burst(number, caller, quiet_from, quiet_until, start, min(last, quiet_until), _idle_since(worker, start))
+        quiet_from, quiet_until = int(edges[place]), int(edges[place + 1])
+        first = max(int(worker.top_start[rows[0]]), quiet_from)
+        last = min(int(worker.top_end[rows].max()), quiet_until)
+        yield Burst(number, caller, quiet_from, quiet_until, first, last, worker.idle_since(first))
 
 
 def _usual(bursts: list[Burst]) -> Usual:
@@ -151,16 +133,12 @@ def _usual(bursts: list[Burst]) -> Usual:
     return found if found.count >= ENOUGH else ANY_THREAD
 
 
-def _idle_since(thread: _Thread, time: int) -> int:
-    """When a thread that starts something at `time` had last done something: then, if it was busy up to it; ABSENT for never."""
-    place = int(np.searchsorted(thread.boundaries, time)) - 1
-    if place < 0:
-        return ABSENT
-    return time if place < len(thread.idle) and not thread.idle[place] else int(thread.boundaries[place])
-
-
 def _waits(bursts: list[Burst]) -> Iterable[Wait]:
-    """A call and its return per burst. One call starts all workers of a quiet stretch; how much later each began is its own idle time."""
+    """A call and its return per burst.
+
+    One call starts all workers of a quiet stretch: workers that begin at 30 and 34 µs were both called at 30, and the second one was idle
+    for 4 µs, if it was idle before.
+    """
     together: dict[tuple[int, int], list[Burst]] = defaultdict(list)
     for burst in bursts:
         together[burst.caller, burst.quiet_from].append(burst)
@@ -174,7 +152,19 @@ def _waits(bursts: list[Burst]) -> Iterable[Wait]:
                 yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
 
 
-def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread, wake: Usual) -> Iterable[Burst]:
+def _by_timing(workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: Usual) -> Iterable[Wait]:
+    """Hand-offs between the main thread and workers of which only the times tell that it called them."""
+    called: dict[int, int] = {}
+    for number, worker in workers.items():
+        for burst in _prompt_bursts(number, main, worker, calling, wake):
+            called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
+            yield Wait(main, burst.first, number, burst.first, burst.since, Found.TIMING.value)
+    yield from _returns_by_timing(workers, main, calling, wake, called)
+
+
+def _prompt_bursts(
+    number: int, main: int, worker: ThreadActivity, calling: ThreadActivity, wake: Usual
+) -> Iterable[Burst]:
     """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
     for burst in _bursts(number, main, worker, calling):
         idle = burst.since == ABSENT or burst.first - burst.since >= wake.median
@@ -182,28 +172,21 @@ def _calls_by_timing(number: int, main: int, worker: _Thread, calling: _Thread, 
             yield burst
 
 
-def _by_timing(workers: dict[int, _Thread], main: int, calling: _Thread, wake: Usual) -> Iterable[Wait]:
-    """Calls, and returns: the main thread, quiet for a while, goes on right after a worker's op has ended."""
-    found = Found.TIMING.value
-    called: dict[int, int] = {}
-    for number, worker in workers.items():
-        for burst in _calls_by_timing(number, main, worker, calling, wake):
-            called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
-            yield Wait(main, burst.first, number, burst.first, burst.since, found)
-    quiet = np.diff(calling.boundaries) >= wake.median
-    quiet |= np.isin(calling.boundaries[:-1], list(called))
-    for stretch in np.flatnonzero(calling.may_wait & quiet).tolist():
+def _returns_by_timing(
+    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: Usual, called: dict[int, int]
+) -> Iterable[Wait]:
+    """The main thread, quiet for a while, goes on right after a worker's op has ended.
+
+    `called` tells when it called a worker in the quiet stretch that begins at a time.
+    """
+    long_enough = np.diff(calling.boundaries) >= wake.median
+    long_enough |= np.isin(calling.boundaries[:-1], list(called))
+    for stretch in np.flatnonzero(calling.may_wait & long_enough).tolist():
         begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
-        ends = {number: min(_last_end(worker, end + TOLERANCE), end) for number, worker in workers.items()}
-        number = max(ends, key=lambda n: ends[n], default=-1)
-        if number != -1 and max(begin, end - wake.most) < ends[number]:
-            yield Wait(number, ends[number], main, ends[number], called.get(begin, begin), found)
-
-
-def _last_end(thread: _Thread, time: int) -> int:
-    """When the thread's last outermost op before `time` ended."""
-    place = int(np.searchsorted(thread.top_end, time, side="right")) - 1
-    return int(thread.top_end[place]) if place >= 0 else NEVER
+        ends = {number: min(worker.last_end(end + TOLERANCE), end) for number, worker in workers.items()}
+        last = max(ends, key=lambda number: ends[number], default=None)
+        if last is not None and max(begin, end - wake.most) < ends[last]:
+            yield Wait(last, ends[last], main, ends[last], called.get(begin, begin), Found.TIMING.value)
 
 
 def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:

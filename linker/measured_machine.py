@@ -7,7 +7,7 @@ import numpy as np
 
 from ..schema.linked import Activities, Calls, on_host_clock
 from ..schema.machine import Machine, Usual, by_name
-from ..schema.stream_order import previous_on_stream, took_over
+from ..schema.streams import previous_on_stream, took_over
 from .clocks import Awaited, awaited_ends, clock_of
 from .device_rows import SyncRows
 

@@ -18,7 +18,7 @@ from ...schema.graph import DependencyKind
 from ...schema.host import TensorLists
 from ...schema.linked import Ops
 from ...schema.numbering import Numbering
-from ...schema.stream_order import streams_of
+from ...schema.streams import streams_of
 from ..run import ConversionContext, Edges
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks

@@ -9,7 +9,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.guesses import guessed
 from ...schema.linked import DeviceWaits, LinkedTrace
-from ...schema.stream_order import streams_of
+from ...schema.streams import streams_of
 from ...schema.times import NEVER
 from .classes import intervals_of
 from .intervals import sequence

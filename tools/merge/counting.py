@@ -33,7 +33,7 @@ from ...schema.errors import DataError
 from ...schema.intervals import nest
 from ...schema.progress import Progress, unwatched
 from ...schema.steps import are_step_marks
-from ...schema.stream_order import previous_on_stream
+from ...schema.streams import previous_on_stream
 from ..trace_files import RankTrace
 from .report import MergeReport, RankReport
 from .survey import Survey, survey
