@@ -14,8 +14,8 @@ from ..schema.graph import Delay
 from ..schema.machine import LAUNCHES, LONGEST
 from .device_room import Room
 from .device_time import DeviceTime
-from .lanes import covered_until
 from .run import ConversionContext
+from .uncovered_time import covered_until
 
 
 @dataclass(slots=True)

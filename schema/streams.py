@@ -1,4 +1,4 @@
-"""Streams and the order of what ran on them."""
+"""The streams of a process, from the columns of what ran on them."""
 
 from typing import NamedTuple, Protocol
 
@@ -27,19 +27,6 @@ def previous_on_stream(activities: OnStreams) -> Int64:
     return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
 
 
-def took_over(activities: OnStreams, slack: int) -> Bool:
-    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
-    taken = np.zeros(len(activities.start), np.bool_)
-    for device in np.unique(activities.device).tolist():
-        own = np.flatnonzero(activities.device == device)
-        by_end = own[np.argsort(activities.end[own], kind="stable")]
-        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
-        last = by_end[np.maximum(place, 0)]
-        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
-        taken[own] = soon & (activities.stream[last] != activities.stream[own])
-    return taken
-
-
 class Streams(NamedTuple):
     """The streams of a process: `number` is the place of each activity's stream in `device` and `stream`."""
 
@@ -53,3 +40,16 @@ def streams_of(activities: OnStreams) -> Streams:
     number = numbered(activities.device, activities.stream)
     first = np.unique(number, return_index=True)[1]
     return Streams(activities.device[first], activities.stream[first], number)
+
+
+def took_over(activities: OnStreams, slack: int) -> Bool:
+    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
+    taken = np.zeros(len(activities.start), np.bool_)
+    for device in np.unique(activities.device).tolist():
+        own = np.flatnonzero(activities.device == device)
+        by_end = own[np.argsort(activities.end[own], kind="stable")]
+        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
+        last = by_end[np.maximum(place, 0)]
+        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
+        taken[own] = soon & (activities.stream[last] != activities.stream[own])
+    return taken

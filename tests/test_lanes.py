@@ -5,10 +5,11 @@ from itertools import accumulate
 
 import numpy as np
 from execgraph.converter.lane_clocks import joined, known_after
-from execgraph.converter.lanes import alone, lanes_of, whole_microseconds
+from execgraph.converter.lanes import lanes_of, whole_microseconds
 from execgraph.converter.run import Edges
 from execgraph.converter.targets.control import implied
 from execgraph.converter.targets.ready_set import widest_ready_set
+from execgraph.converter.uncovered_time import alone
 from execgraph.schema.columns import Int64
 from execgraph.schema.groups import numbered, previous_in_group
 from graphs import STREAM_ORDER, GraphBuilder

@@ -25,9 +25,9 @@ from .build_report import FAILED, BuildReport, RankSummary, read_report, this_to
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
+from .issued import Issued, issued_by
 from .job_plan import Communicates, look_up, plan_job
 from .pairs import Pairs, find_pairs
-from .rank_comms import Issued, issued_by
 
 REPORT = "report.json"
 GROUPS = "comm_groups.json"

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ..converter.ranks import Call, Calls, Group, match, ranks_of
 from ..schema.graph import CollectiveType, NodeType
 from .cross_rank import Disagreement
-from .rank_comms import SHARD, Issued, identity, kind_of, shares
+from .issued import Issued
+from .rank_comms import SHARD, identity, kind_of, shares
 
 Side = Issued | None
 

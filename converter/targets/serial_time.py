@@ -9,8 +9,9 @@ from typing import NamedTuple
 from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph, NodeType
 from ..annex import UNRECORDED
-from ..lanes import alone, lanes_of, whole_microseconds
+from ..lanes import lanes_of, whole_microseconds
 from ..timeline import IDLE
+from ..uncovered_time import alone
 
 WAITING = (IDLE, UNRECORDED)
 """Host nodes that are time, not work."""
