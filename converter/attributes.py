@@ -1,4 +1,4 @@
-"""Fills the graph's columns: names, types, times, dependencies and attributes of every node, in the order of their ids."""
+"""Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
 import importlib.metadata
 from collections.abc import Sequence

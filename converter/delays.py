@@ -1,7 +1,7 @@
-"""Delays: device time that no edge explains and that is not usual on this machine, and by the evidence why it passed.
+"""Delays: device time that no edge explains and that is not usual on this machine, and its likely cause.
 
-In go a run and the split of its device time, out come delays that are nodes of the graph. A cause is what the trace shows: launch calls
-whose activities the profiler lost, a device that was busy throughout, or a queue that was not empty when recording began.
+Causes that a trace shows are launch calls whose activities the profiler lost, a device that was busy throughout, and a queue that was not
+empty when recording began.
 """
 
 from collections import Counter

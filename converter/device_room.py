@@ -1,6 +1,6 @@
 """Room on a device: how many activities it runs at once, where the trace shows that it could not run more.
 
-In go a run and the split of its device time. A device was full if never more than so many activities ran on it at once, and those that
+A device was full if never more than so many activities ran on it at once, and those that
 were late were ready when so many ran and started when one of them ended. Communication does not take room: it waits for others.
 """
 

@@ -1,4 +1,4 @@
-"""The time between an activity's release and its start: edges in, what of it is usual on this machine and what is delay out.
+"""Splits the time between an activity's release and its start into what is usual on this machine and what is delay.
 
 An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever comes later. Which of the two
 held it in the run is told by what is usual; the other one, which the run does not show, is taken as usual, too.

@@ -1,4 +1,4 @@
-"""Host and device clock of a trace: activities, calls and synchronisation records in, what to add to device times out.
+"""Puts device times on the host's clock, by the order that activities, calls and synchronisation records must have had.
 
 No activity starts before its launch call does, which bounds the difference from one side; no call that waits for the device returns before
 what it awaited has ended, which bounds it from the other. Within the bounds the clocks are believed.

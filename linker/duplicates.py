@@ -1,4 +1,4 @@
-"""Rows that a device trace holds twice, in everything that tells one row from another, are taken once."""
+"""Drops duplicate rows of a device trace: those equal in everything that tells one row from another."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The waits of a process as they are found, without those that cannot be; what was found, left out and noted is counted."""
+"""Collects the waits of a process, leaves out impossible ones, and counts what was found, left out and noted."""
 
 from collections import defaultdict
 from collections.abc import Iterable

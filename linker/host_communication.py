@@ -1,4 +1,4 @@
-"""Communications that ran on the host (gloo): transfers and their requests in, the arguments of each out.
+"""Finds the arguments of communications that ran on the host (gloo), from transfers and their requests.
 
 gloo records no group: the default one is assumed, which is reported where there are several.
 """

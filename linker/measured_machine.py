@@ -1,4 +1,4 @@
-"""The machine that a trace was recorded on, as the trace itself tells: calls and activities in, clocks, latencies and gaps out.
+"""Measures the machine that a trace was recorded on: its clocks, latencies and gaps.
 
 Measured before any rule judges: what a rule takes for usual comes from here.
 """

@@ -1,4 +1,4 @@
-"""Some rows of a device or linked trace as a trace of its own: everything that refers to rows by number follows them."""
+"""Selects rows of a device or linked trace as a trace of its own; whatever refers to rows by number follows them."""
 
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar

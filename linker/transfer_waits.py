@@ -1,4 +1,4 @@
-"""Who waited for a transfer of the host: transfers in, hand-offs from requests to transfers and from these to their waiters out.
+"""Who waited for a transfer of the host: hand-offs from requests to transfers and from transfers to their waiters.
 
 gloo records no wait. A request may say that it blocks, a message's row ends when somebody has waited for it, and who uses what was
 transferred has waited before; else a thread that did nothing while the transfer ended is taken to have waited, which is timing alone.

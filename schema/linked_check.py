@@ -1,4 +1,4 @@
-"""A linked trace that was read from a file, checked: nobody vouches for what tables say of each other."""
+"""Checks a linked trace that was read from a file, whose tables may contradict each other."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The linked trace in, its file out: a block of nodes at a time, equal traces to equal bytes."""
+"""Writes a linked file, a block of nodes at a time; equal traces give equal bytes."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""A folder of traces in, the execution graph of every rank and report.json out.
+"""Builds the execution graph of every rank from a folder of traces, and report.json.
 
 The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what would come out
 are left alone, also after a build that was stopped.

@@ -1,4 +1,4 @@
-"""A simulated rank and its graph in, how many of the graph's dependencies are true and how many true ones it has out.
+"""Counts how many of a graph's dependencies are true, and how many true ones it has, for a simulated rank.
 
 A dependency is false if the run could have gone the other way: neither a stream nor an event nor the host, which launched
 and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it. Activities are known by their call,

@@ -1,4 +1,4 @@
-"""Transfers of the host that meet over ranks in, what ends each of them out.
+"""What ends the transfers of hosts (gloo) that are one collective or message of several ranks.
 
 gloo's members of a collective end each for itself: by as long as measured after the last one had arrived, or, in what has a root and
 in messages, after the last of those that had arrived before it ended.

@@ -1,4 +1,4 @@
-"""A workload of several ranks and where they meet in, the same with all measured times on one clock out.
+"""Puts the measured times of several ranks on one clock, by the communication that they share.
 
 Clocks of different machines do not agree, but what meets ends at the same time on all its ranks: the median over what two
 ranks tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never

@@ -1,4 +1,4 @@
-"""The graphs of several ranks in, the communication nodes that meet out. What has no counterpart among the given ranks meets nobody."""
+"""Finds the nodes of several ranks' graphs that are one collective or message. What has no counterpart among these ranks is left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Execution graphs in, the time at which every node starts and ends out, following data dependencies alone.
+"""Replays execution graphs: when every node starts and ends if only data dependencies hold it up.
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
 last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself. Times are int64

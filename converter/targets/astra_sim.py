@@ -1,7 +1,6 @@
-"""A graph that both generations of ASTRA-sim run to the end, and what had to be changed for it.
+"""Makes a graph that both generations of ASTRA-sim run to the end, and says what had to be changed for it.
 
-In: an execution graph of one rank, the communicator groups of the job. Out: a graph with the types, attributes and durations that
-the simulator reads; nothing that it would stop, hang or lose time at.
+The graph gets the types, attributes and durations that the simulator reads, and nothing that it would stop, hang or lose time at.
 """
 
 from collections.abc import Mapping

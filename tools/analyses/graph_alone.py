@@ -1,4 +1,4 @@
-"""An execution graph without its traces in, the rank that it tells of out: activities and communication, no ops and no calls.
+"""A rank for the analyses from its execution graph alone: activities and communication, no ops and no calls.
 
 What needs ops or calls then has no rows and says so.
 """

@@ -1,4 +1,4 @@
-"""The files of one process in, what they hold out: counts, versions, longest kernels, and all that a graph would lack, by reason."""
+"""Inspects the files of one process: counts, versions, longest kernels, and all that a graph would lack, by reason."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A job whose seed draws what it does: a process in, its program out, a step at a time.
+"""A job whose seed draws what it does; its program is written a step at a time.
 
 All steps and ranks run the parts that were drawn once, only durations differ. No program waits for ever.
 """

@@ -1,4 +1,4 @@
-"""Device traces of a job in, what to add to each rank's clock out, so that collectives that several ranks share end together.
+"""Aligns the clocks of a job's device traces, so that collectives that several ranks share end together.
 
 A collective that waits for all its members ends on all of them at nearly the same time; the median over many is the difference of clocks.
 """

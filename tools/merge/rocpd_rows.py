@@ -1,4 +1,4 @@
-"""A trace that was read from a database in, the rows that Kineto would have written of it out.
+"""Writes a trace that was read from a database as the rows that Kineto would have written.
 
 Reading these rows gives the same columns again.
 """

@@ -1,1 +1,1 @@
-"""Runs in, what people look at out: one HTML page, tables on the terminal, CSV and JSON."""
+"""Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON."""
