@@ -38,7 +38,7 @@ def graph_of(
     """
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
-    gap = _gap(context, time, edges, columns)
+    gap = _gap(context, edges, columns)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     dependencies, kinds = _by_target(edges, len(order))
@@ -72,8 +72,8 @@ def graph_of(
     return graph, communication
 
 
-def _gap(context: ConversionContext, time: DeviceTime, edges: Edges, columns: "_Columns") -> Int64:
-    """Of the nodes that are activities the time between the end of the last dependency and the start."""
+def _gap(context: ConversionContext, edges: Edges, columns: "_Columns") -> Int64:
+    """For each activity the time between the end of its last dependency and its start, ABSENT for other nodes."""
     start, end = (columns.synthetic.start(context)[columns.order], columns.synthetic.end(context)[columns.order])
     ready = np.full(len(start), NEVER)
     np.maximum.at(ready, edges.target, end[edges.source])

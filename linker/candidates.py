@@ -69,7 +69,7 @@ class Candidates:
                 self._waiting[wait.event].add(wait.held[0].stream)
 
     def of_place(self, waits: list[Unnamed]) -> list[Option]:
-        """Those of the first wait of a place of which the order of the calls speaks for one."""
+        """The candidates of the first wait of a place for which the order of the calls speaks for one of them."""
         for wait in waits:
             options = self._of(wait)
             if any(option.rank < LEAST for option in options):

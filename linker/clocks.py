@@ -51,7 +51,7 @@ class _Bounds(NamedTuple):
 
 
 def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
-    """The line nearest to no difference that the bounds allow. O(n log n)."""
+    """The line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
     resolution = resolution_of(activities)
     launched = np.flatnonzero(activities.call_row >= 0)
     slack = 2 * resolution if resolution > 1 else 0
@@ -191,7 +191,7 @@ class _Streams:
             self._of[key] = np.maximum.accumulate(submitted[rows]), np.maximum.accumulate(activities.end[rows])
 
     def ended(self, stream: int, call: Int64, time: Int64) -> Awaited:
-        """What the stream of that number had been given at each time; without calls for which that was nothing."""
+        """What the stream of that number had been given at each time, without calls before which it had been given nothing."""
         found = [queue for key, queue in self._of.items() if key[1] == stream]
         return _last(call, time, found[:1]) if len(found) == 1 else Awaited(*np.empty((2, 0), np.int64))
 

@@ -17,7 +17,7 @@ from . import device_tables
 from .categories import Role
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
-from .duplicates import without_copies
+from .duplicates import without_duplicates
 from .event_rows import unpadded
 from .place_in_job import place_in_job
 from .rocpd import read_rocpd
@@ -65,7 +65,7 @@ def read_device_trace(
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
-    trace = without_copies(_trace(path, top, events))
+    trace = without_duplicates(_trace(path, top, events))
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += damage.remarks

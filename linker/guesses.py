@@ -29,7 +29,7 @@ class Guess(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What fits the waits of a place best; the less the first three are the better.
+    """How well an option fits the waits of a place: the smaller the first three fields, the better.
 
     It contradicts `wrong` of them and explains `unspoken` less than none; `rank` is by the order of calls. `option` on `stream` holds
     `held` up, and `fits` these waits.

@@ -1,7 +1,7 @@
 """Puts the measured times of several ranks on one clock, by the communication that they share.
 
-Clocks of different machines do not agree, but what meets ends at the same time on all its ranks: the median over what two
-ranks tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never
+Clocks of different machines do not agree, but a collective ends at the same time on all its ranks: the median over those that two
+ranks share tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never
 meet, not even through others, begin together.
 """
 
