@@ -17,7 +17,7 @@ from .calling import calling_slices
 from .communication_columns import CommunicationColumns
 from .delays import Delays, by_cause, delays
 from .dependencies import RULES
-from .dependencies.inferred import inferred
+from .dependencies.inferred import CUT_OFF, inferred
 from .dependencies.launch import launch
 from .device_only import without_host
 from .device_room import Room, device_room
@@ -37,7 +37,7 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
     context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _dependencies(context, options)
+    edges, dropped = _dependencies(context, options)
     time, room = _device_time(context, edges)
     explained = delays(context, time, room)
     synthetic = SyntheticNodes(
@@ -60,20 +60,26 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     else:
         graph = without_host(graph)
-    graph.report = _report(context, graph, explained, communication)
+    graph.report = replace(_report(context, graph, explained, communication), dropped=dropped)
     return graph
 
 
-def _dependencies(context: ConversionContext, options: Options) -> Edges:
-    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them."""
+def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, dict[str, int]]:
+    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them; and what was not
+    looked for, by reason."""
     rules = [rule(context) for rule in RULES if rule.__name__ not in options.left_out]
-    edges = deduplicated(_trusted(Edges.joined(rules), options.inferred), context.node_count)
+    edges = Edges.joined(rules)
+    if not options.inferred:
+        edges = edges.where(edges.kind & int(DependencyKind.INFERRED) == 0)
+    edges = deduplicated(edges, context.node_count)
     info = context.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
-        return edges
+        return edges, {}
     late = np.flatnonzero(device_time(context, edges, info.machine).delay > 0)
     longest = of_name(info.machine.launch, "").most
-    return deduplicated(Edges.joined([edges, inferred(context, late, longest)]), context.node_count)
+    guesses, cut_off = inferred(context, late, longest)
+    dropped = {CUT_OFF: cut_off} if cut_off else {}
+    return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped
 
 
 def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, Room]:
@@ -82,13 +88,6 @@ def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, 
     time = device_time(context, edges, machine)
     room = device_room(context, time)
     return (device_time(context, edges, machine, room.placed) if room.places else time), room
-
-
-def _trusted(edges: Edges, with_inferred: bool) -> Edges:
-    if with_inferred:
-        return edges
-    known = (edges.kind & int(DependencyKind.INFERRED)) == 0
-    return Edges(edges.source[known], edges.target[known], edges.kind[known])
 
 
 def _group_nodes(context: ConversionContext, target: str) -> Int64:

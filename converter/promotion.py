@@ -6,6 +6,7 @@ Slice a launches kernel k and is followed by slice b: the edges a → k, a → b
 import numpy as np
 
 from ..schema.columns import Bool, Int64
+from ..schema.groups import numbered
 from .dependencies.launch import launching_node
 from .run import ConversionContext, Edges
 
@@ -14,17 +15,11 @@ def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges
     """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity that it
     launched on each stream. Kinds are kept. An activity that followed one launched after it blocks nobody: its stream is no queue."""
     node, tail = _tails(context, _in_turn(context, edges))
-    own = np.full(context.unrecorded_from, -1, np.int64)
-    own[context.activities_from : context.unrecorded_from] = launching_node(context)
-    is_activity = (edges.target >= context.activities_from) & (edges.target < context.unrecorded_from)
-    launcher = (
-        np.where(is_activity, own[np.minimum(edges.target, context.unrecorded_from - 1)], -1)
-        if len(own)
-        else edges.target
-    )
+    launcher = np.full(context.node_count, -1, np.int64)
+    launcher[context.activities_from : context.unrecorded_from] = launching_node(context)
     first = np.searchsorted(node, edges.source)
     count = np.searchsorted(node, edges.source, side="right") - first
-    replaced = (count > 0) & (launcher != edges.source)
+    replaced = (count > 0) & (launcher[edges.target] != edges.source)
     rows = np.flatnonzero(replaced)
     repeat = np.repeat(rows, count[rows])
     within = np.arange(len(repeat)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
@@ -37,8 +32,8 @@ def _in_turn(context: ConversionContext, edges: Edges) -> Bool:
     """Which activities followed only activities that had been launched before them."""
     first, count = context.activities_from, len(context.linked.activities)
     node = launching_node(context)
-    launched = np.empty(context.unrecorded_from + len(context.unrecorded), np.int64)
-    launched[np.lexsort((np.arange(len(launched)), context.end))] = np.arange(len(launched))
+    launched = np.empty(context.node_count, np.int64)
+    launched[np.argsort(context.end, kind="stable")] = np.arange(context.node_count)
     own = launched[node]
     inside = (edges.source >= first) & (edges.source < first + count) & (edges.target >= first)
     inside &= edges.target < first + count
@@ -61,8 +56,7 @@ def _tails(context: ConversionContext, in_turn: Bool) -> tuple[Int64, Int64]:
     activities, node = context.linked.activities, launching_node(context)
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
     order = order[(activities.call_row[order] >= 0) & in_turn[order]]
-    keys = (node, activities.device, activities.stream)
-    last = np.ones(len(order), np.bool_)
-    last[:-1] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0) if len(order) else last[:-1]
-    tails = order[last]
+    backward = order[::-1]
+    _, last = np.unique(numbered(node, activities.device, activities.stream)[backward], return_index=True)
+    tails = backward[last]
     return node[tails], context.activity_node(tails)

@@ -22,7 +22,6 @@ from ..schema.steps import are_step_marks
 from ..schema.times import FOREVER, NEVER
 from .thread_activity import ThreadActivity, thread_activity
 
-NO_THREADS = np.empty(0, np.int64)
 AUTOGRAD = "autograd::engine::evaluate_function"
 
 
@@ -54,9 +53,9 @@ class Wait(NamedTuple):
 
 
 def thread_handoffs(
-    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
+    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64
 ) -> ThreadHandoffs:
-    """The hand-offs of one process: `transfers`, and those among its threads that do no transfers.
+    """The hand-offs of one process: those around its transfers, and those of its other threads.
 
     O(n log n) in ops and calls for a bounded number of threads.
     """

@@ -21,7 +21,6 @@ class Args(msgspec.Struct, gc=False):
     device: Number = None
     stream: Number = None
     queue: Number = None
-    context: Number = None
     bytes: Number = None
     size: Number = None
     external_id: Number = msgspec.field(name="External id", default=None)
@@ -89,7 +88,6 @@ class ExactEvent(msgspec.Struct):
 
 
 class DistributedInfo(msgspec.Struct):
-    backend: Any = ""
     rank: Number = None
     world_size: Number = None
     pg_config: Any = None

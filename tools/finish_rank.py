@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..converter.ranks import compute_instead, order_collectives, resize_communication, restrict_to_ranks
-from ..converter.targets import ASTRA_SIM, for_target, separate_messages
+from ..converter.ranks import compute_instead, order_collectives, resize_communication
+from ..converter.targets import ASTRA_SIM, for_target
 from ..schema.graph import ExecutionGraph
 from .build_rank import RankResult, RankTask, failed
 from .build_report import RankSummary, content_of
@@ -28,8 +28,6 @@ def finish_rank(task: FinishTask) -> RankResult:
     try:
         graph = ExecutionGraph.read(str(build.graph))
         if build.options.target == ASTRA_SIM:
-            graph = restrict_to_ranks(graph, plan.ranks, whole_groups=build.options.whole_groups)
-            graph = separate_messages(graph)
             graph = compute_instead(graph, plan.alone)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         made = for_target(graph, build.options.target, plan.numbers)

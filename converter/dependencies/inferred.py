@@ -11,26 +11,28 @@ from ...schema.machine import ENOUGH, usual
 from ..run import ConversionContext, Edges
 
 LOOKED_BACK = 8
-"""Activities of other streams that are looked at, so that the search stays constant."""
+"""Activities that are looked at, so that the search stays constant."""
+CUT_OFF = f"late activities that may have waited for one before the {LOOKED_BACK} that ended last"
 
 
-def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> Edges:
-    """For each activity row in `late` the activity of another stream that had ended last before its start, if not long before.
+def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tuple[Edges, int]:
+    """For each activity row in `late` the activity of another stream that had ended last before its start, if not long before; and
+    for how many the search was cut off.
 
     Long is more than `tolerance_ns`, and more than is usual between the two: a stream may take longer to go on than to start.
     The source must have been launched before the target was, as a stream can only wait for what was submitted.
     """
-    source = _last_ended(context, late)
+    source, cut_off = _last_ended(context, late)
     found = source >= 0
     since = context.linked.activities.start[late[found]] - context.activity_end[source[found]]
     between = usual(since, context.linked.info.machine.resolution_ns)
     longest = max(tolerance_ns, between.most if between.count >= ENOUGH else 0)
     soon = np.flatnonzero(found)[since <= longest]
     kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
-    return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind)
+    return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind), cut_off
 
 
-def _last_ended(context: ConversionContext, late: Int64) -> Int64:
+def _last_ended(context: ConversionContext, late: Int64) -> tuple[Int64, int]:
     """For each of the rows the activity of another stream, launched before, that had ended last when it started, -1 for none."""
     activities, launched = context.linked.activities, context.launched
     by_end = np.argsort(context.activity_end, kind="stable")
@@ -45,4 +47,4 @@ def _last_ended(context: ConversionContext, late: Int64) -> Int64:
         fits &= launched[candidate] < launched[late]
         source[fits] = candidate[fits]
         place = place - 1
-    return source
+    return source, int(((source < 0) & (place >= 0)).sum())
