@@ -34,7 +34,7 @@ def over(*rows: Op, inside: dict[int, int] | None = None, called: dict[int, Call
     parent = column(*((inside or {}).get(row, -1) for row in range(len(rows))))
     threads = list(called or {})
     made = replace(calls(*(called or {}).values()), thread=column(*threads))
-    found = thread_handoffs(ops(*rows), parent, made, (), column([]))
+    found = thread_handoffs(ops(*rows), parent, made, (), column())
     return [
         Over(*row)
         for row in zip(
