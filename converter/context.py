@@ -1,4 +1,4 @@
-"""What the dependency rules look at: the linked trace with its host timeline cut into nodes, and one numbering for all nodes."""
+"""The context of a conversion, which the dependency rules look at: linked trace, host timeline, and one numbering for all nodes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, previous_in_group, rows_of
-from ..schema.linked import LinkedTrace
+from ..schema.linked import LinkedTrace, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
-from ..schema.streams import previous_on_stream, stream_sorted
 from .host_timeline import Timeline
 
 
@@ -36,7 +35,7 @@ class Edges(NamedTuple):
 
 
 @dataclass
-class Run:
+class ConversionContext:
     """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity without a call.
 
     All times are on the host's clock.

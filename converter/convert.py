@@ -10,8 +10,8 @@ from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from ..schema.traces import GROUP_INIT
-from .building import Annex, CommunicationColumns, block_on_activities, calling_slices, graph_of
-from .context import Edges, Run
+from .building import CommunicationColumns, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
+from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
 from .edit import check, deduplicated, topological_order, without_host
@@ -26,81 +26,87 @@ def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGra
     recorded = linked.activities
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
-    run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges, dropped = _dependencies(run, options)
-    time, room = _device_time(run, edges)
-    explained = delays(run, time, room)
-    annex = Annex(explained if options.delays else explained.none(), _group_nodes(run, options.target), run.node_count)
+    context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
+    edges, dropped = _dependencies(context, options)
+    time, room = _device_time(context, edges)
+    explained = delays(context, time, room)
+    synthetic = SyntheticNodes(
+        explained if options.delays else explained.none(), _group_nodes(context, options.target), context.node_count
+    )
     if options.promote == "all":
-        edges = deduplicated(block_on_activities(run, edges), annex.node_count)
-    edges = Edges.joined([edges, annex.edges(run)])
-    control = Edges.joined([launch(run), calling_slices(run)])
-    order = topological_order(annex.start(run), Edges.joined([edges, control]), lambda: annex.names(run))
+        edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
+    edges = Edges.joined([edges, synthetic.edges(context)])
+    control = Edges.joined([launch(context), calling_slices(context)])
+    order = topological_order(
+        synthetic.start(context), Edges.joined([edges, control]), lambda: synthetic.names(context)
+    )
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     edges = Edges(place[edges.source], place[edges.target], edges.kind)
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
-    graph, communication = graph_of(run, annex, time, order, edges, control, options)
+    graph, communication = graph_of(context, synthetic, time, order, edges, control, options)
     if options.host:
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     else:
         graph = without_host(graph)
-    graph.report = replace(_report(run, graph, explained, communication), dropped=dropped)
+    graph.report = replace(_report(context, graph, explained, communication), dropped=dropped)
     return graph
 
 
-def _dependencies(run: Run, options: Options) -> tuple[Edges, dict[str, int]]:
+def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, dict[str, int]]:
     """What the rules say, and where the trace does not tell all waits, what those tell that started late by them; and what was not
     looked for, by reason."""
-    rules = [rule(run) for rule in RULES if rule.__name__ not in options.left_out]
+    rules = [rule(context) for rule in RULES if rule.__name__ not in options.left_out]
     edges = Edges.joined(rules)
     if not options.inferred:
         edges = edges.where(edges.kind & int(DependencyKind.INFERRED) == 0)
-    edges = deduplicated(edges, run.node_count)
-    info = run.linked.info
+    edges = deduplicated(edges, context.node_count)
+    info = context.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
         return edges, {}
-    late = np.flatnonzero(device_time(run, edges, info.machine).delay > 0)
+    late = np.flatnonzero(device_time(context, edges, info.machine).delay > 0)
     longest = of_name(info.machine.launch, "").most
-    guesses, cut_off = inferred(run, late, longest)
+    guesses, cut_off = inferred(context, late, longest)
     dropped = {CUT_OFF: cut_off} if cut_off else {}
-    return deduplicated(Edges.joined([edges, guesses]), run.node_count), dropped
+    return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped
 
 
-def _device_time(run: Run, edges: Edges) -> tuple[DeviceTime, Room]:
+def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, Room]:
     """What of the time before each activity is usual, and what room the devices had; what waited for room tells nothing of the usual."""
-    machine = run.linked.info.machine
-    time = device_time(run, edges, machine)
-    room = device_room(run, time)
-    return (device_time(run, edges, machine, room.placed) if room.places else time), room
+    machine = context.linked.info.machine
+    time = device_time(context, edges, machine)
+    room = device_room(context, time)
+    return (device_time(context, edges, machine, room.placed) if room.places else time), room
 
 
-def _group_nodes(run: Run, target: str) -> Int64:
+def _group_nodes(context: ConversionContext, target: str) -> Int64:
     """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
-    ops = run.linked.ops
+    ops = context.linked.ops
     is_group = ops.name.where(lambda name: GROUP_INIT in name)
     return np.flatnonzero(is_group) if target == "generic" else np.empty(0, np.int64)
 
 
-def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns) -> ConvertReport:
+def _report(
+    context: ConversionContext, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns
+) -> ConvertReport:
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     counted = Counter[str]()
     for kind in DependencyKind:
         counted[str(kind.name).lower().replace("_", " ")] = int((values & int(kind) != 0).sum())
-    overlap = run.linked.activities.end - run.activity_end
+    overlap = context.linked.activities.end - context.activity_end
     causes, time = by_cause(found)
     return ConvertReport(
         nodes=len(graph),
         edges={name: count for name, count in counted.items() if count},
         host_slices=int((~graph.is_activity & ~graph.is_delay).sum()),
-        activities=len(run.linked.activities),
-        folded_slices=run.timeline.folded,
-        zero_length_ops=run.timeline.zero_length,
+        activities=len(context.linked.activities),
+        folded_slices=context.timeline.folded,
+        zero_length_ops=context.timeline.zero_length,
         gaps_us=float(graph.integers("gap_ns", 0).sum()) / 1000,
         overlap_us=float(overlap.sum()) / 1000,
-        span_us=float(run.end.max(initial=run.start_of_trace) - run.start_of_trace) / 1000,
+        span_us=float(context.end.max(initial=context.start_of_trace) - context.start_of_trace) / 1000,
         delays=causes,
         delays_us=time,
         unknown_communications=communication.unknown_types,

@@ -17,7 +17,7 @@ from .machine import machine_of
 from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
 from .readers import DeviceTrace, HostTrace, OpRows, one_rank, through
 from .submissions import process_of
-from .thread_hand_off import hand_overs
+from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
 from .windows import EVERYTHING, Part, Window, cut, host_period, of_both, period_of, trace_start, whole
 
@@ -120,7 +120,7 @@ def _linked(
         activities=activities,
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
-        hand_overs=hand_overs(ops, op_parent, calls, around.hand_overs, transfers.threads),
+        handoffs=thread_handoffs(ops, op_parent, calls, around.handoffs, transfers.threads),
         communications=with_members([*communications, *on_host], groups, device.world_size or -1),
         groups=groups,
     )

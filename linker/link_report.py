@@ -36,7 +36,7 @@ def report_of(
     part: Part,
     clipped: int,
 ) -> LinkReport:
-    """The report of a part of a linked trace. Its rows and those counted as outside the window are all rows of both files."""
+    """The report of a part of a linked trace. Its rows and those counted as outside the window add up to all rows of both files."""
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
     called = activities.call_row >= 0
@@ -103,7 +103,7 @@ def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, i
 
 
 def _counted(*tables: Mapping[str, int]) -> dict[str, int]:
-    """The counts of several tables in one, without those of nothing."""
+    """The counts of several tables in one, without zeros."""
     total = Counter[str]()
     for table in tables:
         total.update(table)

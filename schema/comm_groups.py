@@ -1,4 +1,4 @@
-"""Communicator groups: rank lists in, small numbers that are the same on every rank out; and the file that tells simulators.
+"""Numbers for communicator groups, which are the same on every rank, and the file that tells simulators.
 
 The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring order.
 """

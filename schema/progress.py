@@ -1,4 +1,4 @@
-"""How far a long piece of work has come: whoever starts it may look on. Unless asked, nobody does."""
+"""Progress of a long piece of work, for whoever asks for it."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar

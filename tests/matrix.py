@@ -167,7 +167,7 @@ def collectives(run: Run) -> None:
 
 def threads(run: Run) -> None:
     """The caller waits while backward runs on a thread of its own, or a batch is made, and does nothing meanwhile."""
-    ops, over = run.linked.ops, run.linked.hand_overs
+    ops, over = run.linked.ops, run.linked.handoffs
     first, last = (
         ("autograd::engine::evaluate_function: MmBackward0",) * 2 if run.played_as else ("aten::randn", "aten::clamp")
     )

@@ -15,10 +15,10 @@ from execgraph.schema.linked.linked_trace import (
     Calls,
     Communication,
     DeviceWaits,
-    HandOvers,
     HostWaits,
     LinkedTrace,
     Ops,
+    ThreadHandoffs,
     TraceInfo,
 )
 from execgraph.schema.traces.host import NO_TENSORS
@@ -91,7 +91,7 @@ def linked_of(
             np.full(len(awaited), ABSENT),
             _recorded(awaited),
         ),
-        hand_overs=HandOvers(NONE, NONE, NONE, NONE, NONE, _recorded([])),
+        handoffs=ThreadHandoffs(NONE, NONE, NONE, NONE, NONE, _recorded([])),
         communications=list(communications) or [Communication() for _ in range(talks)],
         groups=[],
     )

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from execgraph.converter.context import Edges, Run
+from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import Rule
 from execgraph.converter.host_timeline.timeline import slice_host
 from execgraph.schema.graph.execution_graph import DependencyKind
@@ -17,22 +17,22 @@ MACHINE = Machine(launch={"": Usual(2_000, 3_000, 9)}, gap={"": Usual(500, 700, 
 Named = set[tuple[str, str, DependencyKind]]
 
 
-def run_of(ran: Sequence[Ran], called: Sequence[Called] = (), **more: object) -> Run:
+def run_of(ran: Sequence[Ran], called: Sequence[Called] = (), **more: object) -> ConversionContext:
     """A run on MACHINE; `more` are columns of the linked trace."""
     linked = dataclasses.replace(linked_of([]), activities=activities(*ran), calls=calls(*called), **more)
     linked.info.machine = MACHINE
     return sliced(linked)
 
 
-def sliced(linked: LinkedTrace) -> Run:
-    return Run(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+def sliced(linked: LinkedTrace) -> ConversionContext:
+    return ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
 
 
-def edges_of(rule: Rule, run: Run) -> Named:
+def edges_of(rule: Rule, run: ConversionContext) -> Named:
     return named(rule(run), run)
 
 
-def named(edges: Edges, run: Run) -> Named:
+def named(edges: Edges, run: ConversionContext) -> Named:
     """Edges between activities, by their names."""
     assert len(edges.source) == len(edges.target) == len(edges.kind)
     name = run.linked.activities.name

@@ -9,7 +9,8 @@ import numpy as np
 from builder import TraceBuilder
 from execgraph.converter import ConvertReport, Options, convert
 from execgraph.linker.link import link
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.graph.execution_graph import Delay, DependencyKind, ExecutionGraph

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from execgraph.converter.edit.device_only import without_host
 from execgraph.converter.ranks import (
-    Issue,
+    CommunicationEntry,
     common_order,
     common_sizes,
+    communication_summary,
     compute_instead,
-    issues,
     order_collectives,
     resize_communication,
     restrict_to_ranks,
@@ -413,7 +413,7 @@ def names(graph: ExecutionGraph) -> list[str]:
 
 def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> None:
     graphs = [crossed(rank) for rank in range(2)]
-    orders = common_order(settled([issues(graph) for graph in graphs]))
+    orders = common_order(settled([communication_summary(graph) for graph in graphs]))
     ordered = [order_collectives(graph, order) for graph, order in zip(graphs, orders, strict=True)]
     assert names(ordered[0]) == names(ordered[1])
     for graph in ordered:
@@ -424,12 +424,12 @@ def test_ranks_agree_on_an_order_where_their_dependencies_leave_it_open() -> Non
 
 
 def test_an_order_keeps_what_each_rank_depends_on() -> None:
-    summary = [_issue(1, "a", 0), _issue(2, "b", 10), _issue(3, "c", 5, follows=(1,))]
-    assert common_order([summary, [_issue(7, "c", 0), _issue(8, "a", 20)]]) == [[2, 3, 1], [7, 8]]
+    summary = [_entry(1, "a", 0), _entry(2, "b", 10), _entry(3, "c", 5, follows=(1,))]
+    assert common_order([summary, [_entry(7, "c", 0), _entry(8, "a", 20)]]) == [[2, 3, 1], [7, 8]]
 
 
 def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
-    forth, back = [_issue(1, "a", 0), _issue(2, "b", 5, (0,))], [_issue(1, "b", 0), _issue(2, "a", 5, (0,))]
+    forth, back = [_entry(1, "a", 0), _entry(2, "b", 5, (0,))], [_entry(1, "b", 0), _entry(2, "a", 5, (0,))]
     with pytest.raises(DataError, match=r"circle of 2: .*node 1 of .*node 2 of|circle of 2: .*node 2 of .*node 1 of"):
         common_order([forth, back])
 
@@ -437,7 +437,7 @@ def test_a_contradiction_between_ranks_is_refused_with_the_circle() -> None:
 def test_of_a_long_circle_the_first_are_named_and_the_others_counted() -> None:
     """Six ranks, each with two collectives the other way round than its neighbour; one before them is in no circle."""
     ring = [
-        [_issue(1, "start", 0), _issue(2, str(rank), 5, (0,)), _issue(3, str((rank + 1) % 6), 9, (0, 1))]
+        [_entry(1, "start", 0), _entry(2, str(rank), 5, (0,)), _entry(3, str((rank + 1) % 6), 9, (0, 1))]
         for rank in range(6)
     ]
     with pytest.raises(DataError, match=r"circle of 6: (all_reduce \(node 3 of the rank at \d\) -> ){4}2 more"):
@@ -445,27 +445,14 @@ def test_of_a_long_circle_the_first_are_named_and_the_others_counted() -> None:
 
 
 def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> None:
-    def rank(own: int, other: int) -> list[Issue]:
+    def rank(own: int, other: int) -> list[CommunicationEntry]:
         send, receive = f"{own} to {other}", f"{other} to {own}"
         return [
-            _issue(1, send, 0, type=NodeType.COMM_SEND),
-            _issue(2, receive, 5, (0,), type=NodeType.COMM_RECV),
+            _entry(1, send, 0, type=NodeType.COMM_SEND),
+            _entry(2, receive, 5, (0,), type=NodeType.COMM_RECV),
         ]
 
     assert common_order([rank(0, 1), rank(1, 0)]) == [[1, 2], [1, 2]]
-
-
-def test_a_large_group_is_told_by_a_text_that_stays_small() -> None:
-    def label(*ranks: int) -> Any:
-        g = GraphBuilder(rank=0)
-        g.collective(0, 10, ranks=list(ranks))
-        (issue,) = issues(g.build())
-        return issue.meeting[0]
-
-    assert label(*range(8)) == "0,1,2,3,4,5,6,7"
-    assert label(*range(9)).startswith("9 ranks 0,1,2… ")
-    assert label(*range(9)) == label(*range(9)) != label(*range(8), 9)
-    assert len(label(*range(4_096))) < 40
 
 
 def test_issues_count_time_from_the_first_node_and_have_no_negative_size() -> None:
@@ -473,7 +460,10 @@ def test_issues_count_time_from_the_first_node_and_have_no_negative_size() -> No
     g.activity("kernel", 700, 10)
     g.collective(750, 10, ranks=[0, 1], comm_size=-5)
     g.collective(800, 10, ranks=[0, 1], comm_size=5)
-    assert [(issue.node, issue.start_ns, issue.size) for issue in issues(g.build())] == [(2, 50, 0), (3, 100, 5)]
+    assert [(issue.node, issue.start_ns, issue.size) for issue in communication_summary(g.build()).entries] == [
+        (2, 50, 0),
+        (3, 100, 5),
+    ]
 
 
 def test_dependencies_between_collectives_are_found_through_other_nodes() -> None:
@@ -483,12 +473,12 @@ def test_dependencies_between_collectives_are_found_through_other_nodes() -> Non
     g.collective(20, 10, ranks=[0, 1], stream=9, after=[(gemm, STREAM_ORDER)])
     g.collective(20, 10, ranks=[0, 1], stream=10)
     g.collective(40, 10, ranks=[0, 1], stream=10, after=[(4, STREAM_ORDER)])
-    assert [issue.follows for issue in issues(g.build()).issues] == [(), (0,), (), (2,)]
+    assert [entry.follows for entry in communication_summary(g.build()).entries] == [(), (0,), (), (2,)]
 
 
 def test_uneven_members_get_one_size() -> None:
-    def rank(size: int, kind: CollectiveType) -> list[Issue]:
-        return [_issue(1, "a", 0, size=size, collective=kind)]
+    def rank(size: int, kind: CollectiveType) -> list[CommunicationEntry]:
+        return [_entry(1, "a", 0, size=size, collective=kind)]
 
     to_all = common_sizes([rank(100, CollectiveType.ALL_TO_ALL), rank(0, CollectiveType.ALL_TO_ALL)])
     assert to_all == [{}, {1: 100}]
@@ -510,14 +500,14 @@ def test_groups_that_are_named_by_address_are_told_apart_by_which_came_first() -
         return g.build()
 
     graphs = [rank(0, "94594108284448", "94594108284999"), rank(1, "93891384002768", "93891384002000")]
-    summaries = settled([issues(graph) for graph in graphs])
+    summaries = settled([communication_summary(graph) for graph in graphs])
     assert not any(unmatched(summaries))
     assert not any(common_sizes(summaries))
 
 
 def test_communication_without_its_counterparts_is_found() -> None:
     def lacking(*graphs: ExecutionGraph) -> list[list[int]]:
-        return unmatched(settled([issues(graph) for graph in graphs]))
+        return unmatched(settled([communication_summary(graph) for graph in graphs]))
 
     alone = communicating(rank=0)
     assert lacking(alone, communicating(rank=1)) == [[], []]
@@ -530,7 +520,7 @@ def test_communication_without_its_counterparts_is_found() -> None:
 @pytest.mark.parametrize("job", ["ddp", "moe", "pipeline", "dlrm"])
 def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
     for graphs in (graphs_of(job, 4), [without_host(graph) for graph in graphs_of(job, 4)]):
-        summaries = settled([issues(graph) for graph in graphs])
+        summaries = settled([communication_summary(graph) for graph in graphs])
         assert not any(unmatched(summaries))
         assert not any(common_sizes(summaries))
         assert [sorted(order) for order in common_order(summaries)] == [
@@ -538,11 +528,11 @@ def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
         ]
 
 
-def _issue(node: int, meeting: str, start: int, follows: tuple[int, ...] = (), **more: Any) -> Issue:
+def _entry(node: int, matched: str, start: int, follows: tuple[int, ...] = (), **more: Any) -> CommunicationEntry:
     told = {"type": NodeType.COMM_COLL, "collective": ALL_REDUCE, "members": 2, "size": 8, **more}
-    return Issue(
+    return CommunicationEntry(
         node=node,
-        meeting=int.from_bytes(meeting.encode()),
+        matched=int.from_bytes(matched.encode()),
         start_ns=start,
         follows=follows,
         **told,

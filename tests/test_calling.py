@@ -2,7 +2,7 @@
 
 import numpy as np
 from execgraph.converter.building.calling_slices import calling_slices
-from execgraph.converter.context import Run
+from execgraph.converter.context import ConversionContext
 from execgraph.converter.host_timeline.timeline import names_of, slice_host
 from execgraph.schema.linked.linked_trace import LinkedTrace
 from references import Act, Call, Op, linked_of
@@ -10,7 +10,7 @@ from references import Act, Call, Op, linked_of
 
 def called_from(linked: LinkedTrace) -> set[tuple[str, str]]:
     """(called, caller), each as its name and start."""
-    run = Run(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+    run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
     names = names_of(linked, run.timeline)
     label = [f"{names[row]} {start}" for row, start in enumerate(run.timeline.start.tolist())]
     edges = calling_slices(run)

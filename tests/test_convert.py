@@ -226,18 +226,18 @@ def test_where_waits_are_recorded_none_is_inferred() -> None:
 # The blocking reading
 
 
-def test_promoted_whoever_followed_a_launch_follows_what_it_launched() -> None:
+def test_with_synchronous_launches_whoever_followed_a_launch_follows_what_it_launched() -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("k", duration=50)
     t.leaf("aten::add", 5)
     assert convert_run(t).follows("aten::add") == {"aten::mm": PROGRAM_ORDER}
-    promoted = convert_run(t, promote="all")
-    assert promoted.follows("aten::add") == {"k": PROGRAM_ORDER}
-    assert promoted.follows("k") == {"aten::mm": LAUNCH}
+    synchronous = convert_run(t, promote="all")
+    assert synchronous.follows("aten::add") == {"k": PROGRAM_ORDER}
+    assert synchronous.follows("k") == {"aten::mm": LAUNCH}
 
 
-def test_promoted_nobody_waits_for_what_was_overtaken() -> None:
+def test_with_synchronous_launches_nobody_waits_for_what_was_overtaken() -> None:
     """Where a stream is no queue (copies that several engines share), waiting for the one overtaken would never end."""
     t = TraceBuilder()
     with t.op("aten::first"):
@@ -245,15 +245,15 @@ def test_promoted_nobody_waits_for_what_was_overtaken() -> None:
     with t.op("aten::second"):
         t.launch("overtaking", start=100)
     t.leaf("aten::add", 5)
-    promoted = convert_run(t, promote="all")
-    assert broken_rules(promoted) == []
+    synchronous = convert_run(t, promote="all")
+    assert broken_rules(synchronous) == []
     held = {"delay: unexplained": STREAM_ORDER}
-    assert promoted.follows("overtaken") == {"aten::first": LAUNCH, "overtaking": STREAM_ORDER, **held}
-    assert promoted.follows("aten::second") == {"aten::first": PROGRAM_ORDER}
-    assert promoted.follows("aten::add") == {"overtaking": PROGRAM_ORDER}
+    assert synchronous.follows("overtaken") == {"aten::first": LAUNCH, "overtaking": STREAM_ORDER, **held}
+    assert synchronous.follows("aten::second") == {"aten::first": PROGRAM_ORDER}
+    assert synchronous.follows("aten::add") == {"overtaking": PROGRAM_ORDER}
 
 
-def test_promoted_a_graph_is_followed_by_the_tails_of_its_streams() -> None:
+def test_with_synchronous_launches_a_graph_is_followed_by_the_tails_of_its_streams() -> None:
     t = TraceBuilder()
     with t.op("replay"):
         t.graph_launch([("a", 7, 5), ("b", 7, 5), ("c", 20, 5)])

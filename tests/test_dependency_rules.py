@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from execgraph.converter.context import Run
+from execgraph.converter.context import ConversionContext
 from execgraph.converter.dependencies.event_wait import event_wait
 from execgraph.converter.dependencies.host_sync import host_sync
 from execgraph.converter.dependencies.inferred import inferred
@@ -18,7 +18,9 @@ INFERRED = DependencyKind.INFERRED
 EVIDENCE = pytest.mark.parametrize(("found", "mark"), [(Found.TIMING, INFERRED), (Found.RECORD, DependencyKind(0))])
 
 
-def run_with(*, device: tuple[int, int] | None = None, host: int | None = None, found: Found = Found.RECORD) -> Run:
+def run_with(
+    *, device: tuple[int, int] | None = None, host: int | None = None, found: Found = Found.RECORD
+) -> ConversionContext:
     """`device` are source and target of a wait between streams, `host` is what the last call awaits; -1 is unknown."""
     held, awaited = [] if device is None else [device], [] if host is None else [host]
     return run_of(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from execgraph.converter.context import Edges, Run
+from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.device_time.delays import Delays, delays
 from execgraph.converter.device_time.device_room import Room, device_room
@@ -19,14 +19,18 @@ from tables import Called, Ran, activities, calls
 MACHINE = Machine(launch={"": Usual(2_000, 3_000, 9)}, gap={"": Usual(500, 700, 9)})
 
 
-def run_of(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> tuple[Run, Edges]:
+def run_of(
+    ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None
+) -> tuple[ConversionContext, Edges]:
     linked = replace(linked_of([]), activities=activities(*ran), calls=calls(*called))
     linked.info.machine, linked.info.carried = MACHINE, carried
-    run = Run(linked, slice_host(linked, 0), np.zeros(len(ran), np.int64))
+    run = ConversionContext(linked, slice_host(linked, 0), np.zeros(len(ran), np.int64))
     return run, Edges.joined([rule(run) for rule in RULES])
 
 
-def split(ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None) -> tuple[Run, DeviceTime]:
+def split(
+    ran: list[Ran], called: list[Called], carried: dict[int, int] | None = None
+) -> tuple[ConversionContext, DeviceTime]:
     run, edges = run_of(ran, called, carried)
     return run, device_time(run, edges, MACHINE)
 

@@ -120,7 +120,7 @@ def test_a_thread_waits_for_an_item_and_a_full_queue_for_room() -> None:
     giver = [HostWork(10), Put("q", 1), Put("q", 1), Put("q", 1), HostWork(1)]
     taker = [Get("q", 5), HostWork(100), Get("q", 5), Get("q", 5)]
     run = simulate(job_of(giver, taker))
-    given = list(zip(*run.ranks[0].hand_overs.columns(), strict=True))
+    given = list(zip(*run.ranks[0].handoffs.columns(), strict=True))
     assert given == [(0, 10, 1, 15, 1), (0, 10, 1, 115, 0), (1, 115, 0, 120, 1), (0, 10, 1, 115, 0)]
 
 

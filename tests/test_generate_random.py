@@ -107,7 +107,7 @@ def test_seeds_draw_all_kinds_of_programs() -> None:
         "cudaStreamWaitEvent",
         "cudaMemcpyAsync",
     }
-    assert any(len(rank.hand_overs) for rank in ranks) and not all(len(rank.hand_overs) for rank in ranks)
+    assert any(len(rank.handoffs) for rank in ranks) and not all(len(rank.handoffs) for rank in ranks)
     assert any(activity.collective for rank in ranks for activity in rank.activity_table)
 
 

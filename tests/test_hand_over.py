@@ -44,7 +44,7 @@ def training_step(torch: str = "2.13", *, recorded: bool = True) -> TraceBuilder
 
 
 def found(linked: LinkedTrace) -> list[str]:
-    return [linked.hand_overs.found[row] for row in range(len(linked.hand_overs.source_thread))]
+    return [linked.handoffs.found[row] for row in range(len(linked.handoffs.source_thread))]
 
 
 # An autograd worker

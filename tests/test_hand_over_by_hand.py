@@ -1,10 +1,10 @@
-"""Hand-over between host threads, to the nanosecond: by rows made by hand."""
+"""Hand-off between host threads, to the nanosecond: by rows made by hand."""
 
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from execgraph.linker.thread_hand_off import hand_overs
+from execgraph.linker.threads.hand_off import thread_handoffs
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.columns.intervals import TOLERANCE
 from execgraph.schema.linked.linked_trace import Found
@@ -34,7 +34,7 @@ def over(*rows: Op, inside: dict[int, int] | None = None, called: dict[int, Call
     parent = column(*((inside or {}).get(row, -1) for row in range(len(rows))))
     threads = list(called or {})
     made = replace(calls(*(called or {}).values()), thread=column(*threads))
-    found = hand_overs(ops(*rows), parent, made)
+    found = thread_handoffs(ops(*rows), parent, made, (), column())
     return [
         Over(*row)
         for row in zip(

@@ -6,7 +6,8 @@ from itertools import accumulate
 import numpy as np
 from execgraph.converter.context import Edges
 from execgraph.converter.edit.lane_clocks import joined, known_after
-from execgraph.converter.edit.lanes import alone, lanes_of, whole_microseconds
+from execgraph.converter.edit.lanes import lanes_of, whole_microseconds
+from execgraph.converter.edit.uncovered_time import alone
 from execgraph.converter.targets.control import implied
 from execgraph.converter.targets.ready_set import widest_ready_set
 from execgraph.schema.columns.column_types import Int64

@@ -10,7 +10,8 @@ import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.linker.link import link
 from execgraph.linker.matching.ops import is_op
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.windows.windows import Window
 from execgraph.schema.errors import DataError

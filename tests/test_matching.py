@@ -20,13 +20,13 @@ def calls(*sequences: int, kind: int = 0, name: str = "0", members: str = "0,1",
     return [Call(0, COLL, group, kind, size, sequence) for sequence in sequences]
 
 
-def meetings(*ranks: list[Call]) -> list[list[int]]:
-    return [numbers.tolist() for numbers in match([Calls.of(own) for own in ranks]).meeting]
+def matched(*ranks: list[Call]) -> list[list[int]]:
+    return [numbers.tolist() for numbers in match([Calls.of(own) for own in ranks]).matched]
 
 
 def met(*ranks: list[Call]) -> int:
-    """How many meetings all ranks take part in."""
-    return len(set.intersection(*map(set, meetings(*ranks))))
+    """How many matches all ranks take part in."""
+    return len(set.intersection(*map(set, matched(*ranks))))
 
 
 # by number or by order
@@ -37,7 +37,7 @@ def test_the_same_numbers_meet() -> None:
 
 
 def test_a_rank_that_began_to_record_later_meets_from_there_on() -> None:
-    first, second = meetings(calls(5, 6, 7, 8), calls(7, 8, 9))
+    first, second = matched(calls(5, 6, 7, 8), calls(7, 8, 9))
     assert first[2:] == second[:2]
     assert len({*first, *second}) == 5
 
@@ -69,7 +69,7 @@ def test_equal_numbers_meet_in_order() -> None:
 
 
 def test_who_lacks_a_collective_leaves_the_others_to_meet() -> None:
-    first, second, third = meetings(calls(1, 2, 3), calls(1, 3), calls(1, 2, 3))
+    first, second, third = matched(calls(1, 2, 3), calls(1, 3), calls(1, 2, 3))
     assert first == third and second == [first[0], first[2]]
 
 
@@ -79,7 +79,7 @@ def test_a_rank_that_is_not_traced_is_not_needed() -> None:
 
 
 def test_nothing_meets_nobody() -> None:
-    assert (meetings(), meetings([]), meetings([], [])) == ([], [[]], [[], []])
+    assert (matched(), matched([]), matched([], [])) == ([], [[]], [[], []])
 
 
 # messages
@@ -90,23 +90,23 @@ def message(source: int, target: int, type_: NodeType, tag: int = 0) -> Call:
 
 
 def test_a_send_meets_its_receive_in_order() -> None:
-    sends, receives = meetings([message(0, 1, SEND)] * 2, [message(0, 1, RECV)] * 3)
+    sends, receives = matched([message(0, 1, SEND)] * 2, [message(0, 1, RECV)] * 3)
     assert sends == receives[:2] and len(set(receives)) == 3
 
 
 def test_messages_both_ways_and_of_other_tags_are_others() -> None:
     mine = [message(0, 1, SEND), message(1, 0, RECV), message(0, 1, SEND, tag=1)]
     theirs = [message(1, 0, SEND), message(0, 1, RECV, tag=1), message(0, 1, RECV)]
-    first, second = meetings(mine, theirs)
+    first, second = matched(mine, theirs)
     assert first == [second[2], second[0], second[1]] and len(set(first)) == 3
 
 
 def test_a_message_to_oneself_meets_itself() -> None:
-    assert len(set(meetings([message(0, 0, SEND), message(0, 0, RECV)], [])[0])) == 1
+    assert len(set(matched([message(0, 0, SEND), message(0, 0, RECV)], [])[0])) == 1
 
 
 def test_messages_are_no_collectives() -> None:
-    first, second = meetings([message(-1, -1, SEND)], calls(-1, kind=-1))
+    first, second = matched([message(-1, -1, SEND)], calls(-1, kind=-1))
     assert first != second
 
 
@@ -134,7 +134,7 @@ def test_names_that_every_rank_counts_for_itself_are_taken_in_order() -> None:
 def test_a_renamed_group_is_known_by_what_was_done_in_it() -> None:
     mine = [*calls(1, name="0", size=4), *calls(1, name="1", size=8)]
     theirs = [*calls(1, name="0", size=4), *calls(1, name="!", size=8)]
-    assert meetings(mine, theirs, mine) == [[0, 1]] * 3
+    assert matched(mine, theirs, mine) == [[0, 1]] * 3
 
 
 def test_a_group_that_a_rank_does_not_use_leaves_the_names_of_the_others() -> None:
@@ -171,7 +171,7 @@ def test_two_groups_of_a_job_never_go_by_one_name() -> None:
 def test_who_is_in_a_group_is_known_from_the_ranks_that_recorded_it() -> None:
     assert met(calls(1, 2), calls(1, 2, members="")) == 2
     default = Group("", "elsewhere", "default_pg"), Group("0,1", "0", "default_pg")
-    assert len({*meetings(*([Call(0, COLL, group)] for group in default))[0]}) == 1
+    assert len({*matched(*([Call(0, COLL, group)] for group in default))[0]}) == 1
     assert met([Call(0, COLL, default[0])], [Call(0, COLL, default[1])]) == 1
 
 
@@ -206,7 +206,7 @@ def renamed(own: Sequence[Call], name: str) -> Iterator[Call]:
 
 
 def together(ranks: Sequence[Sequence[int]]) -> set[frozenset[tuple[int, int]]]:
-    """The meetings as sets of their members, each by its rank and place."""
+    """The matches as sets of their members, each by its rank and place."""
     members = sorted((number, rank, place) for rank, own in enumerate(ranks) for place, number in enumerate(own))
     return {frozenset(found[1:] for found in same) for _, same in groupby(members, itemgetter(0))}
 
@@ -220,19 +220,19 @@ def test_neither_the_order_of_ranks_nor_what_each_calls_its_groups_matters(
     draw: random.Random,
 ) -> None:
     ranks = job(groups, done, count, numbered)
-    whole = together(meetings(*ranks))
+    whole = together(matched(*ranks))
     assert all(len(members) == count for members in whole) and len(whole) == len(done)
     order = draw.sample(range(count), count)
-    other = meetings(*([*renamed(ranks[rank], draw.choice(["x", "y", "z", "1"]))] for rank in order))
+    other = matched(*([*renamed(ranks[rank], draw.choice(["x", "y", "z", "1"]))] for rank in order))
     assert together([other[order.index(rank)] for rank in range(count)]) == whole
 
 
 @given(GROUPS, DONE, st.data())
-def test_what_is_lost_on_a_rank_changes_no_meeting_of_the_others(
+def test_what_is_lost_on_a_rank_changes_no_match_of_the_others(
     groups: Sequence[str], done: Sequence[tuple[int, int, int]], data: st.DataObject
 ) -> None:
     ranks = job(groups, done, 3, numbered=True)
     lost = data.draw(st.sets(st.integers(0, max(len(done) - 1, 0))))
     left = [call for call in ranks[1] if call.row not in lost]
-    first, second, third = meetings(ranks[0], left, ranks[2])
+    first, second, third = matched(ranks[0], left, ranks[2])
     assert first == third and second == [number for place, number in enumerate(first) if place not in lost]

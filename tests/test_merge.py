@@ -17,7 +17,8 @@ import pytest
 from databases import DIALECTS, LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
 from execgraph.linker.link import link
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.linker.readers.merged import one_rank
 from execgraph.linker.readers.rocpd import read_rocpd

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.merged import one_rank
 from execgraph.schema.columns.column_types import Strings
 from execgraph.schema.errors import DataError

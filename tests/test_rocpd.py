@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
 from execgraph.linker.link import link
-from execgraph.linker.readers.device_trace import DeviceTrace
+from execgraph.linker.readers.device_rows import DeviceTrace
 from execgraph.linker.readers.rocpd import read_rocpd
 from execgraph.linker.readers.rocpd_database import dialect, is_database, opened
 from execgraph.schema.errors import DataError

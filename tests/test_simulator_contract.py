@@ -12,7 +12,7 @@ from execgraph.converter.edit.device_only import without_host
 from execgraph.converter.ranks import (
     common_order,
     common_sizes,
-    issues,
+    communication_summary,
     order_collectives,
     recorded_groups,
     resize_communication,
@@ -71,7 +71,7 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     """The graphs of all ranks of a job for this target, and its groups."""
     groups = number_groups(ranks for graph in graphs for ranks in recorded_groups(graph).lists)
     graphs = [separate_messages(graph) for graph in graphs]
-    issued = settled([issues(graph) for graph in graphs])
+    issued = settled([communication_summary(graph) for graph in graphs])
     agreed = [
         order_collectives(resize_communication(graph, sizes), order)
         for graph, sizes, order in zip(graphs, common_sizes(issued), common_order(issued), strict=True)

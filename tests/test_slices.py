@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.converter.host_timeline.timeline import IDLE, Timeline, names_of, slice_host
 from execgraph.schema.columns.column_types import ABSENT, Strings
-from execgraph.schema.linked.linked_trace import HandOvers, LinkedTrace
+from execgraph.schema.linked.linked_trace import LinkedTrace, ThreadHandoffs
 from references import Act, Call, Op, linked_of
 
 Sliced = list[tuple[str, int, int]]
@@ -128,7 +128,7 @@ def handed_over(*moments: tuple[int, int, int, int]) -> LinkedTrace:
     linked.ops.thread[1] = 2
     columns = [np.array(column, np.int64) for column in zip(*moments, strict=True)]
     none = np.full(len(moments), ABSENT)
-    return replace(linked, hand_overs=HandOvers(*columns, none, Strings.of("record" for _ in moments)))
+    return replace(linked, handoffs=ThreadHandoffs(*columns, none, Strings.of("record" for _ in moments)))
 
 
 def test_a_thread_is_cut_where_it_hands_over_and_where_another_did_to_it() -> None:

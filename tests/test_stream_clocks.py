@@ -1,7 +1,7 @@
 """Which dependencies between streams say something new, against a reference that walks every path."""
 
 import numpy as np
-from execgraph.converter.context import Run
+from execgraph.converter.context import ConversionContext
 from execgraph.converter.dependencies.stream_clocks import StreamClocks
 from execgraph.converter.host_timeline.timeline import slice_host
 from execgraph.schema.linked.linked_trace import LinkedTrace
@@ -22,8 +22,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Act], Pairs, Pairs]:
     return acts, draw(pairs), draw(pairs)
 
 
-def run_of(linked: LinkedTrace) -> Run:
-    return Run(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
+def run_of(linked: LinkedTrace) -> ConversionContext:
+    return ConversionContext(linked, slice_host(linked, 0), np.zeros(len(linked.activities), np.int64))
 
 
 def before(row: int, pairs: Pairs) -> set[int]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from execgraph.linker.link import link
 from execgraph.linker.readers.categories import Role, role_of
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from runs import broken_rules, convert_linked
 

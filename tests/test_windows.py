@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 from execgraph.linker.link import link
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.windows.windows import Window, trace_start, whole
 from execgraph.schema.columns.column_types import ABSENT
@@ -220,7 +221,7 @@ def test_hand_overs_across_a_border_are_counted() -> None:
         t.join_thread(9)
         t.work(5)
     pair = read_pair(t)
-    assert len(link(*pair).hand_overs.source_time) == 2
+    assert len(link(*pair).handoffs.source_time) == 2
     for clock, lost in (((0, 30), 1), ((30, 70), 0), ((0, 12), 0), ((20, 60), 1)):
         linked = part(pair, clock=clock)
         assert linked.report.dropped.get("hand-overs across the borders of the window", 0) == lost
@@ -249,7 +250,7 @@ def test_a_hand_over_at_a_border_is_lost_to_both_parts() -> None:
         t.join_thread(9)
     t.leaf("aten::add", 10)
     pair = read_pair(t)
-    assert ((link(*pair).hand_overs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
+    assert ((link(*pair).handoffs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
     for clock, lost in (((0, 15), 1), ((15, 65), 2), ((65, 75), 1)):
         assert part(pair, clock=clock).report.dropped["hand-overs across the borders of the window"] == lost
 

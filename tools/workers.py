@@ -1,4 +1,4 @@
-"""A function and its tasks in, each task with its result or its exception out, as they come: in processes here, or on a Dask cluster.
+"""Runs tasks in processes here, or on a Dask cluster, and gives each one's result or exception as it comes.
 
 A worker that dies fails the task that it had and no other.
 """

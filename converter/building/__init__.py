@@ -4,18 +4,18 @@ from .attributes import graph_of
 from .calling_slices import calling_slices
 from .communication import bytes_per_element, meaning, peers
 from .communication_columns import COALESCED, CommunicationColumns
-from .synchronous_launches import block_on_activities
-from .synthetic_nodes import UNRECORDED, Annex
+from .synchronous_launches import with_synchronous_launches
+from .synthetic_nodes import UNRECORDED, SyntheticNodes
 
 __all__ = [
     "COALESCED",
     "UNRECORDED",
-    "Annex",
     "CommunicationColumns",
-    "block_on_activities",
+    "SyntheticNodes",
     "bytes_per_element",
     "calling_slices",
     "graph_of",
     "meaning",
     "peers",
+    "with_synchronous_launches",
 ]

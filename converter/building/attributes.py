@@ -1,4 +1,4 @@
-"""Fills the graph's columns: names, types, times, dependencies and attributes of every node, in the order of their ids."""
+"""Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
 import importlib.metadata
 from collections.abc import Sequence
@@ -10,27 +10,33 @@ import numpy as np
 from ...schema.columns import ABSENT, Int64, Ragged, Strings, begins
 from ...schema.graph import Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import NEVER, NO_TENSORS, TensorLists
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
 from ..options import Options
 from .communication_columns import CommunicationColumns, Place, communication_columns
-from .synthetic_nodes import Annex
+from .synthetic_nodes import SyntheticNodes
 
 LISTS_AT_ONCE = 1 << 11
 
 
 def graph_of(
-    run: Run, annex: Annex, time: DeviceTime, order: Int64, edges: Edges, control: Edges, options: Options
+    context: ConversionContext,
+    synthetic: SyntheticNodes,
+    time: DeviceTime,
+    order: Int64,
+    edges: Edges,
+    control: Edges,
+    options: Options,
 ) -> tuple[ExecutionGraph, CommunicationColumns]:
     """The graph whose i-th node is number `order[i]`, and what became of its communication.
 
     `edges` and `control` are between positions in `order`; ids are positions + 1.
     """
-    start, end = annex.start(run)[order], annex.end(run)[order]
-    columns = _Columns(run, annex, order)
-    gap = _gap(run, time, edges, columns)
-    communication = communication_columns(run.linked, len(order), columns.communications())
+    start, end = synthetic.start(context)[order], synthetic.end(context)[order]
+    columns = _Columns(context, synthetic, order)
+    gap = _gap(context, edges, columns)
+    communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     dependencies, kinds = _by_target(edges, len(order))
     recorded = start - columns.clock_shift()
@@ -42,30 +48,30 @@ def graph_of(
         "latency_ns": _unless_equal(columns.of_activities(time.latency), gap),
         "chain_gap_ns": _unless_equal(columns.of_activities(time.gap), gap),
         "delay": columns.delays(),
-        "overlap_ns": columns.of_activities(run.linked.activities.end - run.activity_end),
+        "overlap_ns": columns.of_activities(context.linked.activities.end - context.activity_end),
         **columns.host_attributes(),
         **columns.device_attributes(),
         **communication.attributes,
     }
     graph = ExecutionGraph(
         id=np.arange(1, len(order) + 1, dtype=np.int64),
-        name=annex.names(run).take(order),
+        name=synthetic.names(context).take(order),
         type=communication.types,
         data_deps=dependencies,
         ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
-        metadata=_metadata(run, options),
+        metadata=_metadata(context, options),
         tensors=columns.tensors() if options.io == "full" else None,
     )
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     return graph, communication
 
 
-def _gap(run: Run, time: DeviceTime, edges: Edges, columns: "_Columns") -> Int64:
-    """Of the nodes that are activities the time between the end of the last dependency and the start."""
-    start, end = (columns.annex.start(run)[columns.order], columns.annex.end(run)[columns.order])
+def _gap(context: ConversionContext, edges: Edges, columns: "_Columns") -> Int64:
+    """For each activity the time between the end of its last dependency and its start, ABSENT for other nodes."""
+    start, end = (columns.synthetic.start(context)[columns.order], columns.synthetic.end(context)[columns.order])
     ready = np.full(len(start), NEVER)
     np.maximum.at(ready, edges.target, end[edges.source])
     return np.where(columns.is_activity, np.maximum(start - ready, 0), ABSENT)
@@ -84,13 +90,15 @@ def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
 
 
 class _Columns:
-    """Values of host ops, activities and annex spread over the nodes in id order."""
+    """Values of host ops, activities and synthetic nodes spread over the nodes in id order."""
 
-    def __init__(self, run: Run, annex: Annex, order: Int64) -> None:
-        self.run, self.annex, self.order = run, annex, order
-        hosts, activities = run.activities_from, run.unrecorded_from
+    def __init__(self, context: ConversionContext, synthetic: SyntheticNodes, order: Int64) -> None:
+        self.context, self.synthetic, self.order = context, synthetic, order
+        hosts, activities = context.activities_from, context.unrecorded_from
         self.is_activity = (order >= hosts) & (order < activities)
-        self._delay_place = np.flatnonzero((order >= annex.first) & (order < annex.first + len(annex.delays)))
+        self._delay_place = np.flatnonzero(
+            (order >= synthetic.first) & (order < synthetic.first + len(synthetic.delays))
+        )
         self.is_host = ~self.is_activity
         self.is_host[self._delay_place] = False
         self._host_place = np.flatnonzero(order < hosts)
@@ -111,34 +119,34 @@ class _Columns:
     def clock_shift(self) -> Int64:
         """What was added to the recorded time of each node: activities have that of the device's clock."""
         shift = np.zeros(len(self.order), np.int64)
-        shift[self._activity_place] = self.run.clock_shift[self._activity_row]
+        shift[self._activity_place] = self.context.clock_shift[self._activity_row]
         return shift
 
     def delays(self) -> Int64:
         column = self._absent()
-        column[self._delay_place] = self.annex.delays.cause[self.order[self._delay_place] - self.annex.first]
+        column[self._delay_place] = self.synthetic.delays.cause[self.order[self._delay_place] - self.synthetic.first]
         return column
 
     def _threads(self) -> Int64:
         column = self._absent()
-        column[self._host_place] = self.run.timeline.thread[self._host_row]
-        column[self._synthetic_place] = self.annex.threads(self.run)[self._synthetic_row]
+        column[self._host_place] = self.context.timeline.thread[self._host_row]
+        column[self._synthetic_place] = self.synthetic.threads(self.context)[self._synthetic_row]
         return column
 
     def _op_rows(self) -> Int64:
         """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
-        timeline = self.run.timeline
+        timeline = self.context.timeline
         own = np.where(timeline.is_wait, -1, timeline.op_row)
         rows = np.full(len(self.order), -1, np.int64)
         rows[self._host_place] = own[self._host_row]
         return rows
 
     def host_attributes(self) -> dict[str, Column]:
-        ops, rows = self.run.linked.ops, self._op_rows()
+        ops, rows = self.context.linked.ops, self._op_rows()
         by_host = ops.recorded_by_host
         # an activity belongs to the op that launched it
         launched_by = rows.copy()
-        launched_by[self._activity_place] = self.run.linked.activities.op_row[self._activity_row]
+        launched_by[self._activity_place] = self.context.linked.activities.op_row[self._activity_row]
 
         def spread(values: Int64, rows: Int64 = rows) -> Int64:
             # what has no op (-1) finds the value at the end: none
@@ -167,7 +175,7 @@ class _Columns:
         return column
 
     def device_attributes(self) -> dict[str, Column]:
-        activities = self.run.linked.activities
+        activities = self.context.linked.activities
         category = np.full(len(self.order), -1, np.int32)
         category[self._activity_place] = activities.category.codes[self._activity_row]
         return {
@@ -179,7 +187,7 @@ class _Columns:
 
     def communications(self) -> list[Place]:
         """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""
-        linked, rows = self.run.linked, self._op_rows()
+        linked, rows = self.context.linked, self._op_rows()
         own = linked.activities.communication_row[self._activity_row]
         talking = np.flatnonzero(own >= 0)
         names = linked.activities.name
@@ -189,22 +197,22 @@ class _Columns:
         ]
         slices = np.flatnonzero(rows >= 0)
         slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
-        length = (self.annex.end(self.run) - self.annex.start(self.run))[self.order[slices]]
+        length = (self.synthetic.end(self.context) - self.synthetic.start(self.context))[self.order[slices]]
         longest = {int(rows[place]): place for place in slices[np.argsort(length, kind="stable")].tolist()}
         found += [Place(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
         return sorted(found)
 
     def group_nodes(self) -> Int64:
         """Positions of the process-group metadata."""
-        first = len(self.run.unrecorded) + len(self.annex.delays)
+        first = len(self.context.unrecorded) + len(self.synthetic.delays)
         return self._synthetic_place[self._synthetic_row >= first]
 
     def tensors(self) -> TensorText:
         """The tensors of each op on its first slice, and of the metadata."""
-        ops, rows = self.run.linked.ops, self._op_rows()
+        ops, rows = self.context.linked.ops, self._op_rows()
         first = np.flatnonzero((rows >= 0) & (self._slice_numbers(rows) == 0))
         groups = self.group_nodes()
-        rows[groups] = self.annex.groups[: len(groups)]
+        rows[groups] = self.synthetic.groups[: len(groups)]
         place = np.sort(np.concatenate((first, groups)))
         has_lists = (ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS for op in rows[place].tolist())
         place = place[np.fromiter(has_lists, np.bool_, len(place))]
@@ -228,8 +236,8 @@ def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
     return values, shapes, types
 
 
-def _metadata(run: Run, options: Options) -> dict[str, str | int]:
-    info = run.linked.info
+def _metadata(context: ConversionContext, options: Options) -> dict[str, str | int]:
+    info = context.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",
         "schema": info.schema,

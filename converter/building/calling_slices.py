@@ -2,19 +2,19 @@
 
 import numpy as np
 
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 
 
-def calling_slices(run: Run) -> Edges:
+def calling_slices(context: ConversionContext) -> Edges:
     """Each host slice after the last earlier slice, on its thread, of the op that called its op; none where there is no such slice.
 
     A wait was called by the op around the blocking call. Always implied by program order.
     """
-    timeline = run.timeline
+    timeline = context.timeline
     slices = np.flatnonzero((timeline.op_row >= 0) & ~timeline.is_wait)
     called = np.flatnonzero(timeline.op_row >= 0)
     op = timeline.op_row[called]
-    caller = np.where(timeline.is_wait[called], op, run.op_parent[op])
+    caller = np.where(timeline.is_wait[called], op, context.op_parent[op])
     # rows follow program order, so (op, row) pairs sorted by op list each op's slices in time
     by_op = slices[np.lexsort((slices, timeline.op_row[slices]))]
     width = len(timeline) + 1

@@ -110,7 +110,7 @@ def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
 
 
 def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:
-    """The elements that the rank puts in, which decide how long a simulator takes; of what was not recorded by what comes out."""
+    """The elements that the rank puts in, which decide how long a simulator takes; where they were not recorded, those that come out."""
     given, taken = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     members = len(recorded.ranks) or max(recorded.group_size, 1)
     if kind is NodeType.COMM_RECV:

@@ -1,4 +1,4 @@
-"""Nodes that stand for no host op and no activity of the run: delays of activities, and process-group metadata."""
+"""Synthetic nodes, which stand for no host op and no activity of the run: delays of activities, and process-group metadata."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Int64, Strings
 from ...schema.graph import Delay, DependencyKind
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 from ..device_time import Delays
 from ..host_timeline import names_of
 
@@ -22,7 +22,7 @@ LOWEST = -(1 << 62)
 
 
 @dataclass(slots=True)
-class Annex:
+class SyntheticNodes:
     """Delays, and `groups`: op rows with metadata. Their nodes are numbered from `first` on, delays first."""
 
     delays: Delays
@@ -33,7 +33,7 @@ class Annex:
     def node_count(self) -> int:
         return self.first + len(self.delays) + len(self.groups)
 
-    def edges(self, run: Run) -> Edges:
+    def edges(self, context: ConversionContext) -> Edges:
         """Each delay between what released its activity and that; the metadata one after the other, so that they form a thread."""
         delay = self.first + np.arange(len(self.delays), dtype=np.int64)
         group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
@@ -41,30 +41,34 @@ class Annex:
         return Edges.joined(
             [
                 Edges.of(self.delays.after, delay, kind),
-                Edges.of(delay, run.activity_node(self.delays.activity), kind),
+                Edges.of(delay, context.activity_node(self.delays.activity), kind),
                 Edges.of(group[:-1], group[1:], DependencyKind.PROGRAM_ORDER),
             ]
         )
 
-    def start(self, run: Run) -> Int64:
-        """Measured start of every node, the annex included."""
-        metadata = np.full(len(self.groups), run.start_of_trace)
-        return np.concatenate((run.start, self.delays.start, metadata))
+    def start(self, context: ConversionContext) -> Int64:
+        """Measured start of every node, the synthetic ones included."""
+        metadata = np.full(len(self.groups), context.start_of_trace)
+        return np.concatenate((context.start, self.delays.start, metadata))
 
-    def end(self, run: Run) -> Int64:
-        """Measured end of every node, the annex included."""
-        metadata = np.full(len(self.groups), run.start_of_trace)
-        return np.concatenate((run.end, self.delays.start + self.delays.length, metadata))
+    def end(self, context: ConversionContext) -> Int64:
+        """Measured end of every node, the synthetic ones included."""
+        metadata = np.full(len(self.groups), context.start_of_trace)
+        return np.concatenate((context.end, self.delays.start + self.delays.length, metadata))
 
-    def names(self, run: Run) -> Strings:
-        """Names of all nodes, the annex included."""
-        own = [UNRECORDED] * len(run.unrecorded) + [DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()]
-        own += [run.linked.ops.name[row] for row in self.groups.tolist()]
-        return Strings.joined((names_of(run.linked, run.timeline), run.linked.activities.name, Strings.of(own)))
+    def names(self, context: ConversionContext) -> Strings:
+        """Names of all nodes, the synthetic ones included."""
+        own = [UNRECORDED] * len(context.unrecorded) + [
+            DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()
+        ]
+        own += [context.linked.ops.name[row] for row in self.groups.tolist()]
+        return Strings.joined(
+            (names_of(context.linked, context.timeline), context.linked.activities.name, Strings.of(own))
+        )
 
-    def threads(self, run: Run) -> Int64:
+    def threads(self, context: ConversionContext) -> Int64:
         """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded ones."""
-        lowest = max(min(0, int(run.timeline.thread.min(initial=0))), LOWEST)
-        unrecorded = np.full(len(run.unrecorded), lowest - 1)
+        lowest = max(min(0, int(context.timeline.thread.min(initial=0))), LOWEST)
+        unrecorded = np.full(len(context.unrecorded), lowest - 1)
         none = np.full(len(self.delays), ABSENT, np.int64)
         return np.concatenate((unrecorded, none, np.full(len(self.groups), lowest - 2)))

@@ -1,12 +1,12 @@
 """The rules that make the edges. Their names, read in order, explain the graph.
 
-Each rule is a pure function from a run to edges between its nodes. At what starts late by them `inferred` looks afterwards, and what it
-leaves unexplained are delays.
+Each rule is a pure function from a conversion context to edges between its nodes. `inferred` looks afterwards at what starts late by them;
+what it leaves unexplained are delays.
 """
 
 from collections.abc import Callable
 
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 from .event_wait import event_wait
 from .graph_launch import graph_launch
 from .hand_over import hand_over
@@ -17,7 +17,7 @@ from .program_order import program_order
 from .stream_order import stream_order
 from .tensor_flow import tensor_flow
 
-Rule = Callable[[Run], Edges]
+Rule = Callable[[ConversionContext], Edges]
 
 RULES: tuple[Rule, ...] = (
     program_order,

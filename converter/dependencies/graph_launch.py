@@ -11,21 +11,23 @@ import numpy as np
 from ...schema.columns import split_groups
 from ...schema.graph import DependencyKind
 from ...schema.machine import of_name
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 
 Edge = tuple[int, int, int]
 
 
-def graph_launch(run: Run) -> Edges:
+def graph_launch(context: ConversionContext) -> Edges:
     """The order around and inside launches whose activities run on several streams."""
-    edges = [edge for members in _launches(run) for edge in (*_inside(run, members), *_around(run, members))]
+    edges = [
+        edge for members in _launches(context) for edge in (*_inside(context, members), *_around(context, members))
+    ]
     columns = np.array(edges, np.int64).reshape(-1, 3)
-    return Edges.of(run.activity_node(columns[:, 0]), run.activity_node(columns[:, 1]), columns[:, 2])
+    return Edges.of(context.activity_node(columns[:, 0]), context.activity_node(columns[:, 1]), columns[:, 2])
 
 
-def _launches(run: Run) -> Iterator[list[int]]:
+def _launches(context: ConversionContext) -> Iterator[list[int]]:
     """The activities of each launch over several streams, each stream in its order."""
-    activities = run.linked.activities
+    activities = context.linked.activities
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     for members in split_groups(order, activities.call_row):
@@ -33,10 +35,10 @@ def _launches(run: Run) -> Iterator[list[int]]:
             yield members.tolist()
 
 
-def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
+def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
     """Forks and joins between branches, by timing."""
-    start, end, stream = run.linked.activities.start, run.activity_end, run.linked.activities.stream
-    prompt = of_name(run.linked.info.machine.gap, "").most
+    start, end, stream = context.linked.activities.start, context.activity_end, context.linked.activities.stream
+    prompt = of_name(context.linked.info.machine.gap, "").most
     kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
     by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
     latest: dict[int, int] = {}
@@ -54,21 +56,21 @@ def _inside(run: Run, members: list[int]) -> Iterator[Edge]:
             yield max(others, key=lambda other: int(end[other])), row, kind
 
 
-def _around(run: Run, members: list[int]) -> Iterator[Edge]:
+def _around(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
     """From the stream's work before the graph to its branches, and from all branches to the stream's work after; -1 where there is none."""
-    activities, end = run.linked.activities, run.activity_end
+    activities, end = context.linked.activities, context.activity_end
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for row in members:
         first.setdefault(int(activities.stream[row]), row)
         last[int(activities.stream[row])] = row
-    before = run.stream_previous[members[0]]
+    before = context.stream_previous[members[0]]
     kind = int(DependencyKind.EVENT_WAIT)
     for row in first.values():
         if row != members[0]:
             yield int(before), row, kind
     for tail in last.values():
-        after = int(run.stream_next[tail])
+        after = int(context.stream_next[tail])
         for other in last.values():
             if other != tail and end[other] <= activities.start[after]:
                 yield other, after, kind

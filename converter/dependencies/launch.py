@@ -4,20 +4,20 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 
 
-def launch(run: Run) -> Edges:
+def launch(context: ConversionContext) -> Edges:
     """Each activity after its launching node; those without a recorded call after their `unrecorded host` node."""
-    rows = np.arange(len(run.linked.activities), dtype=np.int64)
-    return Edges.of(launching_node(run), run.activity_node(rows), DependencyKind.LAUNCH)
+    rows = np.arange(len(context.linked.activities), dtype=np.int64)
+    return Edges.of(launching_node(context), context.activity_node(rows), DependencyKind.LAUNCH)
 
 
-def launching_node(run: Run) -> Int64:
+def launching_node(context: ConversionContext) -> Int64:
     """The host node at whose end each activity was launched."""
-    call = run.linked.activities.call_row
+    call = context.linked.activities.call_row
     node = np.full(len(call), -1, np.int64)
     called = call >= 0
-    node[called] = run.timeline.launcher[call[called]]
-    node[run.unrecorded] = run.unrecorded_from + np.arange(len(run.unrecorded))
+    node[called] = context.timeline.launcher[call[called]]
+    node[context.unrecorded] = context.unrecorded_from + np.arange(len(context.unrecorded))
     return node

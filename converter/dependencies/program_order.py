@@ -4,15 +4,15 @@ import numpy as np
 
 from ...schema.columns import begins
 from ...schema.graph import DependencyKind
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 
 
-def program_order(run: Run) -> Edges:
+def program_order(context: ConversionContext) -> Edges:
     """Each host node after the previous one of its thread; the `unrecorded host` nodes are one thread."""
-    thread = run.timeline.thread
+    thread = context.timeline.thread
     rows = np.arange(len(thread), dtype=np.int64)
     same = ~begins(thread)[1:]
-    unrecorded = run.unrecorded_from + np.arange(len(run.unrecorded), dtype=np.int64)
+    unrecorded = context.unrecorded_from + np.arange(len(context.unrecorded), dtype=np.int64)
     source = np.concatenate((rows[:-1][same], unrecorded[:-1]))
     target = np.concatenate((rows[1:][same], unrecorded[1:]))
     return Edges.of(source, target, DependencyKind.PROGRAM_ORDER)

@@ -5,15 +5,15 @@ from bisect import bisect_right
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.streams import streams_of
-from ..context import Run
+from ...schema.linked import streams_of
+from ..context import ConversionContext
 
 
 class StreamClocks:
     """Per stream, the clock (last ended position on every stream) from each activity on that joined another stream."""
 
-    def __init__(self, run: Run) -> None:
-        activities, order = run.linked.activities, run.stream_sorted
+    def __init__(self, context: ConversionContext) -> None:
+        activities, order = context.linked.activities, context.stream_sorted
         self._stream = streams_of(activities).number
         self._position = np.empty(len(order), np.int64)
         counts = np.bincount(self._stream)

@@ -3,11 +3,11 @@
 import numpy as np
 
 from ...schema.graph import DependencyKind
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 
 
-def stream_order(run: Run) -> Edges:
+def stream_order(context: ConversionContext) -> Edges:
     """Each activity after the one before it on the same (device, stream), also where the two overlapped."""
-    following = run.stream_next
+    following = context.stream_next
     rows = np.arange(len(following), dtype=np.int64)
-    return Edges.of(run.activity_node(rows), run.activity_node(following), DependencyKind.STREAM_ORDER)
+    return Edges.of(context.activity_node(rows), context.activity_node(following), DependencyKind.STREAM_ORDER)

@@ -15,10 +15,9 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Numbering
 from ...schema.graph import DependencyKind
-from ...schema.linked import Ops
-from ...schema.streams import streams_of
+from ...schema.linked import Ops, streams_of
 from ...schema.traces import TensorLists
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
 from .tensor_bytes import byte_ranges
@@ -60,48 +59,48 @@ class Writer(NamedTuple):
     activity: int
 
 
-def tensor_flow(run: Run) -> Edges:
+def tensor_flow(context: ConversionContext) -> Edges:
     """Data dependencies across streams. Linear in ops and tensors, but for sorts."""
     empty = np.empty(0, np.int64)
-    if len(streams_of(run.linked.activities).device) < 2:
+    if len(streams_of(context.linked.activities).device) < 2:
         return Edges.of(empty, empty, DependencyKind.TENSOR_FLOW)
-    first, last = _subtree_activities(run)
-    accesses = _between_streams(run, _accesses(run, np.flatnonzero(first >= 0)), first, last)
-    pairs = _flows(run, _strided(run, accesses), first, last)
-    waits = event_wait(run)
-    clocks = StreamClocks(run)
+    first, last = _subtree_activities(context)
+    accesses = _between_streams(context, _accesses(context, np.flatnonzero(first >= 0)), first, last)
+    pairs = _flows(context, _strided(context, accesses), first, last)
+    waits = event_wait(context)
+    clocks = StreamClocks(context)
     source, target = clocks.not_implied(
         pairs,
         list(
             zip(
-                (waits.source - run.activities_from).tolist(),
-                (waits.target - run.activities_from).tolist(),
+                (waits.source - context.activities_from).tolist(),
+                (waits.target - context.activities_from).tolist(),
                 strict=True,
             )
         ),
     )
-    return Edges.of(run.activity_node(source), run.activity_node(target), DependencyKind.TENSOR_FLOW)
+    return Edges.of(context.activity_node(source), context.activity_node(target), DependencyKind.TENSOR_FLOW)
 
 
-def _launch_rank(run: Run) -> Int64:
+def _launch_rank(context: ConversionContext) -> Int64:
     """The place of each activity in the order of launches."""
-    activities = run.linked.activities
+    activities = context.linked.activities
     rank = np.empty(len(activities), np.int64)
-    rank[np.lexsort((activities.start, run.launched))] = np.arange(len(activities))
+    rank[np.lexsort((activities.start, context.launched))] = np.arange(len(activities))
     return rank
 
 
-def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
+def _subtree_activities(context: ConversionContext) -> tuple[Int64, Int64]:
     """For each op the first and last activity launched by it and what it called, -1 for none."""
-    rank = _launch_rank(run)
+    rank = _launch_rank(context)
     by_rank = np.append(np.argsort(rank), -1)
-    owner = run.linked.activities.op_row
-    count = len(run.linked.ops)
+    owner = context.linked.activities.op_row
+    count = len(context.linked.ops)
     first, last = np.full(count, len(rank), np.int64), np.full(count, -1, np.int64)
     owned = owner >= 0
     np.minimum.at(first, owner[owned], rank[owned])
     np.maximum.at(last, owner[owned], rank[owned])
-    active, parent = np.unique(owner[owned]), run.op_parent
+    active, parent = np.unique(owner[owned]), context.op_parent
     for _ in range(count):
         active = active[parent[active] >= 0]
         if not len(active):
@@ -113,9 +112,9 @@ def _subtree_activities(run: Run) -> tuple[Int64, Int64]:
     return by_rank[first], by_rank[last]
 
 
-def _accesses(run: Run, launching: Int64) -> Accesses:
+def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     """Every storage range that launching ops name in their arguments; an op's reads stand before its writes."""
-    ops, rows = run.linked.ops, launching.tolist()
+    ops, rows = context.linked.ops, launching.tolist()
     read = _ranges([ops.inputs[op] for op in rows])
     written = [_ranges([ops.outputs[op] for op in rows]), _ranges(_changed_inputs(ops, rows))]
     row, storage, low, high = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
@@ -171,27 +170,27 @@ def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
     return b",".join([bytes(values[i]) for i in positions if i < len(values)])
 
 
-def _between_streams(run: Run, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
+def _between_streams(context: ConversionContext, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
     """Without storages that only one stream touches (its order implies all), and accesses that a called op lists too."""
     if not len(accesses.op):
         return accesses
-    stream = streams_of(run.linked.activities).number
+    stream = streams_of(context.linked.activities).number
     _, storage = np.unique(accesses.storage, return_inverse=True)
     low, high = np.full(storage.max() + 1, len(stream)), np.full(storage.max() + 1, -1)
     for end in (first, last):
         np.minimum.at(low, storage, stream[end[accesses.op]])
         np.maximum.at(high, storage, stream[end[accesses.op]])
     shared = np.flatnonzero((low < high)[storage])
-    inner = _listed_by_callee(run, accesses.op[shared], (storage * 2 + accesses.written)[shared])
+    inner = _listed_by_callee(context, accesses.op[shared], (storage * 2 + accesses.written)[shared])
     return accesses.where(shared[~inner])
 
 
-def _listed_by_callee(run: Run, op: Int64, what: Int64) -> Bool:
+def _listed_by_callee(context: ConversionContext, op: Int64, what: Int64) -> Bool:
     """Which (op, what) pairs stand for an op below it in the call tree too."""
     width = int(what.max(initial=0)) + 1
     keys = op * width + what
     covered = np.zeros(len(keys), np.bool_)
-    above, above_what, parent = op, what, run.op_parent
+    above, above_what, parent = op, what, context.op_parent
     while len(above):
         above = parent[above]
         real = above >= 0
@@ -202,14 +201,14 @@ def _listed_by_callee(run: Run, op: Int64, what: Int64) -> Bool:
     return covered
 
 
-def _strided(run: Run, accesses: Accesses) -> Accesses:
+def _strided(context: ConversionContext, accesses: Accesses) -> Accesses:
     """The accesses with the reach of strided views, where strides are recorded; up to here tensors are taken to be contiguous."""
     high, dense = accesses.high.copy(), accesses.dense.copy()
     rows_of: dict[tuple[int, int, int], list[int]] = {}
     keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
-    ops, known = run.linked.ops, cache(byte_ranges)
+    ops, known = context.linked.ops, cache(byte_ranges)
     for op in np.unique(accesses.op).tolist():
         for reach in (*known(ops.inputs[op]), *known(ops.outputs[op])):
             for row in rows_of.get((op, reach.storage, reach.low), ()):
@@ -217,9 +216,9 @@ def _strided(run: Run, accesses: Accesses) -> Accesses:
     return accesses._replace(high=high, dense=dense)
 
 
-def _flows(run: Run, accesses: Accesses, first: Int64, last: Int64) -> list[tuple[int, int]]:
+def _flows(context: ConversionContext, accesses: Accesses, first: Int64, last: Int64) -> list[tuple[int, int]]:
     """(writer, reader) activity pairs, from one pass over the accesses in launch order: an op reads before it writes."""
-    rank = _launch_rank(run)
+    rank = _launch_rank(context)
     activity = np.where(accesses.written, last[accesses.op], first[accesses.op])
     order = np.argsort(rank[activity] * 2 + accesses.written, kind="stable")
     columns = (accesses.storage, accesses.low, accesses.high, accesses.written, accesses.dense, activity)
@@ -232,5 +231,5 @@ def _flows(run: Run, accesses: Accesses, first: Int64, last: Int64) -> list[tupl
             writers[storage] = [*kept, Writer(low, high, by)]
         else:
             pairs |= {(w.activity, by) for w in known if w.low < high and low < w.high and w.activity != by}
-    start, end = run.linked.activities.start, run.activity_end
+    start, end = context.linked.activities.start, context.activity_end
     return [(source, target) for source, target in pairs if end[source] <= start[target]]

@@ -1,7 +1,7 @@
-"""Delays: device time that no edge explains and that is not usual on this machine, and by the evidence why it passed.
+"""Delays: device time that no edge explains and that is not usual on this machine, and its likely cause.
 
-In go a run and the split of its device time, out come delays that are nodes of the graph. A cause is what the trace shows: launch calls
-whose activities the profiler lost, a device that was busy throughout, or a queue that was not empty when recording began.
+Causes that a trace shows are launch calls whose activities the profiler lost, a device that was busy throughout, and a queue that was not
+empty when recording began.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.graph import Delay
 from ...schema.machine import LAUNCHES, LONGEST
-from ..context import Run
+from ..context import ConversionContext
 from ..edit import covered_until
 from .device_room import Room
 from .device_time import DeviceTime
@@ -40,13 +40,13 @@ class Delays:
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
-def delays(run: Run, time: DeviceTime, room: Room) -> Delays:
+def delays(context: ConversionContext, time: DeviceTime, room: Room) -> Delays:
     """The delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
     late = np.flatnonzero(time.delay > 0).astype(np.int64)
-    cause = _causes(run, time, room, late)
-    carried = _carried(run, time, late, cause)
+    cause = _causes(context, time, room, late)
+    carried = _carried(context, time, late, cause)
     # in a part an activity may have been held by earlier work, and after its launch by something else as well
-    own = (carried[late] < 0) | (time.by_launch[late] & (run.carried is not None))
+    own = (carried[late] < 0) | (time.by_launch[late] & (context.carried is not None))
     row, cause = late[own], cause[own]
     held = np.flatnonzero(carried >= 0).astype(np.int64)
     none = np.full(len(held), -1, np.int64)
@@ -54,52 +54,52 @@ def delays(run: Run, time: DeviceTime, room: Room) -> Delays:
     return Delays(
         activity=np.concatenate((row, held)),
         after=np.concatenate((time.after[row], none)),
-        start=np.concatenate((_ready(run, time)[row], np.full(len(held), run.start_of_trace, np.int64))),
-        length=np.concatenate((time.delay[row], carried[held] - run.start_of_trace)),
+        start=np.concatenate((_ready(context, time)[row], np.full(len(held), context.start_of_trace, np.int64))),
+        length=np.concatenate((time.delay[row], carried[held] - context.start_of_trace)),
         by_launch=np.concatenate((time.by_launch[row], np.zeros(len(held), np.bool_))),
         cause=np.concatenate((cause, recording)),
     )
 
 
-def _ready(run: Run, time: DeviceTime) -> Int64:
+def _ready(context: ConversionContext, time: DeviceTime) -> Int64:
     """When each activity was released."""
-    return run.linked.activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
+    return context.linked.activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
 
 
-def _causes(run: Run, time: DeviceTime, room: Room, late: Int64) -> Int64:
+def _causes(context: ConversionContext, time: DeviceTime, room: Room, late: Int64) -> Int64:
     """The cause of each delay but for the start of recording, by what the trace shows."""
-    activities, delay = run.linked.activities, time.delay[late]
+    activities, delay = context.linked.activities, time.delay[late]
     usual = np.where(time.by_launch, time.latency, time.gap)[late]
-    busy, lost = _busy(run, _ready(run, time)[late], delay, activities.device[late]), _lost_launches(run)
+    busy, lost = _busy(context, _ready(context, time)[late], delay, activities.device[late]), _lost_launches(context)
     cause = np.full(len(late), int(Delay.UNEXPLAINED), np.int64)
     cause[(busy >= delay - usual) | room.placed[late]] = Delay.CONTENTION
-    cause[_launched_between(run, late, lost)] = Delay.LOST_RECORDS
+    cause[_launched_between(context, late, lost)] = Delay.LOST_RECORDS
     if len(lost) or (activities.call_row < 0).any():
         # nothing recorded ran though this was ready, in a trace that is known to lack records
         cause[(busy <= usual) & (delay > LONGEST)] = Delay.LOST_RECORDS
     return cause
 
 
-def _carried(run: Run, time: DeviceTime, late: Int64, cause: Int64) -> Int64:
+def _carried(context: ConversionContext, time: DeviceTime, late: Int64, cause: Int64) -> Int64:
     """Until when work from before the trace kept each activity's stream busy, -1 for activities that it did not hold.
 
     A part of a trace knows. Of a whole one it is taken for streams whose first activity, launched early, was long in starting though
     nothing that is recorded was in its way: the queue was not empty when recording began.
     """
-    activities = run.linked.activities
-    if run.carried is not None:
+    activities = context.linked.activities
+    if context.carried is not None:
         extra = np.where(~time.by_launch, time.delay, 0)
-        return np.where(run.carried >= 0, run.carried + extra, -1)
-    first = late[(run.stream_previous[late] < 0) & (cause != Delay.CONTENTION)]
-    first = first[_ready(run, time)[first] - run.start_of_trace <= time.delay[first]]
+        return np.where(context.carried >= 0, context.carried + extra, -1)
+    first = late[(context.stream_previous[late] < 0) & (cause != Delay.CONTENTION)]
+    first = first[_ready(context, time)[first] - context.start_of_trace <= time.delay[first]]
     carried = np.full(len(activities), -1, np.int64)
     carried[first] = activities.start[first]
     return carried
 
 
-def _busy(run: Run, start: Int64, length: Int64, device: Int64) -> Int64:
+def _busy(context: ConversionContext, start: Int64, length: Int64, device: Int64) -> Int64:
     """For how long of each stretch anything ran on the device."""
-    activities, busy = run.linked.activities, np.zeros(len(start), np.int64)
+    activities, busy = context.linked.activities, np.zeros(len(start), np.int64)
     for number in np.unique(device).tolist():
         own, of = device == number, activities.device == number
         ran = (activities.start[of], activities.end[of])
@@ -107,9 +107,9 @@ def _busy(run: Run, start: Int64, length: Int64, device: Int64) -> Int64:
     return busy
 
 
-def _lost_launches(run: Run) -> Int64:
+def _lost_launches(context: ConversionContext) -> Int64:
     """When calls began that launched what is in no record, sorted."""
-    activities, calls = run.linked.activities, run.linked.calls
+    activities, calls = context.linked.activities, context.linked.calls
     owns = np.zeros(len(calls), np.bool_)
     owns[activities.call_row[activities.call_row >= 0]] = True
     count = np.bincount(calls.name.codes, minlength=len(calls.name.table))
@@ -117,10 +117,10 @@ def _lost_launches(run: Run) -> Int64:
     return np.sort(calls.start[(share >= LAUNCHES)[calls.name.codes] & ~owns])
 
 
-def _launched_between(run: Run, rows: Int64, lost: Int64) -> Bool:
+def _launched_between(context: ConversionContext, rows: Int64, lost: Int64) -> Bool:
     """Activities between whose launch and that of the one before on their stream one of the `lost` launches lies."""
-    before, launched = run.stream_previous[rows], run.launched
-    since = np.where(before >= 0, launched[np.maximum(before, 0)], run.start_of_trace)
+    before, launched = context.stream_previous[rows], context.launched
+    since = np.where(before >= 0, launched[np.maximum(before, 0)], context.start_of_trace)
     return np.searchsorted(lost, launched[rows]) > np.searchsorted(lost, since)
 
 

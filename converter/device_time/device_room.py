@@ -1,6 +1,6 @@
 """Room on a device: how many activities it runs at once, where the trace shows that it could not run more.
 
-In go a run and the split of its device time. A device was full if never more than so many activities ran on it at once, and those that
+A device was full if never more than so many activities ran on it at once, and those that
 were late were ready when so many ran and started when one of them ended. Communication does not take room: it waits for others.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.machine import CROWDED, ENOUGH
-from ..context import Run
+from ..context import ConversionContext
 from .device_time import DeviceTime
 
 
@@ -22,40 +22,40 @@ class Room:
     placed: Bool
 
 
-def device_room(run: Run, time: DeviceTime) -> Room:
+def device_room(context: ConversionContext, time: DeviceTime) -> Room:
     """The room of every device. O(n log n)."""
-    activities = run.linked.activities
+    activities = context.linked.activities
     room = Room({}, np.zeros(len(activities), np.bool_))
     for device in np.unique(activities.device[time.delay > 0]).tolist():
         own = np.flatnonzero((activities.device == device) & (activities.communication_row < 0))
-        _measure(run, time, device, own, room)
+        _measure(context, time, device, own, room)
     return room
 
 
-def _measure(run: Run, time: DeviceTime, device: int, own: Int64, room: Room) -> None:
+def _measure(context: ConversionContext, time: DeviceTime, device: int, own: Int64, room: Room) -> None:
     """Adds a device with these activities to those that were full, if it was."""
-    start, stream = run.linked.activities.start[own], run.linked.activities.stream[own]
-    end = np.maximum(run.activity_end[own] - run.slack, start)
+    start, stream = context.linked.activities.start[own], context.linked.activities.stream[own]
+    end = np.maximum(context.activity_end[own] - context.slack, start)
     running = np.searchsorted(np.sort(start), start, side="right") - np.searchsorted(np.sort(end), start, side="right")
     places = int(running.max(initial=0))
     late = time.delay[own] > 0
     if places >= len(np.unique(stream)) or late.sum() < ENOUGH:
         return
-    waited = _found_no_place(run, start, end, time.delay[own], places)
+    waited = _found_no_place(context, start, end, time.delay[own], places)
     if waited[late].mean() >= CROWDED:
         room.places[device] = places
-        room.placed[own[_took_a_place(run, start, end)]] = True
+        room.placed[own[_took_a_place(context, start, end)]] = True
 
 
-def _found_no_place(run: Run, start: Int64, end: Int64, delay: Int64, places: int) -> Bool:
+def _found_no_place(context: ConversionContext, start: Int64, end: Int64, delay: Int64, places: int) -> Bool:
     """Which of the activities, ready `delay` ns before they started, found the device full then and started when another one ended."""
-    ready = start - delay + run.slack
+    ready = start - delay + context.slack
     running = np.searchsorted(np.sort(start), ready, side="right") - np.searchsorted(np.sort(end), ready, side="right")
-    return np.asarray((running >= places) & _took_a_place(run, start, end))
+    return np.asarray((running >= places) & _took_a_place(context, start, end))
 
 
-def _took_a_place(run: Run, start: Int64, end: Int64) -> Bool:
+def _took_a_place(context: ConversionContext, start: Int64, end: Int64) -> Bool:
     """Which activities started right when another one ended."""
     ends = np.sort(end)
-    last = np.searchsorted(ends, start + run.slack, side="right") - 1
-    return np.asarray((last >= 0) & (start - ends[last] <= 2 * run.slack))
+    last = np.searchsorted(ends, start + context.slack, side="right") - 1
+    return np.asarray((last >= 0) & (start - ends[last] <= 2 * context.slack))

@@ -1,4 +1,4 @@
-"""The time between an activity's release and its start: edges in, what of it is usual on this machine and what is delay out.
+"""Splits the time between an activity's release and its start into what is usual on this machine and what is delay.
 
 An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever comes later. Which of the two
 held it in the run is told by what is usual; the other one, which the run does not show, is taken as usual, too.
@@ -11,10 +11,10 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.graph import DependencyKind
+from ...schema.linked import took_over
 from ...schema.machine import Machine, Usuals, by_name, of_each
-from ...schema.streams import took_over
 from ...schema.traces import NEVER
-from ..context import Edges, Run
+from ..context import ConversionContext, Edges
 
 
 @dataclass(slots=True)
@@ -38,44 +38,44 @@ class Release(NamedTuple):
     freed: Int64
 
 
-def release(run: Run, edges: Edges) -> Release:
+def release(context: ConversionContext, edges: Edges) -> Release:
     """By all edges that lead to activities."""
-    first, count = run.activities_from, len(run.linked.activities)
-    to_activity = (edges.target >= first) & (edges.target < run.unrecorded_from)
+    first, count = context.activities_from, len(context.linked.activities)
+    to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
     by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
     columns = []
     for chosen in (to_activity & by_launch, to_activity & ~by_launch):
         ended = np.full(count, NEVER, np.int64)
-        np.maximum.at(ended, edges.target[chosen] - first, run.end[edges.source[chosen]])
+        np.maximum.at(ended, edges.target[chosen] - first, context.end[edges.source[chosen]])
         columns.append(ended)
-    if run.carried is not None:
-        columns[1] = np.maximum(columns[1], np.where(run.carried >= 0, run.carried, NEVER))
+    if context.carried is not None:
+        columns[1] = np.maximum(columns[1], np.where(context.carried >= 0, context.carried, NEVER))
     return Release(*columns)
 
 
-def device_time(run: Run, edges: Edges, machine: Machine, placed: Bool | None = None) -> DeviceTime:
+def device_time(context: ConversionContext, edges: Edges, machine: Machine, placed: Bool | None = None) -> DeviceTime:
     """Splits every activity's time since its release; `placed` are those that were ready and waited for room. O(n log n)."""
-    placed = np.zeros(len(run.linked.activities), np.bool_) if placed is None else placed
-    activities, released = run.linked.activities, release(run, edges)
-    launch, chain = _usuals(run, released, machine, placed)
+    placed = np.zeros(len(context.linked.activities), np.bool_) if placed is None else placed
+    activities, released = context.linked.activities, release(context, edges)
+    launch, chain = _usuals(context, released, machine, placed)
     by_launch = released.launched + launch.median >= released.freed + chain.median
     since_launch = np.maximum(activities.start - released.launched, 0)
     since_freed = np.where(released.freed > NEVER, np.maximum(activities.start - released.freed, 0), 0)
     slack, usual = np.where(by_launch, since_launch, since_freed), Usuals(*_where(by_launch, launch, chain))
     delay = np.where((slack > usual.most) | placed, np.maximum(slack - usual.median, 0), 0)
-    delay -= _in_turn(run, placed, delay, usual.most - usual.median)
+    delay -= _in_turn(context, placed, delay, usual.most - usual.median)
     return DeviceTime(
         latency=np.where(by_launch, slack - delay, np.minimum(launch.median, since_launch)),
         gap=np.where(by_launch, np.minimum(chain.median, since_freed), slack - delay),
         delay=delay,
-        after=_last_source(run, edges, np.where(by_launch, released.launched, released.freed), by_launch),
+        after=_last_source(context, edges, np.where(by_launch, released.launched, released.freed), by_launch),
         by_launch=by_launch,
     )
 
 
-def _in_turn(run: Run, placed: Bool, delay: Int64, spread: Int64) -> Int64:
+def _in_turn(context: ConversionContext, placed: Bool, delay: Int64, spread: Int64) -> Int64:
     """How much later than usual, within the usual spread, what waited for room was ready, as those that started before it were first."""
-    activities, later = run.linked.activities, np.zeros(len(delay), np.int64)
+    activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
     for device in np.unique(activities.device[placed]).tolist():
         own = np.flatnonzero(activities.device == device)
         own = own[np.argsort(activities.start[own], kind="stable")]
@@ -88,9 +88,9 @@ def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:
     return np.where(chosen, first.median, second.median), np.where(chosen, first.most, second.most)
 
 
-def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tuple[Usuals, Usuals]:
+def _usuals(context: ConversionContext, released: Release, machine: Machine, placed: Bool) -> tuple[Usuals, Usuals]:
     """Launch latency by API and gap by category, of activities of which it is certain which of the two held them."""
-    activities, calls = run.linked.activities, run.linked.calls
+    activities, calls = context.linked.activities, context.linked.calls
     called = np.flatnonzero(activities.call_row >= 0)
     name = np.full(len(activities), -1, np.int32)
     name[called] = calls.name.codes[activities.call_row[called]]
@@ -98,7 +98,7 @@ def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tupl
     first = of_each(machine.launch, names)
     after_call = np.zeros(len(activities), np.bool_)
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]
-    alone = ~placed & ~took_over(activities, run.slack)
+    alone = ~placed & ~took_over(activities, context.slack)
     free = np.flatnonzero(after_call & alone & (released.freed <= released.launched))
     waited = alone & (activities.start - released.launched > first.most)
     queued = np.flatnonzero((name >= 0) & waited & (released.freed > NEVER))
@@ -108,13 +108,13 @@ def _usuals(run: Run, released: Release, machine: Machine, placed: Bool) -> tupl
     return of_each(launch or machine.launch, names), of_each(gaps or machine.gap, activities.category)
 
 
-def _last_source(run: Run, edges: Edges, ended: Int64, by_launch: Bool) -> Int64:
+def _last_source(context: ConversionContext, edges: Edges, ended: Int64, by_launch: Bool) -> Int64:
     """For each activity the node of its kind of release that ended last, at `ended`."""
-    first = run.activities_from
-    to_activity = np.flatnonzero((edges.target >= first) & (edges.target < run.unrecorded_from))
+    first = context.activities_from
+    to_activity = np.flatnonzero((edges.target >= first) & (edges.target < context.unrecorded_from))
     row, source = edges.target[to_activity] - first, edges.source[to_activity]
     is_launch = (edges.kind[to_activity] & int(DependencyKind.LAUNCH)) != 0
-    last = (is_launch == by_launch[row]) & (run.end[source] == ended[row])
+    last = (is_launch == by_launch[row]) & (context.end[source] == ended[row])
     after = np.full(len(ended), -1, np.int64)
     after[row[last]] = source[last]
     return after

@@ -2,19 +2,20 @@
 
 from .device_only import COMMUNICATION, SILENT, without_host
 from .lane_clocks import known_after
-from .lanes import alone, covered_until, lanes_of, whole_microseconds
+from .lanes import lanes_of, whole_microseconds
 from .order import check, deduplicated, topological_order
 from .rewiring import (
     NO_EDGES,
     control_edges,
     data_edges,
+    edited_graph,
     recorded_edges,
-    rewired,
     rows_of_graph,
     spliced,
     take_rows,
     used,
 )
+from .uncovered_time import alone, covered_until
 
 __all__ = [
     "COMMUNICATION",
@@ -26,10 +27,10 @@ __all__ = [
     "covered_until",
     "data_edges",
     "deduplicated",
+    "edited_graph",
     "known_after",
     "lanes_of",
     "recorded_edges",
-    "rewired",
     "rows_of_graph",
     "spliced",
     "take_rows",

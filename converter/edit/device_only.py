@@ -18,7 +18,7 @@ from ..context import Edges
 from .lane_clocks import Clock, joined, known_after
 from .lanes import lanes_of, whole_microseconds
 from .order import deduplicated
-from .rewiring import NO_EDGES, data_edges, rewired
+from .rewiring import NO_EDGES, data_edges, edited_graph
 
 COMMUNICATION = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 SILENT = (NodeType.INVALID, NodeType.METADATA)
@@ -37,7 +37,7 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
     direct = Edges(*(column[kept[edges.source] & kept[edges.target]] for column in edges))
     source, target = _through_host(edges, kept, lanes_of(graph))
     edges = deduplicated(Edges.joined([direct, Edges.of(source, target, DependencyKind.HOST_SYNC)]), len(graph))
-    device = rewired(graph, np.flatnonzero(kept), edges, NO_EDGES)
+    device = edited_graph(graph, np.flatnonzero(kept), edges, NO_EDGES)
     device.tensors = None
     for name in ("latency_ns", "chain_gap_ns"):
         # without launches there is one kind of dependency, and one gap

@@ -1,4 +1,4 @@
-"""Numbers the nodes: a topological order that follows the measured start times, and the proof that the graph is sound."""
+"""Numbers the nodes in a topological order that follows the measured start times, and checks that the graph is sound."""
 
 import heapq
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""A graph's dependencies as edges between its rows, and back: a graph of some of its rows with other edges.
+"""Graph edits: the dependencies of a graph as edges between its rows, and the graph of some of its rows with other edges.
 
-What comes back has ids 1 to n in topological order, every column in that order, no dependency twice and none on a missing node.
+An edited graph has ids 1 to n in topological order, every column in that order, no dependency twice and none on a missing node.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
 
 
-def rewired(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:
+def edited_graph(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:
     """The graph of the `kept` rows (ascending) with these edges between rows of `graph`, which must join kept rows only.
 
     Nodes keep their order if every edge points forward in it, else they follow their measured starts. Raises DataError, naming

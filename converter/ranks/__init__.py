@@ -1,14 +1,17 @@
-"""What several ranks of a job have in common: who meets whom, what they have to agree on, and graphs that keep it.
+"""What several ranks of a job have in common: which of their communications are one, what they have to agree on, and graphs that keep it.
 
-In: each rank's calls (`graph_calls` of its graph, `recorded_calls` of the arguments in its traces), columns of a few numbers for each
-collective and message, so that a job's ranks need not be in memory at once. Out: `match` tells which of them meet, `recognised` alone
-which groups are one. Of the issues of all ranks, `settled` by that, `common_order`, `common_sizes` and `unmatched` say what each graph
-has to keep; `order_collectives`, `resize_communication`, `compute_instead` and `restrict_to_ranks` make it so.
+A rank's calls are columns of a few numbers for each collective and message (`graph_calls` of its graph, `recorded_calls` of the arguments
+in its traces), so that a job's ranks need not be in memory at once. `match` tells which calls of several ranks are one collective or
+message, `recognised` which groups are one.
+
+`communication_summary` is what other ranks have to know of a graph. `settled` adds the matches to those of all ranks; from them
+`common_order`, `common_sizes` and `unmatched` tell what each graph has to keep, and `order_collectives`, `resize_communication`,
+`compute_instead` and `restrict_to_ranks` make it so.
 """
 
 from .applying import compute_instead, order_collectives, resize_communication
 from .calls import Call, Calls, awaits_all, graph_calls, recorded_calls
-from .communication_summary import Issue, RankIssues, issues, settled
+from .communication_summary import CommunicationEntry, CommunicationSummary, communication_summary, settled
 from .consensus import common_order, common_sizes, unmatched
 from .groups import Group, GroupNames, recognised
 from .matching import Matching, match
@@ -19,18 +22,18 @@ from .subset import restrict_to_ranks
 __all__ = [
     "Call",
     "Calls",
+    "CommunicationEntry",
+    "CommunicationSummary",
     "Group",
     "GroupNames",
     "Groups",
-    "Issue",
     "Matching",
-    "RankIssues",
     "awaits_all",
     "common_order",
     "common_sizes",
+    "communication_summary",
     "compute_instead",
     "graph_calls",
-    "issues",
     "match",
     "order_collectives",
     "ranks_of",

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
-from ..edit import control_edges, data_edges, deduplicated, rewired
+from ..edit import control_edges, data_edges, deduplicated, edited_graph
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:
@@ -21,7 +21,7 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
     rows = graph.rows_of(np.array(order, np.int64))
     chain = Edges.of(rows[:-1], rows[1:], DependencyKind.COLLECTIVE)
     data = deduplicated(Edges.joined([data_edges(graph), chain]), len(graph))
-    return rewired(graph, np.arange(len(graph)), data, control_edges(graph))
+    return edited_graph(graph, np.arange(len(graph)), data, control_edges(graph))
 
 
 def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> ExecutionGraph:

@@ -1,4 +1,4 @@
-"""What the ranks of a job have to know of each other's communication: a small summary of one rank's graph."""
+"""Communication summary of one rank's graph: what the other ranks of the job have to know of it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,32 +17,32 @@ from .subset import OUTSIDE
 UNKNOWN = -1
 
 
-class Issue(NamedTuple):
+class CommunicationEntry(NamedTuple):
     """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
 
-    `meeting` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many take part (0: not
+    `matched` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many take part (0: not
     known).
-    `start_ns` counts from the rank's first node. `follows` are places of the rank's earlier issues that it depends on.
+    `start_ns` counts from the rank's first node. `follows` are places of the rank's earlier entries that it depends on.
     """
 
     node: int
     type: NodeType
     collective: int
-    meeting: int
+    matched: int
     members: int
     size: int
     start_ns: int
     follows: tuple[int, ...]
 
 
-class RankIssues(NamedTuple):
-    """A rank's issues, and the calls by which they are matched, one each."""
+class CommunicationSummary(NamedTuple):
+    """What a rank communicates, and the calls by which that is matched, one for each entry."""
 
     calls: Calls
-    issues: list[Issue]
+    entries: list[CommunicationEntry]
 
 
-def issues(graph: ExecutionGraph) -> RankIssues:
+def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     """The communication of a graph, which must be in topological order, by id. O((n + e) · streams that communicate).
 
     Messages that went together must be separate nodes. Without what has a member or peer that is not simulated (rank -1): nobody else has
@@ -62,18 +62,18 @@ def issues(graph: ExecutionGraph) -> RankIssues:
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
     facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
     found = [
-        Issue(node, kind, collective, UNKNOWN, members, size, start, follows)
+        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, start, follows)
         for kind, node, collective, members, size, start, follows in facts
     ]
-    return RankIssues(graph_calls(graph, rows, int(graph.metadata.get("rank", -1))), found)
+    return CommunicationSummary(graph_calls(graph, rows, int(graph.metadata.get("rank", -1))), found)
 
 
-def settled(summaries: Sequence[RankIssues]) -> list[list[Issue]]:
-    """The issues of all ranks with their meetings, which a rank alone cannot know. O(i log i) in all issues."""
-    met = match([own.calls for own in summaries]).meeting
+def settled(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:
+    """The entries of all ranks with the numbers of their matches, which a rank alone cannot know. O(n log n) in all entries."""
+    matched = match([own.calls for own in summaries]).matched
     return [
-        [issue._replace(meeting=meeting) for issue, meeting in zip(own.issues, meetings.tolist(), strict=True)]
-        for own, meetings in zip(summaries, met, strict=True)
+        [entry._replace(matched=number) for entry, number in zip(own.entries, numbers.tolist(), strict=True)]
+        for own, numbers in zip(summaries, matched, strict=True)
     ]
 
 

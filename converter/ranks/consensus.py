@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from ...schema.errors import DataError
 from ...schema.graph import CollectiveType, NodeType
-from .communication_summary import Issue
+from .communication_summary import CommunicationEntry
 
-Summaries = Sequence[Sequence[Issue]]
-"""The issues of every rank."""
+Summaries = Sequence[Sequence[CommunicationEntry]]
+"""The communication entries of every rank."""
 
 NAMED = 4
 SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
@@ -21,27 +21,27 @@ SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 def common_order(summaries: Summaries) -> list[list[int]]:
     """For each rank the ids of its communication nodes in an order that all ranks share and that keeps what they depend on.
 
-    By start time, that of the last member to come, as far as dependencies allow. O(i log i) in all issues. Raises DataError where
+    By start time, that of the last member to come, as far as dependencies allow. O(n log n) in all entries. Raises DataError where
     the dependencies of different ranks contradict each other.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     events: dict[tuple[int, bool], int] = {}
     of_issue = [
-        [events.setdefault((issue.meeting, issue.type is NodeType.COMM_RECV), len(events)) for issue in issued]
+        [events.setdefault((entry.matched, entry.type is NodeType.COMM_RECV), len(events)) for entry in issued]
         for issued in summaries
     ]
     ready_ns, dependents = [0] * len(events), [list[int]() for _ in events]
     for issued, own in zip(summaries, of_issue, strict=True):
-        for issue, event in zip(issued, own, strict=True):
-            ready_ns[event] = max(ready_ns[event], issue.start_ns)
-            for before in issue.follows:
+        for entry, event in zip(issued, own, strict=True):
+            ready_ns[event] = max(ready_ns[event], entry.start_ns)
+            for before in entry.follows:
                 dependents[own[before]].append(event)
-    for (meeting, is_receive), event in events.items():
-        if is_receive and (meeting, False) in events:
-            dependents[events[meeting, False]].append(event)
+    for (matched, is_receive), event in events.items():
+        if is_receive and (matched, False) in events:
+            dependents[events[matched, False]].append(event)
     place = _places(ready_ns, dependents, _words(summaries, of_issue))
     in_order = [
-        sorted((place[event], issue.node) for event, issue in zip(*pair, strict=True))
+        sorted((place[event], entry.node) for event, entry in zip(*pair, strict=True))
         for pair in zip(of_issue, summaries, strict=True)
     ]
     return [[node for _, node in issued] for issued in in_order]
@@ -88,25 +88,25 @@ def _words(summaries: Summaries, of_issue: Sequence[Sequence[int]]) -> dict[int,
     """Each event by the first rank that takes part in it."""
     words: dict[int, str] = {}
     for place, (issued, own) in enumerate(zip(summaries, of_issue, strict=True)):
-        for issue, event in zip(issued, own, strict=True):
-            kind = issue.type if issue.collective < 0 else CollectiveType(issue.collective)
-            words.setdefault(event, f"{kind.name.lower()} (node {issue.node} of the rank at {place})")
+        for entry, event in zip(issued, own, strict=True):
+            kind = entry.type if entry.collective < 0 else CollectiveType(entry.collective)
+            words.setdefault(event, f"{kind.name.lower()} (node {entry.node} of the rank at {place})")
     return words
 
 
 def common_sizes(summaries: Summaries) -> list[dict[int, int]]:
-    """For each rank, by node id, the bytes that all members of a meeting should have, where the recorded ones differ.
+    """For each rank, by node id, the bytes that all members of a collective should have, where the recorded ones differ.
 
     Shards that are gathered keep their sum, the largest decides else: the busiest member is how long the others wait.
     """
     sizes: defaultdict[int, list[int]] = defaultdict(list)
-    for issue in (issue for issued in summaries for issue in issued):
-        sizes[issue.meeting].append(issue.size)
+    for entry in (entry for issued in summaries for entry in issued):
+        sizes[entry.matched].append(entry.size)
     return [
         {
-            issue.node: common
-            for issue in issued
-            if (common := _common(sizes[issue.meeting], issue.collective in SHARDED)) != issue.size
+            entry.node: common
+            for entry in issued
+            if (common := _common(sizes[entry.matched], entry.collective in SHARDED)) != entry.size
         }
         for issued in summaries
     ]
@@ -120,9 +120,9 @@ def unmatched(summaries: Summaries) -> list[list[int]]:
     """For each rank the ids of communication nodes that some counterpart lacks: they would wait for ever."""
     sides: defaultdict[int, set[tuple[int, NodeType]]] = defaultdict(set)
     for rank, issued in enumerate(summaries):
-        for issue in issued:
-            sides[issue.meeting].add((rank, issue.type))
+        for entry in issued:
+            sides[entry.matched].add((rank, entry.type))
     return [
-        [issue.node for issue in issued if len(sides[issue.meeting]) < (issue.members or len(summaries))]
+        [entry.node for entry in issued if len(sides[entry.matched]) < (entry.members or len(summaries))]
         for issued in summaries
     ]

@@ -1,4 +1,4 @@
-"""The process groups that each rank used in, which of them are one out.
+"""Recognises the process groups of a job: which of the groups that different ranks used are one.
 
 A group is known by its ranks. Those of the same ranks are told apart by name where there is a rank that knows all names; else they
 differ, as every process counts its own groups, and say little: then by description and by what was done in them, as far as that is

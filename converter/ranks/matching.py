@@ -1,8 +1,8 @@
-"""The calls of every rank in, who meets whom out: the one place that says which collectives of different ranks are one.
+"""Collective matching: which calls of several ranks are one collective or message. The only place that decides this.
 
-A collective meets what other ranks recorded in the same group, of the same type and with the same sequence number; where numbers are
-not recorded, or cannot be the same ones, in the same order. A send meets the receive of the same source, target and tag, in order.
-What a rank lacks, or what a rank that was not traced would have recorded, is missing from the meeting: the others meet all the same.
+A collective is matched with what other ranks recorded in the same group, of the same type and with the same sequence number; where numbers
+are not recorded, or cannot be the same ones, in the same order. A send is matched with the receive of the same source, target and tag, in
+order. What a rank lacks, or what a rank that was not traced would have recorded, is missing: the others are matched all the same.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,20 @@ from .calls import Calls
 from .groups import Group, recognised
 
 FEW = 4
-"""So many meetings prove nothing."""
+"""So many matches prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Who meets whom: for each rank the place of each call's group in `groups`, -1 for messages, and the number of its meeting.
+    """For each rank: the place of each call's group in `groups`, -1 for messages, and the number of its match in `matched`.
 
-    Columns over meetings: the number by which its members met, -1 where by order, and which it is of those alike.
+    A match is one collective or message as its members recorded it. Columns over matches: the sequence number by which the members were
+    matched, -1 where by order, and which one it is of those alike.
     """
 
     groups: list[Group]
     group: list[Int64]
-    meeting: list[Int64]
+    matched: list[Int64]
     sequence: Int64
     repetition: Int64
 
@@ -37,7 +38,7 @@ class Matching:
 
 
 def match(ranks: Sequence[Calls]) -> Matching:
-    """Who meets whom among the calls of all ranks. O(n log n) in the calls, by columns; graphs are not needed."""
+    """Matches the calls of all ranks. O(n log n) in the calls, by columns; graphs are not needed."""
     lengths = [len(own) for own in ranks]
     rank = np.repeat(np.arange(len(ranks)), lengths)
     groups, group = _groups(ranks)
@@ -55,12 +56,12 @@ def match(ranks: Sequence[Calls]) -> Matching:
     )
     taken = _more_meet(rank, group, kind, by_number, by_order)
     number, nth = (np.where(taken, second, first) for first, second in zip(by_number, by_order, strict=True))
-    meeting = _codes(group, kind, number, *ends, nth)
-    _, first = np.unique(meeting, return_index=True)
+    matched = _codes(group, kind, number, *ends, nth)
+    _, first = np.unique(matched, return_index=True)
     until = np.cumsum(lengths, dtype=np.int64).tolist()
     of_ranks = [slice(end - length, end) for end, length in zip(until, lengths, strict=True)]
     return Matching(
-        groups, [group[own] for own in of_ranks], [meeting[own] for own in of_ranks], number[first], nth[first]
+        groups, [group[own] for own in of_ranks], [matched[own] for own in of_ranks], number[first], nth[first]
     )
 
 
@@ -78,7 +79,7 @@ def _groups(ranks: Sequence[Calls]) -> tuple[list[Group], Int64]:
 def _more_meet(
     rank: Int64, group: Int64, kind: Int64, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]
 ) -> Bool:
-    """Which collectives are of groups where order finds many more meetings of all ranks that use them than numbers do.
+    """Which collectives are of groups where order finds many more matches of all ranks that use them than numbers do.
 
     Numbers tell more, as ranks may have begun to record at different ones, but where messages count too they differ.
     """

@@ -1,4 +1,4 @@
-"""Lists of ranks as short text and back: those of real groups are regular, and a summary of thousands of ranks must stay small."""
+"""Lists of ranks as short text. Real groups are regular, and a summary of thousands of ranks must stay small."""
 
 import re
 from collections.abc import Iterator, Sequence

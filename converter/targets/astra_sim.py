@@ -1,7 +1,6 @@
-"""A graph that both generations of ASTRA-sim run to the end, and what had to be changed for it.
+"""Makes a graph that both generations of ASTRA-sim run to the end, and says what had to be changed for it.
 
-In: an execution graph of one rank, the communicator groups of the job. Out: a graph with the types, attributes and durations that
-the simulator reads; nothing that it would stop, hang or lose time at.
+The graph gets the types, attributes and durations that the simulator reads, and nothing that it would stop, hang or lose time at.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from ...schema.columns import Ragged
 from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
-from ..edit import COMMUNICATION, SILENT, control_edges, data_edges, lanes_of, rewired, spliced, used
+from ..edit import COMMUNICATION, SILENT, control_edges, data_edges, edited_graph, lanes_of, spliced, used
 from ..ranks import recorded_groups
 from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
@@ -64,7 +63,7 @@ def for_astra_sim(
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")
     data, control = spliced(data_edges(graph), silent), spliced(control_edges(graph), silent)
-    played = rewired(graph, np.flatnonzero(~silent), data, control)
+    played = edited_graph(graph, np.flatnonzero(~silent), data, control)
     played.metadata["target"] = "astra-sim"
     known = recorded_groups(played)
     complete_messages(played)

@@ -11,7 +11,7 @@ from ...schema.columns import ABSENT, Int64, Ragged, begins
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..building import COALESCED
 from ..context import Edges
-from ..edit import control_edges, data_edges, rewired, rows_of_graph
+from ..edit import control_edges, data_edges, edited_graph, rows_of_graph
 
 BEFORE = ("gap_ns", "host_delay_ns")
 """What passes before the first of them; the last one has the kernel's duration, the others none."""
@@ -41,7 +41,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     entry[kernel[first]] = row[first]
     chain = Edges.of(row[:-1][~first[1:]], row[1:][~first[1:]], DependencyKind.STREAM_ORDER)
     data, control = (edges._replace(target=entry[edges.target]) for edges in (data_edges(graph), control_edges(graph)))
-    return rewired(separate, np.arange(len(separate)), Edges.joined([data, chain]), control)
+    return edited_graph(separate, np.arange(len(separate)), Edges.joined([data, chain]), control)
 
 
 def _rows(graph: ExecutionGraph, of: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:

@@ -1,4 +1,7 @@
-"""Which control dependencies say nothing that data dependencies do not: simulators obey them or not, and must run alike."""
+"""Which control dependencies follow from data dependencies anyway: with these alone simulators that obey them and others run alike.
+
+With data dependencies a → b → c along one lane, a control dependency of c on a is implied.
+"""
 
 import numpy as np
 
@@ -7,25 +10,36 @@ from ..context import Edges
 
 
 def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
-    """The control edges that follow from data edges: directly, or along a lane's chain. Linear but for sorts.
+    """The control edges that follow from a data edge, or from the chain of a lane. Linear but for sorts.
 
-    A lane's chain goes on where a row depends on the one before it, itself or through one other node. What takes a longer way counts
-    as not implied.
+    What follows only from a path over several lanes counts as not implied.
     """
-    count = len(lane)
-    keys = np.sort(data.target * count + data.source)
-
-    def is_edge(source: Int64, target: Int64) -> Bool:
-        place = np.searchsorted(keys, target * count + source)
-        return np.asarray((source >= 0) & (keys[np.minimum(place, len(keys) - 1)] == target * count + source))
-
-    if not len(keys):
+    if not len(data.kind):
         return np.zeros(len(control.kind), np.bool_)
+    keys = np.sort(_keys(data.source, data.target, len(lane)))
+    chain = _chains(data, keys, lane)
+    along = (chain[control.source] == chain[control.target]) & (control.source < control.target)
+    return np.asarray(along | _among(keys, control.source, control.target, len(lane)))
+
+
+def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
+    """Numbers for the rows, the same for neighbours on a lane of which one depends on the other, itself or through one other node."""
     order = np.argsort(lane, kind="stable")
     before = previous_in_group(order, lane)[data.target]
-    chained = np.zeros(count, np.bool_)
-    chained[data.target[(data.source == before) | is_edge(before, data.source)]] = True
-    chain = np.empty(count, np.int64)
+    chained = np.zeros(len(lane), np.bool_)
+    chained[data.target[(data.source == before) | _among(keys, before, data.source, len(lane))]] = True
+    chain = np.empty(len(lane), np.int64)
     chain[order] = np.cumsum(~chained[order])
-    same = (chain[control.source] == chain[control.target]) & (control.source < control.target)
-    return np.asarray(same | is_edge(control.source, control.target))
+    return chain
+
+
+def _keys(source: Int64, target: Int64, count: int) -> Int64:
+    """A number for each pair of rows."""
+    return target * count + source
+
+
+def _among(keys: Int64, source: Int64, target: Int64, count: int) -> Bool:
+    """Which pairs are among those of the sorted keys; none with a missing source (-1) is."""
+    wanted = _keys(source, target, count)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.asarray((source >= 0) & (keys[place] == wanted))

@@ -7,7 +7,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Int64, Ragged, Strings
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
-from ..edit import COMMUNICATION, NO_EDGES, data_edges, rewired, rows_of_graph
+from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_graph
 
 NAME = "host delay"
 PLACE = ("device", "stream")
@@ -30,7 +30,7 @@ def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, 
     moved = data._replace(target=stand_in[data.target])
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
     widened = _widened(graph, late)
-    return rewired(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
+    return edited_graph(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
 
 
 def _widened(graph: ExecutionGraph, late: Int64) -> ExecutionGraph:

@@ -1,4 +1,4 @@
-"""Communications that ran on the host (gloo): transfers and their requests in, the arguments of each out.
+"""Finds the arguments of communications that ran on the host (gloo), from transfers and their requests.
 
 gloo records no group: the default one is assumed, which is reported where there are several.
 """
@@ -41,7 +41,7 @@ def _from_tensors(ops: Ops, node: int) -> Communication | None:
 
 
 def _completed(told: Communication, ops: Ops, request: int, name: str, args: kineto.Args | None) -> Communication:
-    """What was told of a transfer with the peer or root, the tag and what comes out, by the op that asked for it."""
+    """The arguments of a transfer, completed by the op that asked for it: peer or root, tag, and what comes out."""
     asked = plain(ops.name[request].removeprefix(REQUEST))
     numbers = _numbers_of(ops, request, args)
     message, rooted = asked.startswith(("send", "recv")), asked.startswith(ROOTED) and asked.startswith(name)

@@ -1,4 +1,4 @@
-"""Transfers of the host (gloo's annotations) and the c10d ops that requested them: ops in, one row per transfer out.
+"""Ties transfers of the host (gloo's annotations) to the c10d ops that requested them, one row per transfer.
 
 A request and its transfer are told by their record function ids, else by their order: gloo starts transfers in the order of requests.
 """

@@ -1,4 +1,4 @@
-"""Messages of the host (gloo's sends and receives): a device trace in, the same with each on a lane of its own out.
+"""Puts messages of the host (gloo's sends and receives) on lanes of their own.
 
 Such a row begins where the message is asked for and ends where somebody has waited for it; the thread that it is recorded on does other
 things meanwhile. Lanes are negative thread numbers, as few as the messages of a thread need not to overlap.

@@ -1,4 +1,4 @@
-"""When a thread did nothing that is recorded: its ops and calls in, the stretches outside them out.
+"""The stretches of time in which a thread did nothing that is recorded.
 
 A thread may have waited where it is outside ops, and inside those that only annotate or wait.
 """

@@ -1,4 +1,4 @@
-"""Which ops use what others have written: ops in, for each storage its users by time out. Tensors are taken to be contiguous."""
+"""Which ops use what others have written: the users of each storage, by time. Tensors are taken to be contiguous."""
 
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Who waited for a transfer of the host: transfers in, hand-overs from requests to transfers and from these to their waiters out.
+"""Who waited for a transfer of the host: hand-offs from requests to transfers and from transfers to their waiters.
 
 gloo records no wait. A request may say that it blocks, a message's row ends when somebody has waited for it, and who uses what was
 transferred has waited before; else a thread that did nothing while the transfer ended is taken to have waited, which is timing alone.
@@ -13,7 +13,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool
 from ...schema.linked import Calls, Found, Ops
 from ...schema.traces import FOREVER, TensorLists
-from ..thread_hand_off import Wait
+from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
 from .quiet import WAITS, Pause, Quiet
@@ -23,9 +23,9 @@ WRITES_NOTHING = ("send", "barrier")
 
 
 class TransferWaits(NamedTuple):
-    """The hand-overs, and what could not be tied: no call stands for a transfer, so it is counted by a row of -1."""
+    """The hand-offs, and what could not be tied: no call stands for a transfer, so it is counted by a row of -1."""
 
-    hand_overs: list[Wait]
+    handoffs: list[Wait]
     noted: dict[str, list[int]]
 
 

@@ -1,4 +1,4 @@
-"""Host and device clock of a trace: activities, calls and synchronisation records in, what to add to device times out.
+"""Puts device times on the host's clock, by the order that activities, calls and synchronisation records must have had.
 
 No activity starts before its launch call does, which bounds the difference from one side; no call that waits for the device returns before
 what it awaited has ended, which bounds it from the other. Within the bounds the clocks are believed.
@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, begins, split_groups
-from ...schema.linked import Activities, Calls
+from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.machine import AGREEING
-from ...schema.streams import stream_sorted
 from ...schema.traces import NEVER
 from ..readers import SYNC_RECORDS, SyncCall, SyncRows, sync_calls
 
@@ -49,7 +48,7 @@ class _Bounds(NamedTuple):
 
 
 def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
-    """The line nearest to no difference that the bounds allow. O(n log n)."""
+    """The line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
     resolution = resolution_of(activities)
     launched = np.flatnonzero(activities.call_row >= 0)
     slack = 2 * resolution if resolution > 1 else 0
@@ -189,7 +188,7 @@ class _Streams:
             self._of[key] = np.maximum.accumulate(submitted[rows]), np.maximum.accumulate(activities.end[rows])
 
     def ended(self, stream: int, call: Int64, time: Int64) -> Awaited:
-        """What the stream of that number had been given at each time; without calls for which that was nothing."""
+        """What the stream of that number had been given at each time, without calls before which it had been given nothing."""
         found = [queue for key, queue in self._of.items() if key[1] == stream]
         return _last(call, time, found[:1]) if len(found) == 1 else Awaited(*np.empty((2, 0), np.int64))
 

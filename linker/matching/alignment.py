@@ -39,7 +39,7 @@ def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
 
 
 def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[Int64, Int64]:
-    """The rows of both without the marks that only one holds, or without any if both do not mark the same steps in the same order."""
+    """The rows of both sides without the step marks that only one side has; without any marks if their order differs."""
     both = np.intersect1d(left, right)
     kept = [np.flatnonzero(~marks_step[side] | np.isin(side, both)) for side in (left, right)]
     marked = [side[rows][marks_step[side[rows]]] for side, rows in zip((left, right), kept, strict=True)]

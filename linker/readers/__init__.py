@@ -1,8 +1,8 @@
 """Trace files in, columns of what was recorded out: host traces, device traces as Kineto JSON or rocpd databases, one rank of several."""
 
 from .categories import DEVICE_SIDE_WAITS, MEMORY_CATEGORIES, Role, role_of
-from .device_rows import CallRows, DeviceTrace, OpRows, QueueEventRows, SyncRows
-from .device_trace import ActivityRows, EventRecordRows, read_device_trace
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, QueueEventRows, SyncRows
+from .device_trace import read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .merged import merging_signs, one_rank
 from .rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, processes

@@ -1,4 +1,4 @@
-"""Rows that a device trace holds twice, in everything that tells one row from another, are taken once."""
+"""Drops duplicate rows of a device trace: those equal in everything that tells one row from another."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from .selection import select
 WHAT = "device events recorded twice"
 
 
-def without_copies(device: DeviceTrace) -> DeviceTrace:
-    """The trace with one row of each; the others are counted. O(n log n), linear where starts are nearly in order.
+def without_duplicates(device: DeviceTrace) -> DeviceTrace:
+    """The trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
 
-    Rows without any id are never taken for copies. In whole-µs traces activities of one launch may be equal without being copies.
+    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being duplicates.
     """
     ops, calls, activities, syncs = device.ops, device.calls, device.activities, device.syncs
     named = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
@@ -56,6 +56,6 @@ def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np
 
 
 def _among_others(correlation: Int64, copied: Bool) -> Bool:
-    """The rows whose correlation several rows have that are no copies."""
+    """The rows that share their correlation with several rows that are no duplicates."""
     launched, count = np.unique(correlation[~copied], return_counts=True)
     return np.isin(correlation, launched[count > 1])

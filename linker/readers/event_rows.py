@@ -1,4 +1,4 @@
-"""Events of the device trace to columns, a piece of the file at a time: one `EventRows` for each role that linking uses."""
+"""Collects events of the device trace as columns, a piece of the file at a time: one `EventRows` for each role that linking uses."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ class EventRows:
         self._columns: dict[str, list[Int64]] = defaultdict(list)
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
-        """Events with their times (ns); what about them took a decision is counted in `noted`."""
+        """Adds events with their times (ns); decisions about them are counted in `noted`."""
         arguments = [event.args or NO_ARGS for event in events]
         self.name.add(map(attrgetter("name"), events), len(events))
         self.category.add(map(attrgetter("cat"), events), len(events))

@@ -99,7 +99,7 @@ def _schema_remarks(path: str, schema: str) -> list[str]:
 
 
 class _Nodes:
-    """Nodes on their way to columns."""
+    """The nodes of the file as columns, piece by piece."""
 
     def __init__(self) -> None:
         self._integers: dict[str, list[Int64]] = defaultdict(list)

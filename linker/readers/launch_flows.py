@@ -1,4 +1,4 @@
-"""The arrows that a device trace draws from launch calls to activities: in a trace of one process no two threads start the same one."""
+"""The arrows that a device trace draws from launch calls to activities. In a trace of one process no two threads start the same one."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Device traces in which several ranks were merged: told before any work by their signs, and one rank's rows taken out of them.
+"""Recognises device traces in which several ranks were merged, before any work, and takes one rank's rows out of them.
 
 One process that drives several devices is no sign; one correlation launched by several processes is. Where the merging tool wrote down
 what it did to a rank, that is undone.
@@ -17,7 +17,7 @@ from ...schema.errors import DataError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
-from .device_trace import place_in_job
+from .place_in_job import place_in_job
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)

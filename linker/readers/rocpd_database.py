@@ -1,6 +1,6 @@
 """Opens a rocpd database (SQLite) that nobody vouches for: read-only, no extensions, views or virtual tables, no more rows than bytes.
 
-In: a path. Out: its tables as columns of integers, its texts, and the dialect it is written in.
+It gives the tables as columns of integers, the texts, and the dialect that the file is written in.
 """
 
 import re

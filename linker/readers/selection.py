@@ -1,4 +1,4 @@
-"""Some rows of a device or linked trace as a trace of its own: everything that refers to rows by number follows them."""
+"""Selects rows of a device or linked trace as a trace of its own; whatever refers to rows by number follows them."""
 
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Strings
-from ...schema.linked import Activities, Calls, DeviceWaits, HandOvers, HostWaits, LinkedTrace, Ops
+from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 
 Table = TypeVar(
-    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, Calls, Activities, DeviceWaits, HostWaits, HandOvers
+    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, Calls, Activities, DeviceWaits, HostWaits, ThreadHandoffs
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Which streams a launch has its data from: ops with their tensors, and activities, in; by activity the streams that touched it last out.
+"""Which streams last touched the data that a launch uses, by the tensors of its op.
 
 A program that is right lets a stream wait for another one before it uses what that one wrote, or overwrites what that one read.
 """

@@ -1,4 +1,4 @@
-"""What the times of a trace say about a wait: activities on the host's clock and the machine's figures in, by when each was due out.
+"""What the times of a trace say about a wait: by when each activity should have started, as far as is known.
 
 What is held up goes on later than all that is known explains, right after what it waited for has ended. Nothing that ended after it
 went on can have held it up, except by as much as the clocks are in doubt.
@@ -7,9 +7,8 @@ went on can have held it up, except by as much as the clocks are in doubt.
 import numpy as np
 
 from ...schema.columns import ROUNDING
-from ...schema.linked import Activities, Calls
+from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
-from ...schema.streams import previous_on_stream
 from ...schema.traces import NEVER as NEVER
 
 FAR = 1 << 62

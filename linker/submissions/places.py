@@ -1,4 +1,4 @@
-"""Where in the program a call stands: calls and the ops around them in, equal numbers for the same call of every step out.
+"""Numbers calls by where in the program they stand: the same call of every step has the same number.
 
 The same place is the same thread, call, path of op names and turn within a step. Where no steps are marked, the trace is one step.
 """

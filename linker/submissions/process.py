@@ -1,4 +1,4 @@
-"""What a process submitted: its calls and activities in, what each call does, its streams as queues and its recordings out."""
+"""What a process submitted: what each call does, its streams as queues, and its recordings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Event queries: the calls of a process in, which of them are answered and which make up one loop out.
+"""Event queries of a process: which are answered, and which make up one loop.
 
 A query is a wait only if the event had happened, and then the queries right before it that found it pending are part of the wait.
 """

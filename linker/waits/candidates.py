@@ -1,4 +1,4 @@
-"""What a wait may be for: waits that the trace does not name in, the recordings before each, ranked by the order of the calls, out.
+"""Candidates for what a wait is for, where the trace does not say: the recordings before it, the likeliest first by the order of calls.
 
 A program waits for each recording once, on another stream than the one that it records on; what it waits for right after it recorded,
 or had others wait for, is the likeliest.
@@ -67,7 +67,7 @@ class Candidates:
                 self._waiting[wait.event].add(wait.held[0].stream)
 
     def of_place(self, waits: list[Unnamed]) -> list[Option]:
-        """Those of the first wait of a place of which the order of the calls speaks for one."""
+        """The candidates of the first wait of a place for which the order of the calls speaks for one of them."""
         for wait in waits:
             options = self._of(wait)
             if any(option.rank < LEAST for option in options):

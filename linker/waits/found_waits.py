@@ -1,4 +1,4 @@
-"""The waits of a process as they are found, without those that cannot be; what was found, left out and noted is counted."""
+"""Collects the waits of a process, leaves out impossible ones, and counts what was found, left out and noted."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def _findings() -> Findings:
 
 @dataclass(slots=True)
 class FoundWaits:
-    """Of the device (source, target, how found) and of the host; which waits held nothing back is noted."""
+    """The waits found so far: those of the device as (source, target, how found), and those of the host."""
 
     process: Process
     of_device: list[tuple[int, int, Found]] = field(default_factory=list)
@@ -74,7 +74,7 @@ class FoundWaits:
         )
 
     def _possible(self) -> list[HostEdge]:
-        """Without waits for an activity that followed one submitted after the call: its stream, or the clock, is not what it seems."""
+        """Drops waits for activities that followed one submitted after the call: their stream, or the clock, is not what it seems."""
         submitted, kept = self.process.queues.submitted_until, []
         for edge in self.of_host:
             if edge.source < 0 or submitted[edge.source] <= self.process.start(edge.call_row):

@@ -1,4 +1,4 @@
-"""What waits are for that the trace does not tell: the waits in, for each a stream and up to when its work is awaited, out.
+"""Guesses what waits are for where the trace does not say: which stream is awaited, and up to when its work.
 
 The same call in the same place of every step waits for the same. What was recorded there is told by what the calls held up started,
 or returned, right after; else by the order of the calls. What ended after they went on in any step is out of the question.
@@ -26,7 +26,7 @@ class Guess(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What fits the waits of a place best; the less the first three are the better.
+    """How well an option fits the waits of a place: the smaller the first three fields, the better.
 
     It contradicts `wrong` of them and explains `unspoken` less than none; `rank` is by the order of calls. `option` on `stream` holds
     `held` up, and `fits` these waits.

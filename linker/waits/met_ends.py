@@ -1,4 +1,4 @@
-"""What times say of a place's waits: the ends that waits may be for in, which come too late and how many waits each explains out.
+"""Judges by times what the waits of one place are for: which ends came too late, and how many waits each end explains.
 
 What is held up goes on right after the end of what it waited for; what ended later was not waited for.
 """

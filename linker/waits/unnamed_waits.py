@@ -1,4 +1,4 @@
-"""Waits of which the trace does not say what for: the calls of a process in, for each what it may hold up and by when it goes on, out."""
+"""Waits of which the trace does not say what for: what each may hold up, and by when that goes on."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

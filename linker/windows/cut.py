@@ -1,4 +1,4 @@
-"""A part of a linked trace as a trace of its own: what belongs to it, what is cut at its borders, and what no longer holds.
+"""Cuts a part out of a linked trace: what belongs to it, what is cut at its borders, and what no longer holds.
 
 The whole trace is linked before it is cut, so that a part keeps what only the whole tells: which event a wait is for, who called
 whom, which collective an op waits for.
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, rows_of
-from ...schema.linked import Calls, HandOvers, LinkedTrace, Ops
-from ...schema.streams import previous_on_stream
+from ...schema.columns import ABSENT, Bool, rows_of
+from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
 from ..readers import Kept, select_linked, select_rows
+from .thread_parts import ThreadParts
 from .windows import SMALLEST_REST, Period
 
 
@@ -50,24 +50,24 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
     A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and ends when the call
     that is running at the border returns. Ops that overlap that part are kept and cut to it. Activities belong to their launch call,
     whenever they ran; those without a call to the time they started at. An untimed op goes with the one before it by id. Waits and
-    hand-overs between the part and the rest are lost: what they held back starts as measured. O(n log n).
+    hand-offs between the part and the rest are lost: what they held back starts as measured. O(n log n).
     """
-    stretch = _Stretch(linked.calls, period)
-    calls = stretch.starts(linked.calls.thread, linked.calls.start)
-    kept = Kept(_ops(linked.ops, stretch), calls, _activities(linked, calls, period))
+    parts = ThreadParts(linked.calls, period)
+    calls = parts.starts(linked.calls.thread, linked.calls.start)
+    kept = Kept(_ops(linked.ops, parts), calls, _activities(linked, calls, period))
     part = select_linked(linked, kept)
-    ops, shortened = _shortened(part.ops, stretch)
+    ops, shortened = _shortened(part.ops, parts)
     waits, lost = part.host_waits, _crossing(linked, kept)
     info = copy(part.info)
     info.carried = _carried(linked, kept)
-    over, lost["hand-overs across the borders of the window"] = _hand_overs(part.hand_overs, stretch)
+    over, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, parts)
     return Part(
         replace(
             part,
             info=info,
             ops=ops,
-            host_waits=replace(waits, since=stretch.since(part.calls.thread[waits.call_row], waits.since)),
-            hand_overs=over,
+            host_waits=replace(waits, since=parts.since(part.calls.thread[waits.call_row], waits.since)),
+            handoffs=over,
         ),
         calls,
         lost,
@@ -75,50 +75,10 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
     )
 
 
-class _Stretch:
-    """Each thread's part of a period, from `first` up to but without `last`."""
-
-    def __init__(self, calls: Calls, period: Period) -> None:
-        self._threads = np.unique(calls.thread)
-        self._borders = [(time, _borders(calls, self._threads, time)) for time in period]
-
-    def first(self, thread: Int64) -> Int64:
-        return self._border(0, thread)
-
-    def last(self, thread: Int64) -> Int64:
-        return self._border(1, thread)
-
-    def starts(self, thread: Int64, time: Int64) -> Bool:
-        """What begins in the part."""
-        return (time >= self.first(thread)) & (time < self.last(thread))
-
-    def ends(self, thread: Int64, time: Int64) -> Bool:
-        """What ends in the part."""
-        return (time > self.first(thread)) & (time <= self.last(thread))
-
-    def since(self, thread: Int64, time: Int64) -> Int64:
-        """Beginnings of what lasts into the part, ABSENT kept."""
-        return np.where(time == ABSENT, ABSENT, np.maximum(time, self.first(thread)))
-
-    def _border(self, which: int, thread: Int64) -> Int64:
-        time, borders = self._borders[which]
-        place = np.searchsorted(self._threads, thread)
-        threads = np.append(self._threads, ABSENT)
-        return np.where(threads[place] == thread, np.append(borders, time)[place], time)
-
-
-def _borders(calls: Calls, threads: Int64, time: int) -> Int64:
-    """Where each thread's border at `time` lies: on threads that are in a call then, when that call returns."""
-    borders = np.full(len(threads), time, np.int64)
-    running = np.flatnonzero((calls.start < time) & (calls.end > time))
-    np.maximum.at(borders, np.searchsorted(threads, calls.thread[running]), calls.end[running])
-    return borders
-
-
-def _ops(ops: Ops, stretch: _Stretch) -> Bool:
+def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     """Ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
-    timed, first = ops.start != ABSENT, stretch.first(ops.thread)
-    kept = timed & (ops.start < stretch.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    timed, first = ops.start != ABSENT, parts.first(ops.thread)
+    kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
     untimed = ~timed & are_ops(ops.name)
     known = np.flatnonzero(timed & ops.recorded_by_host)
     known = known[np.argsort(ops.id[known], kind="stable")]
@@ -159,11 +119,11 @@ def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
     return kept
 
 
-def _shortened(ops: Ops, stretch: _Stretch) -> tuple[Ops, int]:
+def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
     """The ops with the times that they have inside the part, and how many were cut."""
     timed = ops.start != ABSENT
-    start = np.where(timed, np.maximum(ops.start, stretch.first(ops.thread)), ABSENT)
-    end = np.where(timed, np.minimum(ops.end, stretch.last(ops.thread)), ABSENT)
+    start = np.where(timed, np.maximum(ops.start, parts.first(ops.thread)), ABSENT)
+    end = np.where(timed, np.minimum(ops.end, parts.last(ops.thread)), ABSENT)
     shorter = (start > ops.start) | (end < ops.end)
     parent = rows_of(ops.id, ops.parent_id)
     child = np.flatnonzero(timed & (parent >= 0))
@@ -174,16 +134,14 @@ def _shortened(ops: Ops, stretch: _Stretch) -> tuple[Ops, int]:
     return replace(ops, start=start, end=end, exclusive=np.where(shorter, own, ops.exclusive)), int(shorter.sum())
 
 
-def _hand_overs(over: HandOvers, stretch: _Stretch) -> tuple[HandOvers, int]:
-    """The hand-overs inside the part, and how many others have an end or some of their waiting there."""
-    given, taken = (
-        stretch.ends(over.source_thread, over.source_time),
-        stretch.starts(over.target_thread, over.target_time),
-    )
-    waiting = (over.waiting_since != ABSENT) & (over.waiting_since < stretch.last(over.target_thread))
-    waiting &= over.target_time > stretch.first(over.target_thread)
+def _handoffs(over: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs, int]:
+    """The hand-offs inside the part, and how many others have an end or some of their waiting there."""
+    given = parts.ends(over.source_thread, over.source_time)
+    taken = parts.starts(over.target_thread, over.target_time)
+    waiting = (over.waiting_since != ABSENT) & (over.waiting_since < parts.last(over.target_thread))
+    waiting &= over.target_time > parts.first(over.target_thread)
     kept = select_rows(over, given & taken)
-    inside = replace(kept, waiting_since=stretch.since(kept.target_thread, kept.waiting_since))
+    inside = replace(kept, waiting_since=parts.since(kept.target_thread, kept.waiting_since))
     return inside, int(((given | taken | waiting) & ~(given & taken)).sum())
 
 

@@ -1,4 +1,4 @@
-"""Columns of byte strings: gathering, joining and copying them all at once, without one Python step per string."""
+"""Columns of byte strings, gathered, joined and copied all at once, without one Python step per string."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Values in, integers out that stand for them: numbers in the order in which the values first come, or rows that hold them."""
+"""Integers for values: numbers in the order in which the values first come, or the rows that hold them."""
 
 from collections.abc import Iterable
 from typing import TypeVar

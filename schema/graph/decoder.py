@@ -1,4 +1,4 @@
-"""Node messages, of this project or another, to columns: any order of fields and attributes, any integer type, unknown ones skipped.
+"""Decodes node messages, of this project or another, into columns: fields and attributes in any order, integers of any type.
 
 Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf library.
 """

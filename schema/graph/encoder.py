@@ -1,4 +1,4 @@
-"""An execution graph's columns to framed protobuf messages, byte for byte as the protobuf library would write them.
+"""Encodes an execution graph's columns as framed protobuf messages, byte for byte as the protobuf library would write them.
 
 Each field of some nodes becomes columns of encoded spans, which are then joined side by side: no Python step per node.
 """

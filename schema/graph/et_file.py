@@ -1,4 +1,4 @@
-"""Graph files (.et): the columns of a graph to varint-framed protobuf messages and back, a block of nodes at a time."""
+"""Reads and writes graph files (.et): the columns of a graph as varint-framed protobuf messages, a block of nodes at a time."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""Varint-framed messages: a stream of bytes in, blocks of whole messages out, in bounded memory whatever lengths the stream claims.
+"""Splits a stream of bytes into varint-framed messages, in blocks, in bounded memory whatever lengths the stream claims.
 
 A frame is a message's length as a varint and then the message.
 """

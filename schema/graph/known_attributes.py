@@ -1,4 +1,4 @@
-"""Recognising the names of known attributes in encoded messages, all at once: positions in, places in the attribute table out."""
+"""Recognises the names of known attributes in encoded messages, all at once."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Protobuf's wire format on whole columns: numpy arrays of values to encoded bytes and back, without one Python step per value.
+"""Encodes and decodes whole columns in protobuf's wire format, without one Python step per value.
 
 Messages are written as columns of spans that stand side by side, and read by walking all messages at once, one field of each per
 round.

@@ -1,23 +1,23 @@
 """The linked trace: host ops, launch calls, device activities and who waits for whom, in memory and as a file."""
 
 from .file import LinkedFile, read_linked, write_linked
+from .guesses import guessed, without_guesses
 from .linked_trace import (
     Activities,
     Calls,
     Communication,
     DeviceWaits,
     Found,
-    HandOvers,
     HostWaits,
     LinkedTrace,
     LinkReport,
     Ops,
     ProcessGroup,
+    ThreadHandoffs,
     TraceInfo,
-    guessed,
     on_host_clock,
-    without_guesses,
 )
+from .streams import previous_on_stream, stream_sorted, streams_of, took_over
 
 __all__ = [
     "Activities",
@@ -25,17 +25,21 @@ __all__ = [
     "Communication",
     "DeviceWaits",
     "Found",
-    "HandOvers",
     "HostWaits",
     "LinkReport",
     "LinkedFile",
     "LinkedTrace",
     "Ops",
     "ProcessGroup",
+    "ThreadHandoffs",
     "TraceInfo",
     "guessed",
     "on_host_clock",
+    "previous_on_stream",
     "read_linked",
+    "stream_sorted",
+    "streams_of",
+    "took_over",
     "without_guesses",
     "write_linked",
 ]

@@ -1,4 +1,4 @@
-"""A linked trace that was read from a file, checked: nobody vouches for what tables say of each other."""
+"""Checks a linked trace that was read from a file, whose tables may contradict each other."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,6 @@ from .linked_trace import LinkedTrace
 
 LONGEST_CLOCK = 1 << 62
 """ns; sums and differences of two times within it stay in 64 bits."""
-TABLES = ("ops", "calls", "activities", "device_waits", "host_waits", "hand_overs")
 
 
 def contradiction(linked: LinkedTrace) -> str:
@@ -19,8 +18,7 @@ def contradiction(linked: LinkedTrace) -> str:
 
 
 def _contradictions(linked: LinkedTrace) -> Iterator[str]:
-    for name in TABLES:
-        table = getattr(linked, name)
+    for name, table in _tables(linked).items():
         sizes = {len(column) for column in _columns(table)}
         if len(sizes) > 1:
             yield f"the columns of {name} have {min(sizes)} to {max(sizes)} rows"
@@ -39,9 +37,21 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
     ids, often = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
     if (often > 1).any():
         yield f"{often[often > 1][0]} nodes have the id {ids[often > 1][0]}"
-    for name in ("ops", "calls", "activities"):
-        table = getattr(linked, name)
-        yield from _wrong_times(name, table.start, table.end)
+    yield from _wrong_times("ops", linked.ops.start, linked.ops.end)
+    yield from _wrong_times("calls", calls.start, calls.end)
+    yield from _wrong_times("activities", activities.start, activities.end)
+
+
+def _tables(linked: LinkedTrace) -> dict[str, Any]:
+    """The tables by their names in the file."""
+    return {
+        "ops": linked.ops,
+        "calls": linked.calls,
+        "activities": linked.activities,
+        "device_waits": linked.device_waits,
+        "host_waits": linked.host_waits,
+        "hand_overs": linked.handoffs,
+    }
 
 
 def _columns(table: Any) -> list[Any]:

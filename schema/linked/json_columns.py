@@ -1,4 +1,4 @@
-"""Columns to JSON objects, all rows at once: members in, a key and a column of values each, and the text of every object out."""
+"""Writes rows of columns as JSON objects, all rows at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -82,7 +82,7 @@ class WaitTable(msgspec.Struct):
     since_ns: list[Whole | None] = []
 
 
-class HandOverTable(msgspec.Struct):
+class HandoffTable(msgspec.Struct):
     source_thread: list[Whole]
     source_ns: list[Whole]
     target_thread: list[Whole]
@@ -104,7 +104,7 @@ class LinkedFile(msgspec.Struct):
     calls: CallTable | None = None
     device_waits: WaitTable | None = None
     host_waits: WaitTable | None = None
-    hand_overs: HandOverTable | None = None
+    hand_overs: HandoffTable | None = None
     communications: list[Communication] = []
     groups: list[ProcessGroup] = []
     link_report: LinkReport | None = None

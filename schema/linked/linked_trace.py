@@ -4,9 +4,9 @@ Tables of columns; a `..._row` column points into another table, -1 where there 
 clock, ABSENT for host ops that the device trace does not hold.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -118,7 +118,7 @@ class HostWaits:
 
 
 @dataclass(slots=True)
-class HandOvers:
+class ThreadHandoffs:
     """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
 
     From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.
@@ -130,9 +130,6 @@ class HandOvers:
     target_time: Int64
     waiting_since: Int64
     found: Strings
-
-
-Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, HandOvers)
 
 
 class Communication(msgspec.Struct, omit_defaults=True):
@@ -225,7 +222,7 @@ class LinkedTrace:
     activities: Activities
     device_waits: DeviceWaits
     host_waits: HostWaits
-    hand_overs: HandOvers
+    handoffs: ThreadHandoffs
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
@@ -237,21 +234,3 @@ def on_host_clock(activities: Activities, machine: Machine) -> Activities:
     if not shift.any():
         return activities
     return replace(activities, start=activities.start + shift, end=activities.end + shift)
-
-
-def guessed(found: Strings) -> Bool:
-    """Which edges are known from timing alone."""
-    return found.equal(Found.TIMING.value)
-
-
-def without_guesses(linked: LinkedTrace) -> LinkedTrace:
-    """The trace without waits and hand-overs that are known from timing alone; what they took for waiting is a thread's own time again."""
-    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "hand_overs")}
-    return replace(linked, **tables)
-
-
-def _certain(table: Guessable) -> Guessable:
-    known = ~guessed(table.found)
-    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
-    kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
-    return replace(table, **kept)

@@ -1,4 +1,4 @@
-"""The linked trace in, its file out: a block of nodes at a time, equal traces to equal bytes."""
+"""Writes a linked file, a block of nodes at a time; equal traces give equal bytes."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -12,7 +12,7 @@ from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
-from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandOverTable, WaitTable
+from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
 from .linked_trace import Found, LinkedTrace, Ops
 
 NODES_AT_ONCE = 1 << 13
@@ -194,7 +194,7 @@ class _ThreadOps(NamedTuple):
 
 def _called_from(linked: LinkedTrace) -> SparseMember:
     """For ops that another thread released, the id of that thread's last op before."""
-    ops, over, threads = linked.ops, linked.hand_overs, _ops_of_threads(linked.ops)
+    ops, over, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
     found: dict[int, int] = {}
     columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
     for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
@@ -240,9 +240,9 @@ def _ids(ids: Int64, rows: Int64) -> list[int]:
     return found
 
 
-def _hand_over_table(linked: LinkedTrace) -> HandOverTable:
-    over = linked.hand_overs
-    return HandOverTable(
+def _handoff_table(linked: LinkedTrace) -> HandoffTable:
+    over = linked.handoffs
+    return HandoffTable(
         over.source_thread.tolist(),
         over.source_time.tolist(),
         over.target_thread.tolist(),
@@ -264,7 +264,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "calls": _call_table,
     "device_waits": _device_wait_table,
     "host_waits": _host_wait_table,
-    "hand_overs": _hand_over_table,
+    "hand_overs": _handoff_table,
     "communications": attrgetter("communications"),
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),

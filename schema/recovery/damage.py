@@ -1,4 +1,4 @@
-"""What was found wrong with one file while it was read: rows that were lost, rows that were mended, and where the first of each stood."""
+"""What was wrong with one file when it was read: rows that were lost, rows that were mended, and where the first of each stood."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,6 +1,9 @@
-"""Damaged JSON text of array elements, to the texts of those elements that decode alone, mended where that helps.
+"""Takes the elements of an array out of damaged JSON text, one by one, and mends those that do not decode where that helps.
 
-Nothing is lost in silence: every stretch of text that is no element, or none any more, is told to the `Damage`. Linear in the text.
+Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at 1 and 9. The text
+up to the next start is an element if it decodes; if it only lacks its end, that start was part of a text in it, and the one after is tried.
+
+Nothing is lost in silence: the `Damage` is told of every stretch of text that is no element. Linear in the text.
 """
 
 import json
@@ -47,38 +50,43 @@ class Elements:
 
         The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's end is left.
         """
+        starts = self._starts(text)
+        if not starts and not last:
+            return [], 0
+        if not starts or text[: starts[0]].strip(BLANK):
+            starts = [0, *starts]
+        texts, done = self._all_but_last(text, starts, at, last)
+        if not last:
+            return texts, done
+        element, used = self._last_element(text[done:], at + done)
+        return texts + element, done + used
+
+    def _starts(self, text: bytes) -> list[int]:
+        """Where elements may start: where the first element's first key comes again, else after any closing brace."""
         if self._start is None and (first := FIRST_KEY.search(text)):
             self._start = re.compile(rb"(?:\A|(?<=[\s,\[}\0]))\{\s*" + first.group(1) + rb"\s*:")
         starts = [found.start() for found in self._start.finditer(text)] if self._start else []
         if not starts or (len(starts) == 1 and len(text) > LARGE):
             starts = [found.end() for found in ANY_START.finditer(text)]
-        if not starts and not last:
-            return [], 0
-        if not starts or text[: starts[0]].strip(BLANK):
-            starts = [0, *starts]
-        texts, done = self._walk(text, starts, at, last)
-        if not last:
-            return texts, done
-        element, used = self._last(text[done:], at + done)
-        return texts + element, done + used
+        return starts
 
-    def _walk(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
+    def _all_but_last(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
         """Every element but the one that begins at the last of the starts; how far it came."""
         texts: list[bytes] = []
         place, final = 0, len(starts) - 1
         while place < final:
-            joined, complete = self._joined(text, starts, place)
-            if joined:
-                element = text[starts[place] : starts[joined]]
+            following, complete = self._next_start(text, starts, place)
+            if following:
+                element = text[starts[place] : starts[following]]
                 texts.append(element.strip(BLANK))
                 self._check_separator(element, b",", at + starts[place])
             elif not complete and not last:
                 break  # the element may go on beyond the text
             else:
-                joined = place + 1
-                texts += self._alone(text[starts[place] : starts[joined]], at + starts[place])
+                following = place + 1
+                texts += self._recovered(text[starts[place] : starts[following]], at + starts[place])
                 self._refuse_noise(len(texts))
-            place = joined
+            place = following
         self._taken += len(texts)
         return texts, starts[place]
 
@@ -93,8 +101,8 @@ class Elements:
         if (found := text[text.rindex(b"}") + 1 :].strip()) != usual:
             self.damage.mend(COMMAS, at, len(found))
 
-    def _joined(self, text: bytes, starts: list[int], place: int) -> tuple[int, bool]:
-        """The place of the start that ends the element, 0 if it does not decode; and whether there was text enough to tell."""
+    def _next_start(self, text: bytes, starts: list[int], place: int) -> tuple[int, bool]:
+        """The place in `starts` of the one after the element, 0 if it does not decode; and whether there was text enough to tell."""
         for after in range(place + 1, place + 1 + JOINS):
             if after >= len(starts):
                 return 0, False
@@ -105,19 +113,19 @@ class Elements:
                 break
         return 0, True
 
-    def _alone(self, text: bytes, at: int) -> list[bytes]:
+    def _recovered(self, text: bytes, at: int) -> list[bytes]:
         """The elements of a stretch that does not decode: itself, mended, or those inside it, or none."""
         body = text.strip(BLANK)
         if not body:
             return []
-        if (sound := self._sound(body, at)) is not None:
+        if (sound := self._decodable(body, at)) is not None:
             return [sound]
-        inside = self._inside(text, at)
+        inside = self._elements_inside(text, at)
         if not inside:
             self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
         return inside
 
-    def _inside(self, text: bytes, at: int) -> list[bytes]:
+    def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
         """The elements in a stretch that has something else beside them; that is lost."""
         places = [0, *(found.end() for found in ANY_START.finditer(text)), len(text)]
         characters = text.decode("latin-1")  # one for each byte, so that places are the same
@@ -127,7 +135,7 @@ class Elements:
             end = _end_of_value(characters, begin) or end
             if begin < done or end - begin == len(text):
                 continue
-            if (sound := self._sound(text[begin:end].strip(BLANK), at + begin)) is not None:
+            if (sound := self._decodable(text[begin:end].strip(BLANK), at + begin)) is not None:
                 self._lose_between(text[done:begin], at + done)
                 found.append(sound)
                 done = end
@@ -139,7 +147,7 @@ class Elements:
         if body := text.strip(BLANK):
             self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
 
-    def _sound(self, body: bytes, at: int) -> bytes | None:
+    def _decodable(self, body: bytes, at: int) -> bytes | None:
         """The text itself if it decodes, else mended if that does."""
         refused = refusal(self._decoder, body)
         if refused is None:
@@ -153,25 +161,25 @@ class Elements:
             self.damage.mend(what, at, len(body))
         return text
 
-    def _last(self, text: bytes, at: int) -> tuple[list[bytes], int]:
+    def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
         """The last element and where the array's end stands after it; the text's length where it has no end."""
         ends = [found.start() + 1 for found in islice(END.finditer(text), ENDS_TRIED)]
-        for body, end in self._endings(text, ends):
+        for body, end in self._candidates(text, ends):
             if refusal(self._decoder, body) is None:
                 self._check_separator(text[:end], b"", at)
                 return [body], end
-        for body, end in self._endings(text, [*ends[:ENDS_MENDED], len(text)]):
-            if body and (sound := self._sound(body, at)) is not None:
+        for body, end in self._candidates(text, [*ends[:ENDS_MENDED], len(text)]):
+            if body and (sound := self._decodable(body, at)) is not None:
                 return [sound], end
         if closed := CLOSED.search(text):
-            return self._alone(text[: closed.start() + 1], at), closed.end() - 1
+            return self._recovered(text[: closed.start() + 1], at), closed.end() - 1
         if rest := text.strip(BLANK):
             self.damage.lose(CUT_OFF, at, len(rest))
         return [], len(text)
 
     @staticmethod
-    def _endings(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
-        """Each text up to one of the ends, and where the bracket after it stands."""
+    def _candidates(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
+        """What the last element may be: the text up to each of the ends, and where the bracket after that stands."""
         for end in ends:
             yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
 

@@ -1,6 +1,6 @@
-"""JSON text that a decoder refuses, to text that says what was meant: one pass over its tokens, linear in its length.
+"""Mends JSON text that a decoder refuses, in one pass over its tokens, linear in its length.
 
-Mended are what profilers are known to write: names with quotes, backslashes and control characters in them, bytes that are no UTF-8,
+It mends what profilers are known to write wrongly: names with quotes, backslashes and control characters in them, bytes that are no UTF-8,
 NaN and its like, and commas too many.
 """
 

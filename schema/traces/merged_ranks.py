@@ -1,4 +1,4 @@
-"""What a device trace for viewing, merged of several ranks, says about each: how to get that rank's own trace back."""
+"""What a merged device trace says of each rank in it: how to get that rank's own trace back."""
 
 from typing import Annotated
 

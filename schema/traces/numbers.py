@@ -1,4 +1,4 @@
-"""Numbers that a trace may give as text, as floats or not at all, to int64."""
+"""Converts numbers that a trace may give as text, as floats or not at all to int64."""
 
 import re
 import zlib

@@ -20,7 +20,8 @@ from databases import LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.linker.link import link
-from execgraph.linker.readers.device_trace import DeviceTrace, read_device_trace
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.readers.rocpd import read_rocpd
 from execgraph.schema.comm_groups import read_groups, write_groups

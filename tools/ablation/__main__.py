@@ -1,4 +1,4 @@
-"""What each rule of the graph is for: real traces and simulated jobs in, what leaving the rule out costs, as markdown.
+"""What each rule of the graph is for: what leaving it out costs on real traces and simulated jobs, as markdown.
 
 On runs as they were measured some rules change nothing, as what they order happened in that order; changed runs show them.
 """

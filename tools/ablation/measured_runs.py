@@ -1,4 +1,4 @@
-"""Real traces in a folder: each linked, converted and replayed, and how far its replay is from the run that was measured."""
+"""Links, converts and replays the real traces of a folder: how far is each replay from the run that was measured?"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How right execution graphs are on jobs with known truth: simulated jobs in, markdown tables out.
+"""Measures how right execution graphs are on simulated jobs with known truth; writes markdown tables.
 
 Every job is simulated, traced, linked and converted; the graphs then answer what-if questions that the simulator answers
 too, and their dependencies are held against those that the run had. Exit 1 if more answers are further off than allowed.

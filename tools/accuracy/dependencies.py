@@ -1,4 +1,4 @@
-"""A simulated rank and its graph in, how many of the graph's dependencies are true and how many true ones it has out.
+"""Counts how many of a graph's dependencies are true, and how many true ones it has, for a simulated rank.
 
 A dependency is false if the run could have gone the other way: neither a stream nor an event nor the host, which launched
 and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it. Activities are known by their call,
@@ -48,13 +48,13 @@ class Tally:
 
 
 class TrueOrder:
-    """The points of a rank's run: both ends of ops, calls and activities, and both sides of hand-overs.
+    """The points of a rank's run: both ends of ops, calls and activities, and both sides of hand-offs.
 
     Lanes are the rank's threads, then its streams. What other ranks impose through collectives is not among it.
     """
 
     def __init__(self, rank: RankRun, machine: Machine) -> None:
-        ops, calls, activities, over = rank.ops, rank.calls, rank.activities, rank.hand_overs
+        ops, calls, activities, over = rank.ops, rank.calls, rank.activities, rank.handoffs
         threads = 1 + max(max(column, default=0) for column in (ops.thread, calls.thread, over.source, over.target))
         _, stream = np.unique(as_numpy(activities.stream), return_inverse=True)
         on_stream = threads + stream.reshape(-1)
@@ -157,7 +157,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
     return {
         **_across_streams(rank, true, known),
         **_host_waits(rank, true, known, on_host + clocks_apart),
-        **_hand_overs(rank, true, known, on_host),
+        **_handoffs(rank, true, known, on_host),
     }
 
 
@@ -190,13 +190,13 @@ def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: in
     return {"host for device": Tally(len(holds), _count(~holds), len(waits), _count(~waits))}
 
 
-def _hand_overs(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
-    """A hand-over that no thread had to wait for leaves no trace, so it is told apart."""
+def _handoffs(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
+    """A hand-off that no thread had to wait for leaves no trace, so it is told apart."""
     source, target = known.edges(DependencyKind.HAND_OVER)
     gave = true.by_then(known.thread[known.work.lane[source]], known.end[source], tolerance)
     took = true.from_then(known.thread[known.work.lane[target]], known.begin[target], tolerance)
     holds = true.order.holds(gave, took)
-    over = rank.hand_overs
+    over = rank.handoffs
     giver = known.order.last_ended(known.lane[as_numpy(over.source)], as_numpy(over.given) - tolerance)
     taker = known.order.first_begun(known.lane[as_numpy(over.target)], as_numpy(over.taken) + tolerance)
     # a thread that does nothing before or after has nothing to be ordered

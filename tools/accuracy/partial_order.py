@@ -1,4 +1,4 @@
-"""Points on lanes and what follows what in, the answer to "did this have to come after that" out.
+"""Answers "did this have to come after that" for points on lanes.
 
 A lane (a host thread, a device stream) is a chain, so all that a point follows is one position per lane: a vector clock.
 Building takes O((points + edges) x lanes), a question O(1).

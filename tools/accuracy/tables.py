@@ -1,4 +1,4 @@
-"""Results of measuring jobs in, markdown out: how far answers are off in each group of jobs, by job, and which dependencies are right.
+"""Writes results of measuring jobs as markdown: how far answers are off by job and group, and which dependencies are right.
 
 A group is a kind of job on a kind of machine. What is allowed of a variant of the traces holds for each group by itself.
 """

@@ -1,4 +1,4 @@
-"""A simulated job in, how far its execution graphs' answers to what-if questions are from the job's own changed runs out.
+"""How far a simulated job's execution graphs answer what-if questions from the job's own changed runs.
 
 The graphs come from the traces of the base run alone, linked and converted as any traces are.
 """

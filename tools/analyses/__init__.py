@@ -1,4 +1,4 @@
-"""Linked traces and execution graphs of one or many ranks in, tables of what the run spent its time on out.
+"""Analyses of linked traces and execution graphs of one or many ranks: tables of what the run spent its time on.
 
 `analyse` runs all analyses, or some by name, rank after rank: ranks may come from a generator, only what an analysis needs of a rank
 is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs. A rank comes from its

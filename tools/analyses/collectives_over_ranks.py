@@ -27,7 +27,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
     return collectives_of(rank)
 
 
-class _Meeting(NamedTuple):
+class _MatchedCollective(NamedTuple):
     """Who came to what, in the order of the ranks given."""
 
     group: Group
@@ -37,19 +37,19 @@ class _Meeting(NamedTuple):
 
 
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
-    meetings = _meetings(parts)
+    collectives = _matched(parts)
     unplaced = sum(part.unplaced for part in parts)
-    note = NO_COLLECTIVES if not meetings else ""
+    note = NO_COLLECTIVES if not collectives else ""
     if unplaced:
         note = f"{note or 'not in it'}: {unplaced} communications whose group is not known"
-    present = [meeting.arrivals for meeting in meetings]
+    present = [collective.arrivals for collective in collectives]
     note = "; ".join(filter(None, (note, _clocks(present))))
-    missing = _missing(meetings, parts)
+    missing = _missing(collectives, parts)
     first = [arrivals[0] for arrivals in present]
     columns = [
-        Column("group", "", [group_label(meeting.group) for meeting in meetings]),
-        Column("sequence", "", _integers([meeting.sequence for meeting in meetings])),
-        Column("repetition", "", _integers([meeting.repetition for meeting in meetings])),
+        Column("group", "", [group_label(collective.group) for collective in collectives]),
+        Column("sequence", "", _integers([collective.sequence for collective in collectives])),
+        Column("repetition", "", _integers([collective.repetition for collective in collectives])),
         Column("collective", "", [arrival.name for arrival in first]),
         Column("dtype", "", [arrival.dtype for arrival in first]),
         Column("members", "", _integers([arrival.members for arrival in first])),
@@ -57,21 +57,21 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
         *_figures(present),
     ]
-    return Table(NAME, "Collectives over ranks", columns, note, (_missing_by_group(meetings, missing),))
+    return Table(NAME, "Collectives over ranks", columns, note, (_missing_by_group(collectives, missing),))
 
 
-def _meetings(parts: Sequence[RankCollectives]) -> list[_Meeting]:
+def _matched(parts: Sequence[RankCollectives]) -> list[_MatchedCollective]:
     """By when the first of their members came."""
     met = match([part.calls for part in parts])
-    found: dict[int, _Meeting] = {}
-    for part, groups, numbers in zip(parts, met.group, met.meeting, strict=True):
+    found: dict[int, _MatchedCollective] = {}
+    for part, groups, numbers in zip(parts, met.group, met.matched, strict=True):
         ends = zip(part.calls.source.tolist(), part.calls.target.tolist(), strict=True)
         for arrival, group, number, pair in zip(part.arrivals, groups.tolist(), numbers.tolist(), ends, strict=True):
             if number not in found:
                 of = met.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
-                found[number] = _Meeting(of, int(met.sequence[number]), int(met.repetition[number]), [])
+                found[number] = _MatchedCollective(of, int(met.sequence[number]), int(met.repetition[number]), [])
             found[number].arrivals.append(arrival)
-    return sorted(found.values(), key=lambda meeting: min(arrival.start for arrival in meeting.arrivals))
+    return sorted(found.values(), key=lambda collective: min(arrival.start for arrival in collective.arrivals))
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
@@ -103,7 +103,7 @@ def group_label(group: Group) -> str:
 
 
 def _figures(present: list[list[Arrival]]) -> list[Column]:
-    """Size, times and bandwidths of each meeting. A single arrival has no skew and nobody to wait for (-1)."""
+    """Size, times and bandwidths of each collective. A single arrival has no skew and nobody to wait for (-1)."""
     latency = np.array([min(arrival.duration for arrival in arrivals) for arrivals in present], np.float64)
     starts = [[arrival.start for arrival in arrivals] for arrivals in present]
     skew = np.array([max(one) - min(one) if len(one) > 1 else np.nan for one in starts], np.float64)
@@ -138,24 +138,29 @@ def _imbalance(present: list[list[Arrival]]) -> Floats:
     return np.array([max(one) * len(one) / sum(one) if sum(one) else np.nan for one in splits], np.float64)
 
 
-def _missing(meetings: Sequence[_Meeting], parts: Sequence[RankCollectives]) -> list[list[int]]:
-    """For each meeting the ranks that were given and belong to its group but did not record it."""
+def _missing(collectives: Sequence[_MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
+    """For each collective the ranks that were given and belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
-    for meeting in meetings:
-        members[meeting.group].update(ranks_of(meeting.group.ranks) or (one.rank for one in meeting.arrivals))
+    for collective in collectives:
+        members[collective.group].update(ranks_of(collective.group.ranks) or (one.rank for one in collective.arrivals))
     given = {part.rank for part in parts}
-    return [sorted((members[meeting.group] & given) - {one.rank for one in meeting.arrivals}) for meeting in meetings]
+    return [
+        sorted((members[collective.group] & given) - {one.rank for one in collective.arrivals})
+        for collective in collectives
+    ]
 
 
-def _missing_by_group(meetings: Sequence[_Meeting], missing: list[list[int]]) -> Table:
-    lacking = Counter((meeting.group, rank) for meeting, ranks in zip(meetings, missing, strict=True) for rank in ranks)
+def _missing_by_group(collectives: Sequence[_MatchedCollective], missing: list[list[int]]) -> Table:
+    lacking = Counter(
+        (collective.group, rank) for collective, ranks in zip(collectives, missing, strict=True) for rank in ranks
+    )
     rows = sorted(lacking.items(), key=lambda item: (ranks_of(item[0][0].ranks), *item[0]))
     columns = [
         Column("rank", "", _integers([rank for (_, rank), _ in rows])),
         Column("group", "", [group_label(group) for (group, _), _ in rows]),
         Column("missing", "", _integers([count for _, count in rows])),
     ]
-    note = "" if rows else "every rank recorded all collectives of its groups" if meetings else NO_COLLECTIVES
+    note = "" if rows else "every rank recorded all collectives of its groups" if collectives else NO_COLLECTIVES
     return Table(f"{NAME}_missing", "Collectives that a member did not record", columns, note)
 
 

@@ -1,4 +1,4 @@
-"""Two runs in, what differs out: by name and shape, and by call path, so that a moved or fused kernel shows where.
+"""Compares two runs, by name and shape and by call path, so that a moved or fused kernel shows where.
 
 Runs may have any number of ranks, which are summed; they are read rank by rank. Times are host time of ops and device time of kernels.
 """

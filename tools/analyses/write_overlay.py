@@ -1,4 +1,4 @@
-"""A device trace and further events in, one trace that holds both out, for Perfetto.
+"""Adds events to a device trace, as one trace for Perfetto.
 
 The original's text is copied as it streams through, and the new events stand before its own.
 """

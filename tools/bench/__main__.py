@@ -1,4 +1,4 @@
-"""The benchmark: synthetic traces of growing size in, speed and peak memory of every command beside the least possible out.
+"""The benchmark: speed and peak memory of every command on synthetic traces of growing size, beside the least possible.
 
 Every piece of work runs in a fresh process, all of them in turn, several rounds; times are medians, without the start of Python.
 A floor is what this machine needs, in the same minutes, to decode the inputs once, typed and whole in memory, and to write as

@@ -1,4 +1,4 @@
-"""One piece of the benchmark's work, alone in a fresh process: its name in, its seconds and counts as JSON on stdout out.
+"""Does one piece of the benchmark's work, alone in a fresh process, and prints its seconds and counts as JSON.
 
     python -m execgraph.tools.bench.work link
 

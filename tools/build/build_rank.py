@@ -1,4 +1,4 @@
-"""One rank's pair of traces in, its graph file and a small summary out. Runs in a process of its own, here or on another machine."""
+"""Builds one rank's graph file and a small summary from its pair of traces, in a process of its own, here or on another machine."""
 
 import os
 from concurrent.futures import Future, ThreadPoolExecutor

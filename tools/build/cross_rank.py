@@ -1,4 +1,4 @@
-"""Do the ranks of a job agree? Small per-rank summaries in, disagreements and absences out."""
+"""Checks whether the ranks of a job agree, by a small summary of each: disagreements and absences."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

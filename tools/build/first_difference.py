@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ...converter.ranks import Call, Calls, Group, match, ranks_of
 from ...schema.graph import CollectiveType, NodeType
 from .cross_rank import Disagreement
-from .rank_comms import SHARD, Issued, identity, kind_of, shares
+from .issued import Issued
+from .rank_comms import SHARD, identity, kind_of, shares
 
 Side = Issued | None
 
@@ -46,10 +47,10 @@ def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[st
         for side in sides
     ]
     met = match(calls)
-    mine, other = (dict(zip(own.tolist(), side, strict=True)) for own, side in zip(met.meeting, sides, strict=True))
-    for meeting, (number, place) in enumerate(zip(met.sequence.tolist(), met.repetition.tolist(), strict=True)):
+    mine, other = (dict(zip(own.tolist(), side, strict=True)) for own, side in zip(met.matched, sides, strict=True))
+    for matched, (number, place) in enumerate(zip(met.sequence.tolist(), met.repetition.tolist(), strict=True)):
         label = f"collective {place + 1}" if number < 0 else f"collective with number {number}"
-        yield label, mine.get(meeting), other.get(meeting)
+        yield label, mine.get(matched), other.get(matched)
 
 
 def _in_common(found: Disagreement, mine: Side, other: Side) -> str:

@@ -1,4 +1,4 @@
-"""A folder of traces in, the execution graph of every rank and report.json out.
+"""Builds the execution graph of every rank from a folder of traces, and report.json.
 
 The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what would come out
 are left alone, also after a build that was stopped.
@@ -25,9 +25,9 @@ from .build_report import FAILED, BuildReport, RankSummary, read_report, this_to
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
+from .issued import Issued, issued_by
 from .job_plan import Communicates, look_up, plan_job
 from ..inputs import Pairs, find_pairs
-from .rank_comms import Issued, issued_by
 
 REPORT = "report.json"
 GROUPS = "comm_groups.json"

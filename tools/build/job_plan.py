@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ...converter.ranks import (
     Calls,
-    Issue,
-    RankIssues,
+    CommunicationEntry,
+    CommunicationSummary,
     common_order,
     common_sizes,
-    issues,
+    communication_summary,
     recorded_groups,
     settled,
     unmatched,
@@ -27,7 +27,7 @@ class Communicates(NamedTuple):
     """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it communicates."""
 
     groups: list[RankList]
-    issues: RankIssues
+    summary: CommunicationSummary
 
 
 class JobPlan(NamedTuple):
@@ -41,7 +41,7 @@ class JobPlan(NamedTuple):
 
 def look_up(graph: ExecutionGraph, target: str) -> Communicates:
     """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
-    known = issues(graph) if target == ASTRA_SIM else RankIssues(Calls.of([]), [])
+    known = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
     return Communicates(recorded_groups(graph).lists, known)
 
 
@@ -49,23 +49,23 @@ def plan_job(known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
     """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
-    issued = settled([known[rank].issues for rank in present])
+    issued = settled([known[rank].summary for rank in present])
     alone = unmatched(issued)
     left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
     columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
     return {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
 
 
-def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:
-    """A rank's issues without those of some nodes; what followed one of them follows what that one followed."""
-    kept, place, followed_by = list[Issue](), dict[int, int](), dict[int, set[int]]()
-    for number, issue in enumerate(issued):
+def _leaving_out(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
+    """A rank's entries without those of some nodes; what followed one of them follows what that one followed."""
+    kept, place, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
+    for number, entry in enumerate(issued):
         follows = set[int]()
-        for before in issue.follows:
+        for before in entry.follows:
             follows |= {place[before]} if before in place else followed_by[before]
-        if issue.node in nodes:
+        if entry.node in nodes:
             followed_by[number] = follows
         else:
             place[number] = len(kept)
-            kept.append(issue._replace(follows=tuple(sorted(follows))))
+            kept.append(entry._replace(follows=tuple(sorted(follows))))
     return kept

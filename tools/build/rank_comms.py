@@ -1,7 +1,10 @@
-"""One linked rank in, a small summary of what it communicated out: enough to tell whether the ranks of a job agree.
+"""A small summary of what one rank communicated: enough to tell whether the ranks of a job agree.
 
-Of every process group a rank keeps how many collectives it issued and digests of what all members must have in common, of the shards
-that they need not have in common, of what it sends to each peer and expects of it, and of the order of two groups.
+For every process group a rank keeps how many collectives it issued, and digests: of what all members must have in common, of the shards
+in which they may differ, of what it sends to each peer and expects of it, and of the order of two groups.
+
+Shards add up: of an all-gather with 8 elements out, members give 3 and 5. Each collective k has a weight w(k) that all ranks know, so that
+the sum of w(k) · shard over members and collectives is that of w(k) · whole, almost surely only if the shards of each collective fit.
 """
 
 import hashlib
@@ -9,19 +12,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import permutations
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ...converter.building import meaning, peers
-from ...converter.ranks import Group, GroupNames, ranks_of
-from ...schema.columns import ABSENT, Int64
+from ...converter.ranks import Group, ranks_of
+from ...schema.columns import Int64
 from ...schema.graph import CollectiveType, NodeType
-from ...schema.linked import Activities, Communication, LinkedTrace, Ops
+from ...schema.linked import Activities, Communication, LinkedTrace
+from .issued import Issued, issued_by
 
-STEP_MARK, RECORD, ANNOTATION = "ProfilerStep#", "record_param_comms", "nccl:"
+STEP_MARK = "ProfilerStep#"
 IN, OUT = "in_elements", "out_elements"
 COMMON: dict[CollectiveType | None, str] = {
     CollectiveType.ALL_GATHER: OUT,
@@ -33,6 +36,7 @@ SHARD: dict[CollectiveType | None, str] = {CollectiveType.ALL_GATHER: IN, Collec
 """The size in which members may differ, as long as all of them together make up the common one."""
 PRIME = (1 << 61) - 1
 MULTIPLIER = 0x9E3779B97F4A7C15
+"""Collective number k of a group, counted from 1, has the weight MULTIPLIER ** k modulo PRIME."""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,15 +74,6 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     streams: int = 0
 
 
-class Issued(NamedTuple):
-    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is None."""
-
-    node: NodeType
-    group: Group | None
-    recorded: Communication
-    op: str
-
-
 def summarise_rank(linked: LinkedTrace) -> RankComms:
     """The summary of one linked rank; linear in its communications times the size of their groups."""
     issued = issued_by(linked)
@@ -102,48 +97,6 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
     )
 
 
-def issued_by(linked: LinkedTrace) -> list[Issued]:
-    """What a rank communicates in the order in which it issued it."""
-    names, issued = GroupNames(), list[Issued]()
-    for number, op in _in_order(linked):
-        together = linked.communications[number]
-        for found in together.coalesced or [together]:
-            meant = meaning(found, "")
-            node = meant.node if meant else NodeType.COMM_COLL
-            placed = node is NodeType.COMM_COLL and found.ranks
-            group = names.group_of(found.ranks, found.group, found.description) if placed else None
-            issued.append(Issued(node, group, found, op))
-    return issued
-
-
-def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
-    """Places of the rank's communications by when they were issued, by when they started where some have no launch call; and the ops."""
-    activities, ops = linked.activities, linked.ops
-    on_device = np.flatnonzero(activities.communication_row >= 0)
-    on_host = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
-    call = activities.call_row[on_device]
-    issued = linked.calls.start[call] if (call >= 0).all() else activities.start[on_device]
-    number = np.concatenate((activities.communication_row[on_device], ops.communication_row[on_host]))
-    asked_by = _asked_by(ops, np.concatenate((activities.op_row[on_device], on_host)))
-    order = np.argsort(np.concatenate((issued, ops.start[on_host])), kind="stable")
-    # several kernels may do one communication
-    _, first = np.unique(number[order], return_index=True)
-    places = order[np.sort(first)].tolist()
-    return [(int(number[place]), ops.name[asked_by[place]] if asked_by[place] >= 0 else "") for place in places]
-
-
-def _asked_by(ops: Ops, row: Int64) -> Int64:
-    """For each op itself, or the nearest one around it that is no mere record of communication."""
-    by_id = np.argsort(ops.id, kind="stable")
-    is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
-    while (inside := (row >= 0) & is_record[row]).any():
-        parent = ops.parent_id[row[inside]]
-        place = np.minimum(np.searchsorted(ops.id, parent, sorter=by_id), len(by_id) - 1)
-        row = row.copy()
-        row[inside] = np.where(ops.id[by_id[place]] == parent, by_id[place], -1)
-    return row
-
-
 def _is_placed(one: Issued, own: int) -> bool:
     return one.group is not None if one.node is NodeType.COMM_COLL else min(peers(one.recorded, one.node, own)) >= 0
 
@@ -162,7 +115,10 @@ def kind_of(found: Communication) -> CollectiveType | None:
 
 
 def shares(found: Communication, members: int, *, sent: bool) -> Int64 | None:
-    """The elements of an all-to-all for each member, or from each; None where that is not known. Splits may be recorded in rows."""
+    """The elements of an all-to-all for each member, or from each; None where that is not known.
+
+    Splits may be recorded in rows: a split of 1 and 3 with 64 elements is one of 16 and 48.
+    """
     split, elements = (found.in_split, found.in_elements) if sent else (found.out_split, found.out_elements)
     if not split:
         return np.full(members, elements // members) if elements >= 0 else None

@@ -1,4 +1,4 @@
-"""The command trace-build: a folder with the traces of all ranks in, an execution graph per rank and a report out."""
+"""The command trace-build: builds an execution graph per rank and a report from a folder with the traces of all ranks."""
 
 import argparse
 import logging

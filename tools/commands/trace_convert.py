@@ -1,4 +1,4 @@
-"""The command trace-convert: a linked trace in, an execution graph out."""
+"""The command trace-convert: converts a linked trace to an execution graph."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,4 @@
-"""The command trace-diagnose: traces in; what they hold, what is wrong with them, why, and what to do out, before any linking."""
+"""The command trace-diagnose: what traces hold, what is wrong with them, why, and what to do, before any linking."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
-"""trace-generate: writes the traces of a synthetic training job, and the truth about it.
+"""The command trace-generate: writes the traces of a synthetic training job, and the truth about it.
 
-In: a job's name, size and machine. Out: for each rank a host and a device trace as the PyTorch profiler writes them, and
-truth.json.
+For each rank it writes a host and a device trace as the PyTorch profiler does, and truth.json.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The command trace-link: a host trace and a device trace in, a linked trace out."""
+"""The command trace-link: links a host trace and a device trace of one process."""
 
 import argparse
 import logging

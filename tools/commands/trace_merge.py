@@ -1,4 +1,4 @@
-"""The command trace-merge: the device traces of all ranks in, one trace for Perfetto or one database for counting out."""
+"""The command trace-merge: merges the device traces of all ranks into one trace for Perfetto or one database for counting."""
 
 import argparse
 import logging

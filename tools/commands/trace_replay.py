@@ -1,4 +1,4 @@
-"""trace-replay: graphs of one or several ranks in, the time that their dependencies say the run takes out."""
+"""The command trace-replay: how long the run of one or several ranks takes by the dependencies of their graphs."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""The command trace-report: traces of a run in, the analyses of all its ranks as a page, tables, CSV or JSON out."""
+"""The command trace-report: analyses the traces of all ranks of a run, as a page, tables, CSV or JSON."""
 
 import argparse
 import logging

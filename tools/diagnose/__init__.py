@@ -1,4 +1,4 @@
-"""The traces of a job in, what is in each and what is wrong with them out, before any linking."""
+"""Says what is in the traces of a job and what is wrong with them, before any linking."""
 
 from .diagnosis import Diagnosis, diagnose, in_parallel_if_large
 from .findings import Finding

@@ -1,4 +1,4 @@
-"""The inspections of all processes of a job in, what some of them lack that others have out."""
+"""Compares the processes of a job: what some of them lack that others have."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Files and folders in; every process that was traced, what is in its files, and all findings out."""
+"""Diagnoses files and folders: every process that was traced, what is in its files, and all findings."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The files of one process in, what they hold out: counts, versions, longest kernels, and all that a graph would lack, by reason."""
+"""Inspects the files of one process: counts, versions, longest kernels, and all that a graph would lack, by reason."""
 
 import re
 from pathlib import Path
@@ -21,8 +21,8 @@ from ...linker.readers import (
 )
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.errors import DataError
+from ...schema.linked import streams_of
 from ...schema.recovery import CUT_OFF, UNREADABLE
-from ...schema.streams import streams_of
 from ...schema.traces import STEP_MARK, are_step_marks
 from .versions import device_versions, host_versions
 

@@ -1,4 +1,4 @@
-"""A diagnosis in, the text for a terminal out."""
+"""A diagnosis as text for a terminal."""
 
 import os
 from collections import Counter, defaultdict

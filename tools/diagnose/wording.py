@@ -1,4 +1,4 @@
-"""Findings of many processes in, one line for each kind out."""
+"""Puts findings of many processes into one line for each kind."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A folder in, the host and device trace of every rank out, and a line about each trace that has no place.
+"""Pairs the host and device traces of every rank in a folder, and says of each trace without a place why it has none.
 
 A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on the order in
 which the folder is listed.

@@ -1,4 +1,4 @@
-"""A file in, what it is out: a host trace, a device trace with its process and rank, something made from traces, or neither.
+"""Recognises a file: a host trace, a device trace with its process and rank, something made from traces, or neither.
 
 Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it looks at the
 tables and at who launched.

@@ -1,4 +1,4 @@
-"""Paths in, the traces among them out: what each file is, of which process, and of which rank.
+"""Finds the traces among files and folders: what each file is, of which process, and of which rank.
 
 A trace's rank is the recorded one, else that of its name.
 """

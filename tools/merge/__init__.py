@@ -1,4 +1,4 @@
-"""The device traces of all ranks in, one file out: a trace to look at, or a database to count in."""
+"""Merges the device traces of all ranks into one file: a trace to look at, or a database to count in."""
 
 from . import counting
 from .counting import merge_for_counting

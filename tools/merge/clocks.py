@@ -1,4 +1,4 @@
-"""Device traces of a job in, what to add to each rank's clock out, so that collectives that several ranks share end together.
+"""Aligns the clocks of a job's device traces, so that collectives that several ranks share end together.
 
 A collective that waits for all its members ends on all of them at nearly the same time; the median over many is the difference of clocks.
 """
@@ -17,7 +17,7 @@ from ...schema.columns import Int64
 from ...schema.traces import Args
 
 Shared = dict[Hashable, dict[int, int]]
-"""For each group the end of a rank's collectives (ns since the epoch) by the number of their meeting."""
+"""For each group the end of a rank's collectives (ns since the epoch) by the number of their match."""
 
 
 class Ends(NamedTuple):
@@ -43,13 +43,13 @@ def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
     """The ends of each rank that may be those of other ranks. Without recorded numbers only ranks that saw equally many saw the same."""
     met = match([own.calls for own in ranks.values()])
     found: dict[int, Shared] = {}
-    for (rank, own), groups, meetings in zip(ranks.items(), met.group, met.meeting, strict=True):
-        numbered = met.sequence[meetings] >= 0
+    for (rank, own), groups, matched in zip(ranks.items(), met.group, met.matched, strict=True):
+        numbered = met.sequence[matched] >= 0
         alike = [*zip(groups.tolist(), np.where(numbered, -1, own.calls.kind).tolist(), strict=True)]
         count = Counter(alike)
         shared: Shared = defaultdict(dict)
-        for kind, meeting, end in zip(alike, meetings.tolist(), own.end.tolist(), strict=True):
-            shared[(*kind, count[kind] if kind[1] >= 0 else -1)][meeting] = end
+        for kind, number, end in zip(alike, matched.tolist(), own.end.tolist(), strict=True):
+            shared[(*kind, count[kind] if kind[1] >= 0 else -1)][number] = end
         found[rank] = shared
     return found
 

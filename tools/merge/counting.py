@@ -1,4 +1,4 @@
-"""The device traces of all ranks in, one SQLite database to count in out. Rank and device identify: device 0 of two ranks is two devices.
+"""Writes the device traces of all ranks into one SQLite database to count in. Device 0 of two ranks is two devices.
 
 rank(rank, pid, file, world_size, base_time_ns, shift_ns)   a process; its own times are shift_ns smaller than those here
 device(rank, device, activities)                            a device as that process numbers it
@@ -30,8 +30,8 @@ from ...linker.matching import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Int64, Strings, nest
 from ...schema.errors import DataError
+from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
-from ...schema.streams import previous_on_stream
 from ...schema.traces import are_step_marks
 from ..inputs import RankTrace
 from .report import MergeReport, RankReport

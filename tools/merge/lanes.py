@@ -1,4 +1,4 @@
-"""The rows of one rank in, lanes beside their threads for those that cross others out.
+"""Moves rows of a rank that cross others to lanes beside their threads.
 
 Viewers show the rows of a thread only where they nest, and drop a row that begins inside another and outlasts it: a kernel that starts
 before the one before it has ended, or beside a record of waiting.

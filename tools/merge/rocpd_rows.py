@@ -1,4 +1,4 @@
-"""A trace that was read from a database in, the rows that Kineto would have written of it out.
+"""Writes a trace that was read from a database as the rows that Kineto would have written.
 
 Reading these rows gives the same columns again.
 """
@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from ...linker.readers import DeviceTrace
-from ...schema.streams import streams_of
+from ...schema.linked import streams_of
 from ...schema.traces import microseconds
 from .lanes import FIRST_LANE
 

@@ -1,4 +1,4 @@
-"""The device traces of all ranks in, one Chrome trace for Perfetto out, from which each rank's own trace can be taken again.
+"""Merges the device traces of all ranks into one Chrome trace for Perfetto, from which each rank's own trace can be taken again.
 
 Every row is kept. Memory is that of one rank's columns and one piece of its file, however many ranks there are.
 """

@@ -1,4 +1,4 @@
-"""A replay in, the chain of nodes and waits that its makespan consists of out.
+"""The critical path of a replay: the chain of nodes and waits that its makespan consists of.
 
 Walked back from the node that ends last, through the dependency that each node waited for longest; the pieces sum up to
 the makespan exactly.

@@ -1,4 +1,4 @@
-"""Replay on devices that run only so many activities at once: an earliest-start problem and places in, ends out.
+"""Replays on devices that run only so many activities at once.
 
 What is ready first takes a place first, and the place that is free first; without a free one it starts when one is.
 """

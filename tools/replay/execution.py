@@ -1,4 +1,4 @@
-"""Execution graphs in, the time at which every node starts and ends out, following data dependencies alone.
+"""Replays execution graphs: when every node starts and ends if only data dependencies hold it up.
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
 last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself. Times are int64
@@ -18,7 +18,7 @@ from .device_room import Problem, ends_with_room
 from .host_meetings import ends, meet_on_hosts
 from .node_class import NodeClass
 from .rank_clocks import on_one_clock
-from .rendezvous import Meetings, rendezvous
+from .rendezvous import MatchedNodes, rendezvous
 from .scaling import Scale
 from .workload import Workload, gather
 
@@ -33,8 +33,8 @@ class Schedule:
 
     A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
 
-    The first rows are the nodes. Communication that meets only arrives there; one more row per meeting stands for the
-    transfer, one per node in several meetings for their end, two per member of meetings on hosts, and `finish_row` says
+    The first rows are the nodes. Communication that meets only arrives there; one more row per match stands for the
+    transfer, one per node in several matches for their end, two per member of matches on hosts, and `finish_row` says
     for each node which row ends it.
     """
 
@@ -79,11 +79,11 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
     graphs are not given are not waited for. A send and its receive meet like a collective. O(n + e) in time and memory.
     Raises DataError, naming where each rank stands, when nodes never become ready.
     """
-    meetings = rendezvous(graphs)
-    work = on_one_clock(gather(graphs, scale), meetings)
+    members = rendezvous(graphs)
+    work = on_one_clock(gather(graphs, scale), members)
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
-    schedule = _schedule(work, meetings)
+    schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on
     start = np.where(schedule.finish_row == np.arange(len(work)), end - work.duration_ns, schedule.end_ns[: len(work)])
@@ -91,27 +91,27 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
     return Replay(work, schedule, start, end, int(end.max(initial=0)), measured)
 
 
-def _schedule(work: Workload, meetings: Meetings) -> Schedule:
-    on_hosts = meet_on_hosts(work, meetings)
-    host_row, host_meeting = meetings.row[on_hosts], meetings.meeting[on_hosts]
-    meetings = replace(meetings, row=meetings.row[~on_hosts], meeting=meetings.meeting[~on_hosts])
-    nodes, met = len(work), len(work) + meetings.count
+def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
+    on_hosts = meet_on_hosts(work, members)
+    host_row, host_matched = members.row[on_hosts], members.matched[on_hosts]
+    members = replace(members, row=members.row[~on_hosts], matched=members.matched[~on_hosts])
+    nodes, met = len(work), len(work) + members.count
     finish_row = np.arange(nodes)
-    finish_row[meetings.row] = nodes + meetings.meeting
+    finish_row[members.row] = nodes + members.matched
     # a kernel that carries several messages ends with the last of them
-    several = np.flatnonzero(np.bincount(meetings.row, minlength=nodes) > 1)
+    several = np.flatnonzero(np.bincount(members.row, minlength=nodes) > 1)
     count = met + len(several)
     finish_row[several] = np.arange(met, count)
-    last = np.flatnonzero(finish_row[meetings.row] >= met)
-    last = last[np.argsort(meetings.row[last], kind="stable")]
-    hosts = ends(work, host_row, host_meeting, count)
+    last = np.flatnonzero(finish_row[members.row] >= met)
+    last = last[np.argsort(members.row[last], kind="stable")]
+    hosts = ends(work, host_row, host_matched, count)
     finish_row[host_row] = hosts.finish_row
-    source = np.concatenate((finish_row[work.source], meetings.row, nodes + meetings.meeting[last], hosts.source))
-    target = np.concatenate((work.target, nodes + meetings.meeting, finish_row[meetings.row[last]], hosts.target))
+    source = np.concatenate((finish_row[work.source], members.row, nodes + members.matched[last], hosts.source))
+    target = np.concatenate((work.target, nodes + members.matched, finish_row[members.row[last]], hosts.target))
     lag = np.concatenate((work.lag_ns, np.zeros(len(source) - len(work.lag_ns), np.int64)))
-    transfer = np.full(meetings.count, np.iinfo(np.int64).max)
-    np.minimum.at(transfer, meetings.meeting, work.duration_ns[meetings.row])
-    transfer[np.bincount(meetings.meeting, minlength=meetings.count) == 0] = 0
+    transfer = np.full(members.count, np.iinfo(np.int64).max)
+    np.minimum.at(transfer, members.matched, work.duration_ns[members.row])
+    transfer[np.bincount(members.matched, minlength=members.count) == 0] = 0
     cost = np.concatenate((work.wait_ns + work.duration_ns, transfer, np.zeros(len(several), np.int64), hosts.cost_ns))
     met_rows = finish_row[:nodes] != np.arange(nodes)
     cost[:nodes][met_rows] = work.wait_ns[met_rows]

@@ -1,4 +1,4 @@
-"""Transfers of the host that meet over ranks in, what ends each of them out.
+"""What ends the transfers of hosts (gloo) that are one collective or message of several ranks.
 
 gloo's members of a collective end each for itself: by as long as measured after the last one had arrived, or, in what has a root and
 in messages, after the last of those that had arrived before it ended.
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from .rank_clocks import EVER, await_each_other
-from .rendezvous import Meetings
+from .rendezvous import MatchedNodes
 from .workload import Workload
 
 
@@ -23,19 +23,19 @@ class Ends(NamedTuple):
     finish_row: Int64
 
 
-def meet_on_hosts(work: Workload, meetings: Meetings) -> Bool:
-    """Which pairs of node and meeting are of meetings all of whose members ran on a host thread at a recorded time."""
-    elsewhere = ~work.is_timed[meetings.row] | work.is_activity[meetings.row]
-    return np.asarray(np.bincount(meetings.meeting[elsewhere], minlength=meetings.count)[meetings.meeting] == 0)
+def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
+    """Which of the pairs are of a match all of whose members ran on a host thread at a recorded time."""
+    elsewhere = ~work.is_timed[nodes.row] | work.is_activity[nodes.row]
+    return np.asarray(np.bincount(nodes.matched[elsewhere], minlength=nodes.count)[nodes.matched] == 0)
 
 
-def ends(work: Workload, row: Int64, meeting: Int64, first: int) -> Ends:
-    """The ends of the members `row` of each `meeting`, in rows from `first` on. O(n log n).
+def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
+    """The ends of the members `row` of each match, in rows from `first` on. O(n log n).
 
     Per member there is a row for it and those before it having arrived, and a row for its end.
     """
-    order = np.lexsort((work.measured_start_ns[row], meeting))
-    member, group = row[order], meeting[order]
+    order = np.lexsort((work.measured_start_ns[row], matched))
+    member, group = row[order], matched[order]
     start, end, count = work.measured_start_ns[member], work.measured_end_ns[member], len(member)
     held_by = _last_arrived(group, start, np.where(await_each_other(work, member), EVER, end))
     # what is made shorter or longer is so behind the last arrival too
@@ -57,7 +57,7 @@ def ends(work: Workload, row: Int64, meeting: Int64, first: int) -> Ends:
 
 
 def _last_arrived(group: Int64, start: Int64, end: Int64) -> Int64:
-    """For each member, sorted by meeting and start, the last of its meeting that had arrived before it ended, itself at least."""
+    """For each member, sorted by match and start, the last of its match that had arrived before it ended, itself at least."""
     firsts = np.flatnonzero(np.append(True, np.diff(group) != 0))[: len(group)]
     last = np.arange(len(group))
     for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(group)], strict=False):

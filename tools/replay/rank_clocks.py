@@ -1,7 +1,7 @@
-"""A workload of several ranks and where they meet in, the same with all measured times on one clock out.
+"""Puts the measured times of several ranks on one clock, by the communication that they share.
 
-Clocks of different machines do not agree, but what meets ends at the same time on all its ranks: the median over the meetings of two
-ranks tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never
+Clocks of different machines do not agree, but a collective ends at the same time on all its ranks: the median over those that two
+ranks share tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never
 meet, not even through others, begin together.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from ...converter.ranks import awaits_all
 from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.graph import NodeType
-from .rendezvous import Meetings
+from .rendezvous import MatchedNodes
 from .workload import Workload
 
 EVER = np.iinfo(np.int64).max
@@ -29,13 +29,13 @@ class Difference(NamedTuple):
     later_ns: int
 
 
-def on_one_clock(work: Workload, meetings: Meetings) -> Workload:
+def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
     """The workload with the measured times of each rank, and the waits that count from its start, moved to where it began.
 
     O(m log m) in the nodes that meet, besides the columns.
     """
     rows = np.arange(len(work))
-    begin = _begin(len(work.graphs), differences(work, meetings))[work.ranks_of(rows)]
+    begin = _begin(len(work.graphs), differences(work, nodes))[work.ranks_of(rows)]
     timed, rooted = work.is_timed, np.bincount(work.target, minlength=len(work)) == 0
     return replace(
         work,
@@ -45,11 +45,11 @@ def on_one_clock(work: Workload, meetings: Meetings) -> Workload:
     )
 
 
-def differences(work: Workload, meetings: Meetings) -> list[Difference]:
+def differences(work: Workload, nodes: MatchedNodes) -> list[Difference]:
     """One per two ranks that meet, of which one is the first member. Those by collectives come first: a send may end before its receive."""
-    timed = work.is_timed[meetings.row]
-    row, meeting = meetings.row[timed], meetings.meeting[timed]
-    first = np.searchsorted(meeting, meeting)
+    timed = work.is_timed[nodes.row]
+    row, matched = nodes.row[timed], nodes.matched[timed]
+    first = np.searchsorted(matched, matched)
     rank, start, end = work.ranks_of(row), work.measured_start_ns[row], work.measured_end_ns[row]
     is_message = np.concatenate([graph.type for graph in work.graphs])[row] != NodeType.COMM_COLL
     mutual = await_each_other(work, row)
@@ -64,7 +64,7 @@ def differences(work: Workload, meetings: Meetings) -> list[Difference]:
 
 
 def _later(seen: Int64) -> int:
-    """The median of what each meeting says, moved to where it is possible for all of them, if that is anywhere."""
+    """The median of what each match says, moved to where it is possible for all of them, if that is anywhere."""
     median, low, high = int(np.median(seen[:, 0])), int(seen[:, 1].max()), int(seen[:, 2].min())
     return min(max(median, low), high) if low <= high else median
 

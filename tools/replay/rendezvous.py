@@ -1,4 +1,4 @@
-"""The graphs of several ranks in, the communication nodes that meet out. What has no counterpart among the given ranks meets nobody."""
+"""Finds the nodes of several ranks' graphs that are one collective or message. What has no counterpart among these ranks is left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from ...schema.graph import ExecutionGraph, NodeType
 
 
 @dataclass(slots=True)
-class Meetings:
-    """Pairs (row, number of its meeting), sorted by meeting; rows count over all graphs, one after the other."""
+class MatchedNodes:
+    """Pairs (row, number of its match), sorted by match, of which there are `count`; rows count over all graphs, one after the other."""
 
     row: Int64
-    meeting: Int64
+    matched: Int64
     count: int
 
 
-def rendezvous(graphs: Sequence[ExecutionGraph]) -> Meetings:
-    """Who meets whom over ranks; O(n log n) in the communication nodes."""
+def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
+    """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
     calls = [_calls(graph, place) for place, graph in enumerate(graphs)] if len(graphs) > 1 else []
     found = match(calls)
     first_row = np.cumsum([0, *map(len, graphs)])
@@ -29,12 +29,12 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> Meetings:
         [np.empty(0, np.int64), *(own.row + first for own, first in zip(calls, first_row, strict=False))]
     )
     rank = np.repeat(np.arange(len(calls)), [len(own) for own in calls])
-    meeting = np.concatenate([np.empty(0, np.int64), *found.meeting])
-    ranks = np.bincount(np.unique(meeting * len(graphs) + rank) // len(graphs), minlength=len(found))
-    order = np.argsort(meeting, kind="stable")
-    order = order[ranks[meeting[order]] > 1]
-    _, number = np.unique(meeting[order], return_inverse=True)
-    return Meetings(row[order], number, int((ranks > 1).sum()))
+    matched = np.concatenate([np.empty(0, np.int64), *found.matched])
+    ranks = np.bincount(np.unique(matched * len(graphs) + rank) // len(graphs), minlength=len(found))
+    order = np.argsort(matched, kind="stable")
+    order = order[ranks[matched[order]] > 1]
+    _, number = np.unique(matched[order], return_inverse=True)
+    return MatchedNodes(row[order], number, int((ranks > 1).sum()))
 
 
 def _calls(graph: ExecutionGraph, place: int) -> Calls:

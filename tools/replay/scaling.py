@@ -1,4 +1,4 @@
-"""What-if factors: `REGEX=F` or `class:CLASS=F` in, the factor of each node's duration out; factors multiply.
+"""What-if factors, written `REGEX=F` or `class:CLASS=F`, by which durations of nodes are multiplied.
 
 `class:host` covers idle time between ops too, but not the time of work that the trace did not record.
 """

@@ -1,4 +1,4 @@
-"""A replay in, its figures out: the fields of `--json` as a record, and as text for one screen. Times in µs."""
+"""The figures of a replay: the fields of `--json` as a record, and as text for one screen. Times in µs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A replay in, a Chrome trace that Perfetto loads out: per rank the measured run and the replay as two processes.
+"""Writes a replay as a Chrome trace for Perfetto: per rank the measured run and the replay as two processes.
 
 One track per host thread and device stream; both processes start at 0. Written as it is made, in constant memory beside
 the columns. Nodes without a recorded time stand in the replay only, metadata in neither.

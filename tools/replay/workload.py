@@ -1,4 +1,4 @@
-"""The graphs of one or several ranks in, the columns that a replay works on out: one row per node, rank after rank.
+"""The columns that a replay works on, from the graphs of one or several ranks: one row per node, rank after rank.
 
 Measured times count from the first recorded start of the node's own rank.
 """

@@ -1,4 +1,4 @@
-"""Runs in, what people look at out: one HTML page, tables on the terminal, CSV and JSON."""
+"""Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON."""
 
 from .files import print_tables, write_csv
 from .inputs import find_sources

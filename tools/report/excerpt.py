@@ -1,4 +1,4 @@
-"""One rank's graph and replay in, what the page draws of it out: a window of its timeline around the critical path, and its lanes' times.
+"""An excerpt of one rank's graph and replay for the page: a window of its timeline around the critical path, and its lanes' times.
 
 Times are µs from the rank's first recorded start, as measured.
 """

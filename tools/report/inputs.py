@@ -1,4 +1,4 @@
-"""Folders and files in, the ranks they hold out, read one at a time.
+"""Finds the ranks that folders and files hold, and reads them one at a time.
 
 A folder is searched for pairs. Of single files a host trace belongs to the device trace of its process, then of its rank.
 """

@@ -1,4 +1,4 @@
-"""The tables of a run in, what a reader wants first out: a few figures, and sentences on where the time went and what limits the run."""
+"""What a reader wants first: a few figures, and sentences on where the time went and what limits the run."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping

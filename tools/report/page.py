@@ -1,4 +1,4 @@
-"""A report in, one HTML file out that needs no network: charts with values on hover, tables to sort, a timeline they lead to."""
+"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to sort, a timeline they lead to."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The ranks of a run in, all that is shown of it out, in one pass; of the ranks only the graphs are kept, to replay them together."""
+"""Collects all that is shown of a run in one pass over its ranks; of these only the graphs are kept, to replay them together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Tables in, the same for a terminal out: aligned columns, the first rows, and how many are not shown."""
+"""Tables for a terminal: aligned columns, the first rows, and how many are not shown."""
 
 from ..analyses import Column, Table
 from .charts import cell, heading, shortened

@@ -1,4 +1,4 @@
-"""Excerpts of timelines in, one chart of them out: lanes over time, the critical path marked; Ctrl and wheel zoom, drag moves it.
+"""Draws excerpts of timelines as one chart: lanes over time, the critical path marked; Ctrl and wheel zoom, drag moves it.
 
 The page steers it by three signals: `chosen` (the name or node that is not dimmed) and the window of `view_start`.
 """

@@ -1,4 +1,4 @@
-"""The graphs of all ranks and changes to them in, what each change would bring to the whole run out, by replay."""
+"""What each of some changes would bring to the whole run, by replay of the graphs of all ranks."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""An execution graph and what to look at in, the graph of these nodes alone out; nodes keep their ids."""
+"""A part of an execution graph to look at, as a graph of its own; nodes keep their ids."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""A kernel's recorded name in, what people call it out: no return type, no namespaces, no parameters."""
+"""Shortens a kernel's recorded name to what people call it: no return type, no namespaces, no parameters."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""An execution graph in, a picture of it as SVG out: threads and streams as lanes over time, dependencies between lanes as arrows.
+"""Draws an execution graph as SVG: threads and streams as lanes over time, dependencies between lanes as arrows.
 
 The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's light or dark mode.
 """

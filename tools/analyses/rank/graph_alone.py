@@ -1,4 +1,4 @@
-"""An execution graph without its traces in, the rank that it tells of out: activities and communication, no ops and no calls.
+"""A rank for the analyses from its execution graph alone: activities and communication, no ops and no calls.
 
 What needs ops or calls then has no rows and says so.
 """
@@ -15,11 +15,11 @@ from ....schema.linked import (
     Calls,
     Communication,
     DeviceWaits,
-    HandOvers,
     HostWaits,
     LinkedTrace,
     LinkReport,
     Ops,
+    ThreadHandoffs,
     TraceInfo,
 )
 from ....schema.traces import integer
@@ -50,7 +50,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
         activities=_activities(graph, rows, np.where(talking, np.cumsum(talking) - 1, -1)),
         device_waits=_empty(DeviceWaits),
         host_waits=_empty(HostWaits),
-        hand_overs=_empty(HandOvers),
+        handoffs=_empty(ThreadHandoffs),
         communications=_communications(graph, rows[talking]),
         groups=[],
         report=LinkReport(activities=len(rows), remarks=[REMARK]),

@@ -1,6 +1,6 @@
 """Arithmetic of time intervals by columns: unions, intersections, time by what runs at once, ends so far. Times are int64 ns.
 
-Intervals are half open; a interval of no length covers nothing. Every pass is n log n.
+Intervals are half open; an interval of no length covers nothing. Every pass is n log n.
 """
 
 from typing import NamedTuple

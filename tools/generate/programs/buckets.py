@@ -1,4 +1,4 @@
-"""DistributedDataParallel's reducer: gradients in, a bucket at a time all-reduced while backward goes on."""
+"""DistributedDataParallel's reducer, which all-reduces gradients a bucket at a time while backward goes on."""
 
 from ..instructions import Activity, Tensor
 from .layers import OnGradient

@@ -115,7 +115,7 @@ class Work:
     def __init__(self, communicator: Communicator, collective: Collective) -> None:
         self._process, self._stream = communicator.process, communicator.stream
         self._collective, self._activity = self._process.collective(collective)
-        self._sequence, self._meeting = self._next()
+        self._sequence, self._rendezvous = self._next()
         self._done = f"done {self._stream} {self._sequence % EVENTS_IN_USE}"
 
     def start(self, script: Script, bytes_on_links: float) -> None:
@@ -130,7 +130,7 @@ class Work:
             script.wait(self._stream, ready)
             with script.annotation(ANNOTATIONS[name]):
                 ns = round(1000 * (LATENCY_US + bytes_on_links / BYTES_PER_US))
-                script.rendezvous(self._activity, self._stream, ns, self._meeting, self._sequence)
+                script.rendezvous(self._activity, self._stream, ns, self._rendezvous, self._sequence)
             script.record(self._done, self._stream)
 
     def wait(self, script: Script) -> None:
@@ -145,9 +145,9 @@ class Work:
             return sequence, Rendezvous((group, sequence), len(group.ranks))
         peer, is_send = group.ranks[self._collective.rank], self._collective.name == "send"
         way = (group, process.rank, peer) if is_send else (group, peer, process.rank)
-        meeting = Rendezvous((*way, process.next_communication(way)), 2)
+        rendezvous = Rendezvous((*way, process.next_communication(way)), 2)
         # a process numbers all its messages in a group, so the two sides of one seldom have the same number
-        return process.next_communication((group, "messages")), meeting
+        return process.next_communication((group, "messages")), rendezvous
 
 
 class Swap:
@@ -157,7 +157,7 @@ class Swap:
         self._communicator, self._peer = communicator, peer
         process, group = communicator.process, communicator.group
         between = (group, "swap", *sorted((process.rank, peer)))
-        self._meeting = Rendezvous((*between, process.next_communication(between)), 2)
+        self._rendezvous = Rendezvous((*between, process.next_communication(between)), 2)
         self._sequence = process.next_communication((group, "messages"))
         self._done = f"swapped {communicator.stream} {self._sequence % EVENTS_IN_USE}"
 
@@ -180,7 +180,7 @@ class Swap:
             script.wait(stream, ready)
             bytes_on_links = max(map(size_bytes, messages.values()))
             ns = round(1000 * (LATENCY_US + bytes_on_links / BYTES_PER_US))
-            script.rendezvous(SWAP, stream, ns, self._meeting, self._sequence)
+            script.rendezvous(SWAP, stream, ns, self._rendezvous, self._sequence)
             script.record(self._done, stream)
 
     def wait(self, script: Script) -> None:

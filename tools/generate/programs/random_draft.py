@@ -1,6 +1,6 @@
 """A random program while it is drawn, and while it is written for a rank: what its parts share.
 
-A seed and a number of ranks go in. Out come the streams, how long kernels and host ops take, and numbers for results and events.
+A seed and a number of ranks decide the streams, how long kernels and host ops take, and the numbers of results and events.
 """
 
 import math

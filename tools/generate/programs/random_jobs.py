@@ -1,4 +1,4 @@
-"""A job whose seed draws what it does: a process in, its program out, a step at a time.
+"""A job whose seed draws what it does; its program is written a step at a time.
 
 All steps and ranks run the parts that were drawn once, only durations differ. No program waits for ever.
 """
@@ -9,7 +9,8 @@ from random import Random
 from .nccl import Communicator, world
 from .process import Process
 from .random_draft import Draft, Part, Rank
-from .random_parts import KINDS, awaited, fork, join, work_on
+from .random_ops import work_on
+from .random_parts import KINDS, awaited, fork, join
 from .single_device_jobs import steps
 
 COLLECTIVE_STREAM = 32

@@ -120,11 +120,11 @@ class Script:
         self.instructions.append(launch._replace(blocking=blocking, return_ns=self._return(3)))
 
     def rendezvous(
-        self, activity: Activity, stream: int, device_ns: int, meeting: Rendezvous, comm_sequence: int
+        self, activity: Activity, stream: int, device_ns: int, rendezvous: Rendezvous, comm_sequence: int
     ) -> None:
         """A kernel that runs together with others; its duration has to be the same on all ranks."""
         launch = self._launch(activity, stream, device_ns, "cudaLaunchKernelExC")
-        self.instructions.append(launch._replace(rendezvous=meeting, comm_sequence=comm_sequence))
+        self.instructions.append(launch._replace(rendezvous=rendezvous, comm_sequence=comm_sequence))
 
     def graph(self, nodes: tuple[GraphNode, ...], stream: int) -> None:
         host = self._around(3000 + 400 * len(nodes))

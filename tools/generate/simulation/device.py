@@ -1,4 +1,4 @@
-"""The devices: activities that are submitted to streams in, their starts and ends out, as soon as those are certain.
+"""The devices: when the activities on streams start and end, known as soon as it is certain.
 
 A stream runs one activity after another in the order of submission. An activity is ready when its launch has reached
 the device and, a gap later, all it follows has ended; it starts then, or once fewer than the device runs at once are

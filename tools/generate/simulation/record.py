@@ -108,7 +108,7 @@ class Edges(Table):
 
 
 @dataclass(slots=True)
-class HandOvers(Table):
+class ThreadHandoffs(Table):
     """Thread `source` gave an item at `given` which thread `target` had from `taken` on; `waited` is 1 if it had to
     wait for it.
     """
@@ -137,7 +137,7 @@ class RankRun:
     event_waits: Edges = field(default_factory=Edges)
     graph_order: Edges = field(default_factory=Edges)
     host_waits: Edges = field(default_factory=Edges)
-    hand_overs: HandOvers = field(default_factory=HandOvers)
+    handoffs: ThreadHandoffs = field(default_factory=ThreadHandoffs)
 
     @property
     def events(self) -> int:

@@ -1,4 +1,4 @@
-"""The device trace: a rank's run in, the Chrome JSON that Kineto would have written out.
+"""Writes the device trace of a simulated rank, the Chrome JSON that Kineto would have written.
 
 Times are the machine's: those of activities on the clock of the device, all in its resolution. Rows stand as Kineto orders
 them: ops by thread, calls with their activities, annotations on streams, names of processes and threads.

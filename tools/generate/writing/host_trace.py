@@ -1,5 +1,4 @@
-"""The host trace: a rank's run in, the execution trace (schema 1.1.1-chakra.0.0.4) that PyTorch's observer would have
-written out.
+"""Writes the host trace of a simulated rank, as PyTorch's observer would have written it (schema 1.1.1-chakra.0.0.4).
 
 Nodes stand in the order in which their ops ended, ids grow with the order in which they began; tensors and storages
 take their ids from the same counter when they are first seen.

@@ -1,4 +1,4 @@
-"""The `args` of Kineto rows: ops and collectives in, the JSON text between the braces out."""
+"""The `args` of Kineto rows for ops and collectives, as the JSON text between the braces."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A rank's run and its machine in, which of its activities the device trace shows out."""
+"""Which activities of a rank's run the device trace of its machine shows."""
 
 import numpy as np
 

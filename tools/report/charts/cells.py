@@ -1,4 +1,4 @@
-"""A value of a table in, how people read it out: the same on the page and on the terminal."""
+"""Formats a value of a table for people, the same on the page and on the terminal."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table of an analysis in, its charts out, with values on hover. Long tables are drawn in part; what is left out is in the files."""
+"""Draws the table of an analysis as charts with values on hover. Long tables are drawn in part; what is left out is in the files."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Rows in, bars of Altair out: what the charts of several analyses share. Colours are variables of the page's style."""
+"""Draws bars with Altair, as the charts of several analyses do. Colours are variables of the page's style."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Values that change over time in, one lane for each series out, its height the value: as many as there are fit below each other."""
+"""Draws values that change over time, one lane for each series, its height the value: as many as there are fit below each other."""
 
 import altair as alt
 import numpy as np

@@ -1,4 +1,4 @@
-"""A table in, some of its rows as dicts out, without making dicts of all of them."""
+"""Some rows of a table as dicts, without making dicts of all of them."""
 
 from typing import Any
 

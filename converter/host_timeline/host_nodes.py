@@ -1,0 +1,149 @@
+"""The nodes of all host threads, before short ones are folded: stretches of work, launches, and waits for the device.
+
+An op from 0 to 9 whose call launches at 4 becomes a stretch from 0 to 4, which launches, and one from 4 to 9.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Int64, begins, innermost, places
+from ...schema.linked import LinkedTrace
+from ...schema.traces import FOREVER, NEVER
+from .blocking_calls import Blocking
+from .time_owners import Owners
+
+
+@dataclass(slots=True)
+class HostNodes:
+    """n nodes. `owner` is a row of `Owners`, -1 for idle time; `call` is what a node launches or waits by, -1 for none.
+
+    `moment` orders nodes of no length that stand at one time.
+    """
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    moment: Int64
+    is_wait: Bool
+    owner: Int64
+    call: Int64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Int64 | Bool) -> "HostNodes":
+        return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
+
+    @staticmethod
+    def joined(parts: "list[HostNodes]") -> "HostNodes":
+        return HostNodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__))
+
+
+def host_nodes(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
+    """All host nodes, by thread and in program order. `launched_at` is when each call launched, ABSENT for other calls."""
+    work = _work(linked, owners, launched_at, blocking)
+    bare = _bare_launches(linked, owners, launched_at, work)
+    nodes = HostNodes.joined([work, bare, _waits(linked, owners, launched_at, blocking)])
+    nodes = HostNodes.joined([nodes, _beginnings(nodes, blocking)])
+    return nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
+
+
+def _work(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
+    """The stretches between two neighbouring cuts of a thread, without those in which it waited."""
+    calls, over = linked.calls, linked.handoffs
+    thread, time = _cuts(linked, owners, launched_at, blocking)
+    waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
+    idle = over.waiting_since != ABSENT
+    waited |= _covered(thread, time, over.target_thread[idle], over.waiting_since[idle], over.target_time[idle])
+    is_last = begins(thread)[1:]
+    row = np.flatnonzero(~is_last & ~waited[:-1])
+    thread, start, end = thread[row], time[row], time[row + 1]
+    owner = innermost(thread, start, end, owners.thread, owners.start, owners.end, owners.parent)
+    none = np.full(len(row), -1, np.int64)
+    first, last = _extent(thread, owners, linked)
+    nodes = HostNodes(thread, start, end, start, np.zeros(len(row), np.bool_), owner, none)
+    return nodes.take((start >= first) & (end <= last))
+
+
+def _cuts(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
+    """Threads and times where a thread is cut, each once, by thread and time."""
+    calls, over = linked.calls, linked.handoffs
+    launch = np.flatnonzero(launched_at != ABSENT)
+    blocked = calls.thread[blocking.call]
+    idle = over.waiting_since != ABSENT
+    cuts = (
+        (owners.thread, owners.start),
+        (owners.thread, owners.end),
+        (calls.thread[launch], launched_at[launch]),
+        (blocked, blocking.since),
+        (blocked, blocking.until),
+        (blocked, blocking.end),
+        (over.source_thread, over.source_time),
+        (over.target_thread, over.target_time),
+        (over.target_thread[idle], over.waiting_since[idle]),
+    )
+    thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
+    order = np.lexsort((time, thread))
+    thread, time = thread[order], time[order]
+    fresh = begins(thread, time)
+    return thread[fresh], time[fresh]
+
+
+def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
+    """Which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
+    change = np.zeros(len(time) + 1, np.int64)
+    np.add.at(change, places(thread, time, of_thread, since), 1)
+    np.add.at(change, places(thread, time, of_thread, until), -1)
+    return np.cumsum(change)[: len(time)] > 0
+
+
+def _extent(thread: Int64, owners: Owners, linked: LinkedTrace) -> tuple[Int64, Int64]:
+    """For each row when its thread's first op or call to it begins and its last work or hand-off ends: there is no idle time outside."""
+    over = linked.handoffs
+    numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
+    first = np.full(len(numbers), FOREVER, np.int64)
+    last = np.full(len(numbers), NEVER, np.int64)
+    np.minimum.at(first, np.searchsorted(numbers, owners.thread), owners.start)
+    np.minimum.at(first, np.searchsorted(numbers, over.target_thread), over.target_time)
+    np.maximum.at(last, np.searchsorted(numbers, owners.thread), owners.end)
+    np.maximum.at(last, np.searchsorted(numbers, over.source_thread), over.source_time)
+    place = np.minimum(np.searchsorted(numbers, thread), max(len(numbers) - 1, 0))
+    return first[place], last[place]
+
+
+def _bare_launches(linked: LinkedTrace, owners: Owners, launched_at: Int64, work: HostNodes) -> HostNodes:
+    """A node of no length for each launch at whose moment no stretch of its own op ends; other stretches get their call here."""
+    calls = linked.calls
+    launch = np.flatnonzero(launched_at != ABSENT)
+    if len(work):
+        order = np.lexsort((work.end, work.thread))
+        place = places(work.thread[order], work.end[order], calls.thread[launch], launched_at[launch])
+        before = order[np.minimum(place, len(order) - 1)]
+        ends_there = (work.thread[before] == calls.thread[launch]) & (work.end[before] == launched_at[launch])
+        ends_there &= work.owner[before] == owners.of_call[launch]
+        work.call[before[ends_there]] = launch[ends_there]
+        launch = launch[~ends_there]
+    moment, is_wait = launched_at[launch], np.zeros(len(launch), np.bool_)
+    return HostNodes(calls.thread[launch], moment, moment, calls.start[launch], is_wait, owners.of_call[launch], launch)
+
+
+def _waits(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
+    call = blocking.call
+    is_wait = np.ones(len(call), np.bool_)
+    # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
+    begin = linked.calls.start[call]
+    moment = np.where(blocking.since < launched_at[call], begin - 1, np.maximum(begin + 1, blocking.since))
+    return HostNodes(
+        linked.calls.thread[call], blocking.until, blocking.end, moment, is_wait, owners.of_call[call], call
+    )
+
+
+def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
+    """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
+    order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
+    first = order[begins(nodes.thread[order])]
+    first = first[nodes.is_wait[first]]
+    since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
+    none = np.full(len(first), -1, np.int64)
+    return HostNodes(nodes.thread[first], since, since, since, np.zeros(len(first), np.bool_), none, none)

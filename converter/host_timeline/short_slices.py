@@ -1,0 +1,59 @@
+"""Folds short slices into a neighbour on their thread, so that there are fewer nodes and the thread's total stays exact.
+
+A slice from 10.0 to 10.4 µs before one from 10.4 to 20 leaves one from 10.0 to 20.
+"""
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, first_from, last_up_to
+from ...schema.linked import ThreadHandoffs
+from .host_nodes import HostNodes
+
+
+def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int) -> HostNodes:
+    """Gives the time of slices under `shortest` ns to the next node of the thread, else to the one before.
+
+    A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the thread waited.
+    """
+    fixed_start, fixed_end = _fixed_ends(nodes, over)
+    short = ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
+    if not short.any():
+        return nodes
+    count = len(nodes)
+    touches = (nodes.thread[1:] == nodes.thread[:-1]) & (nodes.start[1:] == nodes.end[:-1])
+    stretch = np.concatenate(([0], np.cumsum(~touches)))
+    following, preceding = _next_true(~short), _last_true(~short)
+
+    target = np.where(following < count, following, 0)
+    forward = short & (following < count) & ~fixed_start[target] & (stretch[target] == stretch)
+    start = nodes.start.copy()
+    np.minimum.at(start, target[forward], nodes.start[forward])
+
+    target = np.maximum(preceding, 0)
+    backward = short & ~forward & (preceding >= 0) & ~fixed_end[target] & (stretch[target] == stretch)
+    end = nodes.end.copy()
+    np.maximum.at(end, target[backward], nodes.end[backward])
+
+    nodes.start, nodes.end = start, end
+    return nodes.take(~(forward | backward))
+
+
+def _fixed_ends(nodes: HostNodes, over: ThreadHandoffs) -> tuple[Bool, Bool]:
+    """Nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits, givers)."""
+    start, end = nodes.is_wait.copy(), nodes.call >= 0
+    receivers = first_from(nodes.thread, nodes.start, over.target_thread, over.target_time)
+    givers = last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time)
+    start[receivers[receivers >= 0]] = True
+    end[givers[givers >= 0]] = True
+    return start, end
+
+
+def _next_true(mask: Bool) -> Int64:
+    """For each position the next one (itself included) that is true, len(mask) for none."""
+    place = np.where(mask, np.arange(len(mask)), len(mask))
+    return np.minimum.accumulate(place[::-1])[::-1]
+
+
+def _last_true(mask: Bool) -> Int64:
+    """For each position the last one up to it that is true, -1 for none."""
+    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))

@@ -1,0 +1,58 @@
+"""Whose time it is on a host thread: the ops and the calls outside ops, nested.
+
+The time of a moment belongs to the innermost one around it. Step annotations own no time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, nest
+from ...schema.linked import LinkedTrace
+from ...schema.traces import are_step_marks
+
+
+@dataclass(slots=True)
+class Owners:
+    """Ops, then calls outside ops. `op_row` and `call_row` say which one a row is, `parent` points into this table.
+
+    `of_op` and `of_call` lead back: from each op to its own row, from each call to the op around it, else to its own row.
+    """
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    parent: Int64
+    op_row: Int64
+    call_row: Int64
+    of_op: Int64
+    of_call: Int64
+
+
+def time_owners(linked: LinkedTrace) -> Owners:
+    ops, calls = linked.ops, linked.calls
+    op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
+    # of ops of one length that begin together the caller has the smaller id
+    op = op[np.argsort(ops.id[op], kind="stable")]
+    call = np.flatnonzero(calls.op_row < 0)
+    thread = np.concatenate((ops.thread[op], calls.thread[call]))
+    start = np.concatenate((ops.start[op], calls.start[call]))
+    end = np.concatenate((ops.end[op], calls.end[call]))
+    nesting = nest(thread, start, end)
+    of_op, of_call = _none(len(ops)), _none(len(calls))
+    of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
+    return Owners(
+        thread=thread,
+        start=start,
+        # an op that was still running when recording ended is cut there, though a call that began in it may have been recorded to its end
+        end=np.concatenate((nesting.end[: len(op)], end[len(op) :])),
+        parent=nesting.parent,
+        op_row=np.concatenate((op, _none(len(call)))),
+        call_row=np.concatenate((_none(len(op)), call)),
+        of_op=of_op,
+        of_call=np.where(calls.op_row >= 0, np.append(of_op, -1)[calls.op_row], of_call),
+    )
+
+
+def _none(count: int) -> Int64:
+    return np.full(count, -1, np.int64)

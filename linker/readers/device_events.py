@@ -1,0 +1,91 @@
+"""Sorts the events of a device trace by role while the file is read, and keeps what each role's table needs."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schema.columns import ABSENT
+from ...schema.traces import ExactTimes, InexactTime, exact_times, identity, kineto, nanoseconds
+from .categories import Role, role_of
+from .event_rows import LONGEST, Event, EventRows
+from .launch_flows import LaunchFlows
+
+TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD, Role.DEVICE_WAIT)
+LABELS = ("process_labels", "process_name")
+RECORDING = "Trace"
+"""The category of the profiler's own row, which lasts as long as it recorded."""
+BEGIN_AND_END = ("B", "E")
+NO_DURATION = (None, b"", b"null")
+
+
+class DeviceEvents:
+    """The events of a file by role. `skipped` and `noted` count what `DeviceTrace` says of them, `labels` are (process, text)."""
+
+    def __init__(self, arguments: bool) -> None:
+        self.rows = {role: EventRows(role, arguments and role is Role.OP) for role in TABLES}
+        self.flows = LaunchFlows()
+        self.labels: list[tuple[int, str]] = []
+        self.skipped: Counter[str] = Counter()
+        self.noted: Counter[str] = Counter()
+        self.read = self.ignored = 0
+        self.recording_start: int | None = None
+        self._exact = False
+
+    def add(self, events: Sequence[Event], exactly: Callable[[], Sequence[Event]]) -> None:
+        """Adds a piece. Once a double lost ns, it and all later ones are read again by `exactly`, which decodes times as text."""
+        if not self._exact:
+            try:
+                nanoseconds([event.ts for event in events if isinstance(event, kineto.Event) and event.ph == "X"])
+            except InexactTime:
+                self._exact = True
+        by_role = self._by_role(exactly() if self._exact else events)
+        self.skipped.update(f"unknown category {(event.cat or '')[:40]}" for event in by_role[Role.UNKNOWN])
+        self.ignored += len(by_role[Role.IGNORED])
+        recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
+        for time in _times(recordings, self._exact).ns.tolist():
+            if time != ABSENT:
+                self.recording_start = time if self.recording_start is None else min(time, self.recording_start)
+        for role, table in self.rows.items():
+            self._add(table, by_role[role])
+
+    def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
+        by_role: dict[Role, list[Event]] = {role: [] for role in Role}
+        for event in events:
+            if event.ph == "X":
+                by_role[role_of(event.cat, event.name)].append(event)
+            elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
+                self.skipped["device events whose begin and end are rows of their own"] += 1
+            else:
+                self.ignored += 1
+                if event.ph == "M" and event.name in LABELS and event.args:
+                    self.labels.append((identity(event.pid), str(event.args.name or event.args.labels or "")))
+        self.flows.add(events)
+        self.read += len(events)
+        return by_role
+
+    def _add(self, table: EventRows, events: list[Event]) -> None:
+        if not events:
+            return
+        starts, durations = ([getattr(event, name) for event in events] for name in ("ts", "dur"))
+        start, duration = (_times(stamps, self._exact) for stamps in (starts, durations))
+        usable = (start.ns != ABSENT) & (duration.ns < LONGEST)
+        for row in np.flatnonzero(duration.ns == ABSENT).tolist():
+            usable[row] &= (bytes(durations[row]) if self._exact else durations[row]) in NO_DURATION
+        if not usable.all():
+            self.skipped["device events without a usable time"] += int((~usable).sum())
+            events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
+            start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
+        table.add(events, start, duration, self.noted)
+
+
+def _times(stamps: list[Any], exact: bool) -> ExactTimes:
+    if exact:
+        return exact_times([bytes(stamp) for stamp in stamps])
+    try:
+        times = nanoseconds(stamps)
+    except InexactTime:
+        # starts are exact here; only what is said to have lasted for centuries is not
+        return exact_times([str(stamp).encode() for stamp in stamps])
+    return ExactTimes(times, np.zeros(len(times), np.int64))

@@ -1,0 +1,109 @@
+"""Makes the tables of a device trace from the columns of its events, one function per role.
+
+`pad` tells which of `start` and `duration` lack the zeros before their ns.
+"""
+
+import numpy as np
+
+from ...schema.columns import Int64, Strings
+from .categories import ANNOTATIONS
+from .device_rows import ActivityRows, CallRows, EventRecordRows, OpRows, QueueEventRows, SyncRows
+from .event_rows import EventRows
+
+ALL_STREAMS = (1 << 32) - 1
+
+
+def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
+    start, end = rows.start_end(pad)
+    category = rows.category.column()
+    return OpRows(
+        name=rows.name.column(),
+        process=rows.column("process"),
+        thread=rows.column("thread"),
+        start=start,
+        end=end,
+        annotation=category.where(lambda name: name.lower() in ANNOTATIONS),
+        rf_id=rows.column("record_function_id"),
+        external_id=rows.column("external_id"),
+        event_index=rows.column("ev_idx"),
+        sequence=rows.column("sequence"),
+        forward_thread=rows.column("forward_thread"),
+        arguments=rows.argument_column(),
+    )
+
+
+def calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
+    start, end = rows.start_end(pad)
+    return CallRows(
+        name=rows.name.column(),
+        process=rows.column("process"),
+        thread=rows.column("thread"),
+        start=start,
+        end=end,
+        correlation=rows.column("correlation"),
+        external_id=rows.column("external_id"),
+    )
+
+
+def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
+    start, end = rows.start_end(pad)
+    category = rows.category.column()
+    lowered = Strings.of(name.lower() for name in category.table)
+    process, device, stream = rows.column("process"), rows.column("device"), rows.column("stream")
+    copied = rows.column("bytes")
+    return ActivityRows(
+        name=rows.name.column(),
+        category=Strings(lowered.codes[category.codes], lowered.table),
+        process=process,
+        device=np.where(device < 0, process, device),
+        stream=np.where(stream < 0, rows.column("lane"), stream),
+        start=start,
+        end=end,
+        correlation=rows.column("correlation"),
+        external_id=rows.column("external_id"),
+        graph_node=rows.column("graph_node"),
+        size=np.where(copied < 0, rows.column("size"), copied),
+    )
+
+
+def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
+    start, end = rows.start_end(pad)
+
+    def stream(name: str) -> Int64:
+        column = rows.column(name)
+        return np.where(column == ALL_STREAMS, -1, column)
+
+    return SyncRows(
+        kind=rows.sync_kind.column(),
+        process=rows.column("process"),
+        start=start,
+        end=end,
+        device=rows.column("device"),
+        correlation=rows.column("correlation"),
+        stream=stream("stream"),
+        wait_stream=stream("wait_stream"),
+        record_correlation=rows.column("wait_record"),
+        event=stream("wait_event"),
+    )
+
+
+def event_records(rows: EventRows) -> EventRecordRows:
+    return EventRecordRows(
+        process=rows.column("process"),
+        correlation=rows.column("correlation"),
+        stream=rows.column("stream"),
+        event=rows.column("event"),
+    )
+
+
+def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
+    process, device = rows.column("process"), rows.column("device")
+    start, end = rows.start_end(pad)
+    return QueueEventRows(
+        device=np.where(device < 0, process, device),
+        stream=rows.column("stream"),
+        awaited=rows.column("wait_stream"),
+        sequence=rows.column("queue_sequence"),
+        start=start,
+        end=end,
+    )

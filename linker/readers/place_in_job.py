@@ -1,0 +1,26 @@
+"""What the top level of a device trace says of the process's place among others."""
+
+from typing import Any, NamedTuple
+
+from ...schema.traces import integer, kineto
+
+
+class PlaceInJob(NamedTuple):
+    """Rank and world size are None where the file does not say them."""
+
+    rank: int | None
+    world_size: int | None
+    base_time_ns: int
+    groups: list[dict[str, Any]]
+
+
+def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
+    distributed = top.distributed or kineto.DistributedInfo()
+    rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
+    groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
+    return PlaceInJob(
+        rank if rank >= 0 else None,
+        world if world > 0 else None,
+        integer(top.base_time, 0),
+        [group for group in groups if isinstance(group, dict)],
+    )

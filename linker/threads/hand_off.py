@@ -1,0 +1,197 @@
+"""Hand-off between host threads: a worker runs because another thread, the caller, called it and is blocked until the worker is done.
+
+The caller of an autograd worker is known by the sequence numbers of its ops, which forward ops of the caller share. Other workers are
+known only by timing.
+
+A caller that is quiet from 20 to 100 µs while its worker runs ops from 30 to 80 gives two hand-offs: at 30 from the caller to the worker,
+at 80 back. Such a stretch of the worker's ops is a burst.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, TOLERANCE, Int64, Strings, split_groups
+from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
+from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
+from ...schema.traces import FOREVER, NEVER, are_step_marks
+from .thread_activity import ThreadActivity, thread_activity
+
+AUTOGRAD = "autograd::engine::evaluate_function"
+
+
+class Burst(NamedTuple):
+    """Ops of a worker from `first` to `last`, while its caller was quiet. Times in ns.
+
+    `since` is when the worker had last done something, ABSENT for never. A caller that was quiet from its start on, or to its end, is so
+    from NEVER, or until FOREVER.
+    """
+
+    worker: int
+    caller: int
+    quiet_from: int
+    quiet_until: int
+    first: int
+    last: int
+    since: int
+
+
+class Wait(NamedTuple):
+    """One row of ThreadHandoffs."""
+
+    source_thread: int
+    source_time: int
+    target_thread: int
+    target_time: int
+    waiting_since: int
+    found: str
+
+
+def thread_handoffs(
+    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64
+) -> ThreadHandoffs:
+    """The hand-offs of one process: those around its transfers, and those of its other threads.
+
+    O(n log n) in ops and calls for a bounded number of threads.
+    """
+    work = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads))
+    numbers, sizes = np.unique(ops.thread[work], return_counts=True)
+    if len(numbers) < 2:
+        return _columns(transfers)
+    did = {
+        number: thread_activity(ops, parent, calls, work[ops.thread[work] == number], number)
+        for number in numbers.tolist()
+    }
+    largest_first = numbers[np.argsort(-sizes, kind="stable")].tolist()
+    callers = _callers(ops, work, largest_first)
+    main = next((number for number in largest_first if number not in callers), largest_first[0])
+
+    bursts = [
+        burst
+        for number in did
+        if number in callers
+        for burst in _bursts(number, callers[number], did[number], did[callers[number]])
+    ]
+    settled = {main, *callers, *callers.values()}
+    others = {number: activity for number, activity in did.items() if number not in settled}
+    return _columns([*transfers, *_waits(bursts), *_by_timing(others, main, did[main], _usual(bursts))])
+
+
+def _callers(ops: Ops, work: Int64, largest_first: list[int]) -> dict[int, int]:
+    """The caller of each autograd worker."""
+    callers: dict[int, int] = {}
+    for number in reversed(largest_first):
+        caller = _forward_thread(ops, work, number)
+        # of two threads that each ran the backward ops of the other one the larger is the caller
+        if caller not in (None, number) and callers.get(caller) != number:
+            callers[number] = caller
+    return callers
+
+
+def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
+    """The thread whose forward ops share the sequence numbers of the worker's backward ops, None for threads without any."""
+    mine = work[ops.thread[work] == worker]
+    is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
+    backward = mine[is_backward[mine] & (ops.seq_id[mine] >= 0)]
+    forward = work[~is_backward[work] & (ops.seq_id[work] >= 0)]
+    forward = forward[np.isin(ops.seq_id[forward], ops.seq_id[backward])]
+    counts = Counter(ops.thread[forward].tolist()).most_common(1)
+    return counts[0][0] if counts else None
+
+
+def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[Burst]:
+    """The worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
+    edges = np.concatenate(([NEVER], calling.boundaries, [FOREVER]))
+    is_quiet = np.concatenate(([True], calling.may_wait, [True]))
+    stretch = np.full(len(worker.top_start), -1, np.int64)
+    # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
+    for early in (0, TOLERANCE):
+        place = np.searchsorted(edges, worker.top_start + early, side="right") - 1
+        inside = is_quiet[place] & (worker.top_end - TOLERANCE <= edges[place + 1])
+        stretch = np.where((stretch < 0) & inside, place, stretch)
+    for rows in split_groups(np.arange(len(stretch)), stretch):
+        place = stretch[rows[0]]
+        if place < 0:
+            continue
+        quiet_from, quiet_until = int(edges[place]), int(edges[place + 1])
+        first = max(int(worker.top_start[rows[0]]), quiet_from)
+        last = min(int(worker.top_end[rows].max()), quiet_until)
+        yield Burst(number, caller, quiet_from, quiet_until, first, last, worker.idle_since(first))
+
+
+def _usual(bursts: list[Burst]) -> Usual:
+    """How long a thread of this run takes to go on when another one calls it or returns to it."""
+    called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != NEVER]
+    returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != FOREVER]
+    found = usual(np.array(called + returned, np.int64))
+    return found if found.count >= ENOUGH else ANY_THREAD
+
+
+def _waits(bursts: list[Burst]) -> Iterable[Wait]:
+    """A call and its return per burst.
+
+    One call starts all workers of a quiet stretch: workers that begin at 30 and 34 µs were both called at 30, and the second one was idle
+    for 4 µs, if it was idle before.
+    """
+    together: dict[tuple[int, int], list[Burst]] = defaultdict(list)
+    for burst in bursts:
+        together[burst.caller, burst.quiet_from].append(burst)
+    found = Found.RECORD.value
+    for group in together.values():
+        called, returned = min(burst.first for burst in group), max(burst.last for burst in group)
+        for burst in group:
+            started = called if burst.since == ABSENT or burst.since <= called else burst.first
+            yield Wait(burst.caller, called, burst.worker, started, burst.since, found)
+            if burst.quiet_until != FOREVER:
+                yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
+
+
+def _by_timing(workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: Usual) -> Iterable[Wait]:
+    """Hand-offs between the main thread and workers of which only the times tell that it called them."""
+    called: dict[int, int] = {}
+    for number, worker in workers.items():
+        for burst in _prompt_bursts(number, main, worker, calling, wake):
+            called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
+            yield Wait(main, burst.first, number, burst.first, burst.since, Found.TIMING.value)
+    yield from _returns_by_timing(workers, main, calling, wake, called)
+
+
+def _prompt_bursts(
+    number: int, main: int, worker: ThreadActivity, calling: ThreadActivity, wake: Usual
+) -> Iterable[Burst]:
+    """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
+    for burst in _bursts(number, main, worker, calling):
+        idle = burst.since == ABSENT or burst.first - burst.since >= wake.median
+        if idle and burst.first - burst.quiet_from <= wake.most:
+            yield burst
+
+
+def _returns_by_timing(
+    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: Usual, called: dict[int, int]
+) -> Iterable[Wait]:
+    """The main thread, quiet for a while, goes on right after a worker's op has ended.
+
+    `called` tells when it called a worker in the quiet stretch that begins at a time.
+    """
+    long_enough = np.diff(calling.boundaries) >= wake.median
+    long_enough |= np.isin(calling.boundaries[:-1], list(called))
+    for stretch in np.flatnonzero(calling.may_wait & long_enough).tolist():
+        begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
+        ends = {number: min(worker.last_end(end + TOLERANCE), end) for number, worker in workers.items()}
+        last = max(ends, key=lambda number: ends[number], default=None)
+        if last is not None and max(begin, end - wake.most) < ends[last]:
+            yield Wait(last, ends[last], main, ends[last], called.get(begin, begin), Found.TIMING.value)
+
+
+def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:
+    rows = list(waits)
+    return ThreadHandoffs(
+        source_thread=np.array([row.source_thread for row in rows], np.int64),
+        source_time=np.array([row.source_time for row in rows], np.int64),
+        target_thread=np.array([row.target_thread for row in rows], np.int64),
+        target_time=np.array([row.target_time for row in rows], np.int64),
+        waiting_since=np.array([row.waiting_since for row in rows], np.int64),
+        found=Strings.of(row.found for row in rows),
+    )

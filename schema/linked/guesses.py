@@ -1,0 +1,27 @@
+"""Edges of a linked trace that are known from timing alone, and the trace without them."""
+
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from ..columns import Bool, Strings
+from .linked_trace import DeviceWaits, Found, HostWaits, LinkedTrace, ThreadHandoffs
+
+Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, ThreadHandoffs)
+
+
+def guessed(found: Strings) -> Bool:
+    """Which edges are known from timing alone."""
+    return found.equal(Found.TIMING.value)
+
+
+def without_guesses(linked: LinkedTrace) -> LinkedTrace:
+    """The trace without waits and hand-offs that are known from timing alone; what they took for waiting is a thread's own time again."""
+    tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs")}
+    return replace(linked, **tables)
+
+
+def _certain(table: Guessable) -> Guessable:
+    known = ~guessed(table.found)
+    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
+    kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
+    return replace(table, **kept)

@@ -1,0 +1,133 @@
+"""Collects the nodes of a linked file as columns, a piece of the file at a time."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, compress, count
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from ..columns import ABSENT, Int32, Int64, Numbering, Strings
+from ..traces import Attr, InexactTime, integers, nanoseconds
+from .layout import INTEGER_ATTRIBUTES, Node
+
+ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), "op_schema")
+SCHEMA_NUMBER = len(INTEGER_ATTRIBUTES)
+
+
+class NodeTable:
+    """Ops or activities: for each column what the pieces of the file have for it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._parts: dict[str, list[Int64]] = defaultdict(list)
+        self._codes: dict[str, list[Int32]] = defaultdict(list)
+        self._numbering: dict[str, Numbering[str]] = defaultdict(Numbering)
+
+    def add(self, nodes: Sequence[Node], start: Int64, inclusive: Int64, exclusive: Int64) -> None:
+        """What ops and activities both have."""
+        self.count += len(nodes)
+        end = np.where(start == ABSENT, ABSENT, start + np.where(inclusive == ABSENT, 0, inclusive))
+        for name, times in (("start", start), ("end", end), ("exclusive", exclusive)):
+            self._parts[name].append(times)
+        self.integers("id", [node.id for node in nodes])
+        self.integers("parent_id", [_parent(node) for node in nodes])
+        self.integers("communication", [node.communication for node in nodes])
+        self.texts("name", [node.name for node in nodes])
+
+    def integers(self, name: str, values: Sequence[int] | Int64) -> None:
+        self._parts[name].append(np.asarray(values, np.int64))
+
+    def texts(self, name: str, values: list[str]) -> None:
+        self._codes[name].append(self._numbering[name].codes(values, len(values)))
+
+    def column(self, name: str) -> Int64:
+        return np.concatenate(self._parts[name])
+
+    def strings(self, name: str) -> Strings:
+        return Strings(np.concatenate(self._codes[name]), list(self._numbering[name]))
+
+
+class LinkedNodes:
+    """The nodes of a file. `timed` tells whether any of them has a time."""
+
+    def __init__(self) -> None:
+        self.ops, self.activities = NodeTable(), NodeTable()
+        self.timed = False
+        self.recorded_by_host: list[bool] = []
+        self.inputs: list[bytes] = []
+        self.outputs: list[bytes] = []
+        self.extra: dict[int, dict[str, Any]] = {}
+        self.attribute_names = Numbering(zip(ATTRIBUTE_NAMES, count(), strict=False))
+        self.waits: list[tuple[int, int]] = []
+        """Rows of activities and the ids that they wait for."""
+
+    def __len__(self) -> int:
+        return self.ops.count + self.activities.count
+
+    def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
+        """Adds a piece; `exact` decodes it again with exact times."""
+        try:
+            times = _times(nodes)
+        except InexactTime:
+            nodes = exact()
+            times = _times(nodes)
+        self.timed |= bool((times[0] != ABSENT).any())
+        is_activity = np.array([node.cat is not None for node in nodes], np.bool_)
+        for mask, table, add in (
+            (~is_activity, self.ops, self._add_ops),
+            (is_activity, self.activities, self._add_activities),
+        ):
+            chosen = list(compress(nodes, mask.tolist()))
+            add(chosen)
+            table.add(chosen, *(column[mask] for column in times))
+
+    def _add_ops(self, nodes: list[Node]) -> None:
+        self._add_attributes([node.attrs for node in nodes])
+        self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
+        self.recorded_by_host += [node.recorded_by is None for node in nodes]
+        self.inputs += [bytes(node.inputs) for node in nodes]
+        self.outputs += [bytes(node.outputs) for node in nodes]
+
+    def _add_attributes(self, attributes: list[list[Attr]]) -> None:
+        """The ops' attributes as columns; those without a column stay in `extra`."""
+        row = np.repeat(np.arange(len(attributes)), np.array([len(of_op) for of_op in attributes], np.int64))
+        every = list(chain.from_iterable(attributes))
+        code = self.attribute_names.codes([attribute.name for attribute in every], len(every))
+        value = np.empty(len(every), object)
+        value[:] = [attribute.value for attribute in every]
+        for number, (name, _, missing) in enumerate(INTEGER_ATTRIBUTES):
+            column = np.full(len(attributes), missing, np.int64)
+            column[row[code == number]] = integers(value[code == number].tolist(), missing)
+            self.ops.integers(name, column)
+        schema = np.full(len(attributes), "", object)
+        schema[row[code == SCHEMA_NUMBER]] = value[code == SCHEMA_NUMBER]
+        self.ops.texts("op_schema", [text if type(text) is str else "" for text in schema.tolist()])
+        for place in np.flatnonzero(code > SCHEMA_NUMBER).tolist():
+            self.extra.setdefault(self.ops.count + int(row[place]), {})[every[place].name] = value[place]
+
+    def _add_activities(self, nodes: list[Node]) -> None:
+        for name in ("device", "stream", "correlation", "graph_node", "call"):
+            self.activities.integers(name, list(map(attrgetter(name), nodes)))
+        self.activities.texts("category", [node.cat or "" for node in nodes])
+        for row, node in enumerate(nodes, self.activities.count):
+            self.waits += [(row, source) for source in node.sync_dep or ()]
+
+
+def _times(nodes: Sequence[Node]) -> list[Int64]:
+    """Starts, inclusive and exclusive durations in ns. Raises InexactTime."""
+    return [_nanoseconds([getattr(node, name) for node in nodes]) for name in ("ts", "inclusive_dur", "exclusive_dur")]
+
+
+def _nanoseconds(stamps: list[int | float | None]) -> Int64:
+    """Of µs stamps, ABSENT where there is none."""
+    times = np.full(len(stamps), ABSENT, np.int64)
+    given = np.array([stamp is not None for stamp in stamps], np.bool_)
+    times[given] = nanoseconds([stamp for stamp in stamps if stamp is not None])
+    return times
+
+
+def _parent(node: Node) -> int:
+    above = node.ctrl_deps
+    return (above[0] if above else -1) if isinstance(above, list) else -1 if above is None else above

@@ -1,0 +1,67 @@
+"""What a rank communicated, in the order in which it issued it, from its linked trace."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...converter.building import meaning
+from ...converter.ranks import Group, GroupNames
+from ...schema.columns import ABSENT, Int64
+from ...schema.graph import NodeType
+from ...schema.linked import Communication, LinkedTrace, Ops
+
+RECORD, ANNOTATION = "record_param_comms", "nccl:"
+
+
+class Issued(NamedTuple):
+    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is None."""
+
+    node: NodeType
+    group: Group | None
+    recorded: Communication
+    op: str
+
+
+def issued_by(linked: LinkedTrace) -> list[Issued]:
+    """What a rank communicates in the order in which it issued it."""
+    names, issued = GroupNames(), list[Issued]()
+    for number, op in _in_order(linked):
+        together = linked.communications[number]
+        for found in together.coalesced or [together]:
+            meant = meaning(found, "")
+            node = meant.node if meant else NodeType.COMM_COLL
+            placed = node is NodeType.COMM_COLL and found.ranks
+            group = names.group_of(found.ranks, found.group, found.description) if placed else None
+            issued.append(Issued(node, group, found, op))
+    return issued
+
+
+def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
+    """Places in `linked.communications`, each with the name of the op that asked for it, in the order in which they were issued.
+
+    Where an activity has no launch call, in the order in which they started.
+    """
+    activities, ops = linked.activities, linked.ops
+    on_device = np.flatnonzero(activities.communication_row >= 0)
+    on_host = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
+    call = activities.call_row[on_device]
+    issued = linked.calls.start[call] if (call >= 0).all() else activities.start[on_device]
+    number = np.concatenate((activities.communication_row[on_device], ops.communication_row[on_host]))
+    asked_by = _asked_by(ops, np.concatenate((activities.op_row[on_device], on_host)))
+    order = np.argsort(np.concatenate((issued, ops.start[on_host])), kind="stable")
+    # several kernels may do one communication
+    _, first = np.unique(number[order], return_index=True)
+    places = order[np.sort(first)].tolist()
+    return [(int(number[place]), ops.name[asked_by[place]] if asked_by[place] >= 0 else "") for place in places]
+
+
+def _asked_by(ops: Ops, row: Int64) -> Int64:
+    """For each op itself, or the nearest one around it that is no mere record of communication."""
+    by_id = np.argsort(ops.id, kind="stable")
+    is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
+    while (inside := (row >= 0) & is_record[row]).any():
+        parent = ops.parent_id[row[inside]]
+        place = np.minimum(np.searchsorted(ops.id, parent, sorter=by_id), len(by_id) - 1)
+        row = row.copy()
+        row[inside] = np.where(ops.id[by_id[place]] == parent, by_id[place], -1)
+    return row

@@ -1,0 +1,99 @@
+"""Events and waits of a host thread: it records events, has streams wait for them, waits for the device itself, or asks for an event."""
+
+from collections.abc import Sequence
+
+from ..instructions import (
+    HOST,
+    HostWork,
+    QueryEvent,
+    RecordEvent,
+    SynchronizeDevice,
+    SynchronizeEvent,
+    SynchronizeStream,
+    WaitEvent,
+)
+from .device import Event, Running
+from .host_work import do_work
+from .record import CONTEXT_SYNC, EVENT_SYNC, NONE, STREAM_SYNC, STREAM_WAIT
+from .state import Simulation, Thread
+
+
+def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) -> bool:
+    process = thread.process
+    call = simulation.call(thread, "cudaEventRecord", record.ns)
+    process.events[record.event] = Event(process.stream(record.stream).pending(), record.stream, call)
+    return True
+
+
+def wait_event(simulation: Simulation, thread: Thread, wait: WaitEvent) -> bool:
+    process, event = thread.process, thread.process.events[wait.event]
+    call = simulation.call(thread, "cudaStreamWaitEvent", wait.ns)
+    process.record.syncs.append(STREAM_WAIT, call, wait.stream, wait.event, event.stream, event.call)
+    process.stream(wait.stream).wait_for(source for source in event.sources if source.stream != wait.stream)
+    return True
+
+
+def synchronize_event(simulation: Simulation, thread: Thread, wait: SynchronizeEvent) -> bool:
+    event = thread.process.events[wait.event]
+    call = _waiting_call(simulation, thread, "cudaEventSynchronize", EVENT_SYNC, event=wait.event)
+    return await_activities(simulation, thread, call, event.sources, wait.ns)
+
+
+def synchronize_stream(simulation: Simulation, thread: Thread, wait: SynchronizeStream) -> bool:
+    call = _waiting_call(simulation, thread, "cudaStreamSynchronize", STREAM_SYNC, stream=wait.stream)
+    return await_activities(simulation, thread, call, thread.process.stream(wait.stream).pending(), wait.ns)
+
+
+def synchronize_device(simulation: Simulation, thread: Thread, wait: SynchronizeDevice) -> bool:
+    call = _waiting_call(simulation, thread, "cudaDeviceSynchronize", CONTEXT_SYNC)
+    pending = [source for stream in thread.process.streams.values() for source in stream.pending()]
+    return await_activities(simulation, thread, call, pending, wait.ns)
+
+
+def _waiting_call(
+    simulation: Simulation, thread: Thread, name: str, kind: int, stream: int = NONE, event: int = NONE
+) -> int:
+    call = simulation.call(thread, name, 0)
+    recorded = thread.process.events[event] if event != NONE else Event((), NONE, NONE)
+    thread.process.record.syncs.append(kind, call, stream, event, recorded.stream, recorded.call)
+    return call
+
+
+def await_activities(
+    simulation: Simulation, thread: Thread, call: int, sources: Sequence[Running], return_ns: int
+) -> bool:
+    """Ends a call `return_ns` after the last of the sources, or after now; False if the sources' ends are not known yet."""
+    calls, waits = thread.process.record.calls, thread.process.record.host_waits
+    name = thread.process.record.call_names[calls.name[call]]
+    for source in sources:
+        waits.append(call, source.row)
+
+    def finish() -> None:
+        thread.time = max([thread.time, *(source.end for source in sources)])
+        # what is left of a call after its wait goes by the call's name, whatever op it is in, as in the graphs
+        thread.time += round(return_ns * simulation.factors.of(name, HOST))
+        calls.end[call] = thread.time
+
+    return simulation.when_known(thread, sources, finish)
+
+
+def query_event(simulation: Simulation, thread: Thread, query: QueryEvent) -> bool:
+    """Asks until the event has happened, with a pause after each time that it had not."""
+    process, event = thread.process, thread.process.events[query.event]
+
+    def ask() -> None:
+        happened = max((source.end for source in event.sources), default=NONE)
+        while True:
+            began, known = thread.time, thread.time >= happened
+            call = simulation.call(thread, "cudaEventQuery", query.ns)
+            process.record.syncs.append(EVENT_SYNC, call, NONE, query.event, event.stream, event.call)
+            if known:
+                break
+            do_work(simulation, thread, HostWork(query.pause_ns))
+            if thread.time == began:
+                # asking again and again takes no time: what was asked in between does not matter
+                thread.time = happened
+        for source in event.sources:
+            process.record.host_waits.append(call, source.row)
+
+    return simulation.when_known(thread, event.sources, ask)
