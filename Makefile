@@ -1,5 +1,6 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/match.py --sample 50'
+# make docs       writes docs/graph.md and docs/linked-trace.md from the tables in the code
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 PACKAGES := schema linker converter tools
 
-.PHONY: demo test bench accuracy mutants check lint format types clean
+.PHONY: demo test bench accuracy mutants docs check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -37,6 +38,9 @@ accuracy: $(VENV)/.ready
 
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py $(MUTANTS)
+
+docs: $(VENV)/.ready
+	$(BIN)/python docs/formats.py
 
 check: lint format types
 

@@ -4,13 +4,14 @@ from collections import defaultdict
 
 import numpy as np
 
+from .attributes import ATTRIBUTES, Attribute
 from .columns import Ragged, Strings
 from .errors import DataError
 from .files import open_input, open_output
 from .framing import FrameBlock, no_graph, read_frames
 from .graph_decoder import TextTable, decode_metadata, decode_nodes
 from .graph_encoder import encode_metadata, encode_nodes, node_encoders
-from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText
+from .nodes import Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
 ROWS_AT_ONCE = 1 << 13

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .attributes import ATTRIBUTES, ROOM, Attribute
 from .columns import ABSENT, Ragged, Strings
 from .et_file import read_columns, write_columns
 from .nodes import (
-    ATTRIBUTES,
-    ROOM,
-    Attribute,
     CollectiveType,
     Column,
     Delay,

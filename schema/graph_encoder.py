@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .attributes import ATTRIBUTES, Attribute
 from .columns import ABSENT, Int64, Ragged, Strings
 from .errors import DataError
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns
+from .nodes import Column, NodeColumns
 from .spans import Bytes, Spans, first_not_utf8, join
 from .varints import prefixed_varints, varint
 from .wire import DELIMITED, VARINT, delimited, tag

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .attributes import ATTRIBUTES
 from .columns import Int64
-from .nodes import ATTRIBUTES
 from .spans import Bytes, Spans
 from .varints import UInt64, words
 from .wire import PADDING, Fields
