@@ -16,6 +16,7 @@ from execgraph.schema.linked_words import FOUND, RECORDS, Member, Record
 from execgraph.schema.nodes import CollectiveType
 
 DOCS = Path(__file__).parent
+MADE = "Made by `make docs` from tables in the code; a test compares."
 PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
 WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "null", msgspec.Raw: "tensors"}
 
@@ -65,7 +66,7 @@ def graph() -> str:
         "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
         "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
     }
-    return page("The execution graph file", "schema/attributes.py", GRAPH, sections)
+    return page("The execution graph file", GRAPH, sections)
 
 
 def linked_trace() -> str:
@@ -75,12 +76,11 @@ def linked_trace() -> str:
         "Attributes of nodes": NODE_ATTRIBUTES + "\n" + table("attribute type default", attributes),
         "How it is known": table("found meaning", ((code(found), why) for found, why in FOUND.items())),
     }
-    return page("The linked trace file", "schema/linked_words.py", LINKED_TRACE, sections)
+    return page("The linked trace file", LINKED_TRACE, sections)
 
 
-def page(title: str, source: str, about: str, sections: dict[str, str]) -> str:
-    made = f"Made by `make docs` from the tables in `{source}`; a test compares."
-    return f"# {title}\n\n{made}\n{about}\n" + "\n".join(f"## {head}\n\n{text}\n" for head, text in sections.items())
+def page(title: str, about: str, sections: dict[str, str]) -> str:
+    return f"# {title}\n\n{MADE}\n{about}\n" + "\n".join(f"## {head}\n\n{text}\n" for head, text in sections.items())
 
 
 def node_fields() -> list[tuple[str, str]]:
