@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, previous_in_group, rows_of
-from ..schema.linked import LinkedTrace
+from ..schema.linked import LinkedTrace, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
-from ..schema.streams import previous_on_stream, stream_sorted
 from .host_timeline import Timeline
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Numbering
 from ...schema.graph import DependencyKind
-from ...schema.linked import Ops
-from ...schema.streams import streams_of
+from ...schema.linked import Ops, streams_of
 from ...schema.traces import TensorLists
 from ..context import Edges, Run
 from .event_wait import event_wait
