@@ -1,5 +1,7 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
+# make docs       writes docs/graph.md and docs/linked-trace.md from the tables in the code
+# make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 
 PYTHON ?= python3
@@ -14,7 +16,7 @@ DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 PACKAGES := schema linker converter tools
 
-.PHONY: demo test bench accuracy mutants check lint format types clean
+.PHONY: demo test coverage bench accuracy mutants docs check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -28,6 +30,12 @@ demo: $(VENV)/.ready
 test: $(VENV)/.test
 	$(BIN)/pytest
 
+coverage: $(VENV)/.test
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --show-missing
+
 bench: $(VENV)/.ready
 	$(BIN)/python -m execgraph.tools.bench
 
@@ -37,6 +45,9 @@ accuracy: $(VENV)/.ready
 
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py $(MUTANTS)
+
+docs: $(VENV)/.ready
+	$(BIN)/python docs/formats.py
 
 check: lint format types
 
@@ -54,7 +65,7 @@ types: $(INSTALLED)/.check
 	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml $(PACKAGES:%=-p execgraph.%)
 
 clean:
-	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed: set PYTHON=")'

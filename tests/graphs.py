@@ -75,7 +75,7 @@ class GraphBuilder:
             ctrl_deps=Ragged.of([[] for _ in self.nodes]),
             start_time_micros=np.array(self._values("start_time_ns"), np.int64) // 1000,
             duration_micros=np.array(self._values("duration_ns"), np.int64) // 1000,
-            attributes={name: self._column(name, value) for name, value in ATTRIBUTES if name in recorded},
+            attributes={a.name: self._column(a.name, a.value) for a in ATTRIBUTES if a.name in recorded},
             metadata=self.metadata,
         )
 

@@ -152,7 +152,7 @@ def test_attributes_carry_the_values_that_simulators_read(tmp_path):
     )
     graph.write(str(tmp_path / "graph.et"))
     node = pb.Node.FromString(frames_of((tmp_path / "graph.et").read_bytes())[1])
-    assert [(a.name, a.WhichOneof("value")) for a in node.attr] == list(ATTRIBUTES)
+    assert [(a.name, a.WhichOneof("value")) for a in node.attr] == [(a.name, a.value) for a in ATTRIBUTES]
 
 
 def test_equal_graphs_give_equal_bytes_compressed_or_not(tmp_path):

@@ -8,10 +8,11 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from ..columns import ABSENT, Int64, Ragged, Strings, first_not_utf8
+from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
 from .known_attributes import known_attributes
-from .nodes import ATTRIBUTES, Column, NodeColumns, NodeType, TensorText
+from .nodes import Column, NodeColumns, NodeType, TensorText
 from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
 from .wire_types import wire_types
 
@@ -165,10 +166,10 @@ def _attributes(nodes: Messages, attributes: Fields, tables: dict[str, TextTable
     bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
     values = values._replace(message=attributes.message[values.message]).where(order)
     columns: dict[str, Column] = {}
-    for (name, kind), first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
+    for entry, first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
         if first < last:
             given = values.where(slice(first, last)).last_given(len(nodes.starts))
-            columns[name] = _attribute(nodes, given, kind, tables[name])
+            columns[entry.name] = _attribute(nodes, given, entry.value, tables[entry.name])
     return columns
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from ..columns import ABSENT, Bytes, Int64, Ragged, Spans, Strings, first_not_utf8, join
 from ..errors import DataError
+from .attributes import ATTRIBUTES, Attribute
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
-from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns
+from .nodes import Column, NodeColumns
 from .varints import prefixed_varints, varint
 from .wire import DELIMITED, VARINT, delimited, tag
 

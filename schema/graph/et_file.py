@@ -7,10 +7,11 @@ import numpy as np
 from ..columns import Ragged, Strings
 from ..errors import DataError
 from ..io import open_input, open_output
+from .attributes import ATTRIBUTES, Attribute
 from .decoder import TextTable, decode_metadata, decode_nodes
 from .encoder import encode_metadata, encode_nodes, node_encoders
 from .framing import FrameBlock, no_graph, read_frames
-from .nodes import ATTRIBUTES, Attribute, Column, NodeColumns, TensorText
+from .nodes import Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
 ROWS_AT_ONCE = 1 << 13

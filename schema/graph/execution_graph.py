@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..columns import ABSENT, Ragged, Strings
+from .attributes import ATTRIBUTES, ROOM, Attribute
 from .et_file import read_columns, write_columns
-from .nodes import (
-    ATTRIBUTES,
-    ROOM,
-    Attribute,
-    CollectiveType,
-    Column,
-    Delay,
-    DependencyKind,
-    NodeColumns,
-    NodeType,
-    TensorText,
-)
+from .nodes import CollectiveType, Column, Delay, DependencyKind, NodeColumns, NodeType, TensorText
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..columns import Bytes, Int64, Spans
-from .nodes import ATTRIBUTES
+from .attributes import ATTRIBUTES
 from .varints import UInt64, words
 from .wire import PADDING, Fields
 

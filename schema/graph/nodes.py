@@ -1,8 +1,7 @@
-"""The nodes of an execution graph as columns: one numpy column per field and attribute, and the table of attributes."""
+"""The nodes of an execution graph as columns: one numpy column per field and attribute."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,56 +59,6 @@ class Delay(IntEnum):
     def label(self) -> str:
         return self.name.lower().replace("_", " ")
 
-
-ROOM = "room_of_device_"
-"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
-
-
-class Attribute(NamedTuple):
-    """A node attribute and the proto value that carries it; simulators read attributes by that exact type."""
-
-    name: str
-    value: str
-
-
-ATTRIBUTES = (
-    Attribute("is_cpu_op", "bool_val"),
-    Attribute("start_time_ns", "int64_val"),
-    Attribute("duration_ns", "int64_val"),
-    Attribute("gap_ns", "int64_val"),
-    Attribute("latency_ns", "int64_val"),
-    Attribute("chain_gap_ns", "int64_val"),
-    Attribute("delay", "int32_val"),
-    Attribute("overlap_ns", "int64_val"),
-    Attribute("host_delay_ns", "int64_val"),
-    Attribute("op_id", "int64_val"),
-    Attribute("slice", "int32_val"),
-    Attribute("tid", "int64_val"),
-    Attribute("rf_id", "int64_val"),
-    Attribute("fw_parent", "int64_val"),
-    Attribute("seq_id", "int64_val"),
-    Attribute("scope", "int64_val"),
-    Attribute("fw_tid", "int64_val"),
-    Attribute("op_schema", "string_val"),
-    Attribute("device", "int64_val"),
-    Attribute("stream", "int64_val"),
-    Attribute("correlation", "int64_val"),
-    Attribute("cat", "string_val"),
-    Attribute("comm_type", "int64_val"),
-    Attribute("comm_size", "int64_val"),
-    Attribute("comm_seq", "int64_val"),
-    Attribute("pg_name", "string_val"),
-    Attribute("pg_recorded", "string_val"),
-    Attribute("pg_ranks", "int64_list"),
-    Attribute("comm_src", "int32_val"),
-    Attribute("comm_dst", "int32_val"),
-    Attribute("comm_tag", "int32_val"),
-    Attribute("coalesced_src", "int32_list"),
-    Attribute("coalesced_dst", "int32_list"),
-    Attribute("coalesced_tag", "int32_list"),
-    Attribute("coalesced_size", "int64_list"),
-    Attribute("data_dep_kinds", "int32_list"),
-)
 
 Column = Int64 | Strings | Ragged
 """int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it lacks it)."""

@@ -1,0 +1,150 @@
+"""Writes docs/graph.md and docs/linked-trace.md from the tables in the code: python docs/formats.py"""
+
+import re
+import types
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from execgraph.schema.graph import execution_graph_pb2
+from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, FIELDS, KINDS, METADATA, TYPES
+from execgraph.schema.graph.encoder import FORMAT_VERSION
+from execgraph.schema.graph.nodes import CollectiveType
+from execgraph.schema.linked.layout import INTEGER_ATTRIBUTES
+from execgraph.schema.linked.words import FOUND, RECORDS, Member, Record
+
+DOCS = Path(__file__).parent
+MADE = "Made by `make docs` from tables in the code; a test compares."
+PROTO = Path(execution_graph_pb2.__file__).with_name("execution_graph.proto")
+WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "null", msgspec.Raw: "tensors"}
+
+
+GRAPH = """
+A `.et` file holds messages of [`execution_graph.proto`](../schema/execution_graph.proto), each behind its length as a
+varint: one `GlobalMetadata`, then a `Node` for each node. gzip is told by content when a file is read and by the ending
+`.gz` when one is written. `trace-jsonize` shows a file as JSON and makes it of JSON again.
+
+A node is a **slice** of a host op, a **wait** of the host for the device, **idle** or unrecorded host time (all these
+are host nodes), an **activity** of the device, or a **delay** between what released an activity and the activity.
+Dependencies are finish-to-start. Messages are sends and receives.
+"""
+
+LINKED_TRACE = """
+What `trace-link` writes and `trace-convert` reads: one JSON object, compressed for names that end in `.gz`. Ids are those
+of nodes; positions count the rows of a list from 0. Times are on the device trace's clock, activities' as the device
+recorded them. `[integer]` is a list, `{text: integer}` an object with any keys, *tensors* an object of parallel lists.
+*Default* is what a reader takes for a member that is not there; without one it must be there.
+
+A file with `nodes` alone, as Chakra's linker writes it, is read, too: activities are launched at the end of their op, or
+at their start if that is earlier.
+"""
+
+NODE_ATTRIBUTES = """\
+A list of objects with `name`, `type` and `value`. Every node has these; for their meaning see [the graph](graph.md), but
+for `tid`, which is the host trace's own number of the thread. What else the host trace has for an op, as the arguments
+of a collective, follows.
+"""
+
+
+def graph() -> str:
+    """docs/graph.md."""
+    attributes = [(code(a.name), code(a.value), a.where.value, a.unit, a.meaning) for a in ATTRIBUTES]
+    metadata = [(code(m.name + "N" * m.name.endswith("_")), code(m.value), m.unit, m.meaning) for m in METADATA]
+    sections = {
+        "Fields of a node": table(
+            "field type meaning", ((code(name), kind, FIELDS[name]) for name, kind in node_fields())
+        ),
+        "Types": table("number type is", ((kind.value, code(f"{kind.name}_NODE"), is_) for kind, is_ in TYPES.items())),
+        "Attributes": "A node has an attribute only where there is something to say. Simulators ask for exactly this type.\n\n"
+        + table("attribute type on unit meaning", attributes),
+        "Why a dependency is there": table(
+            "bit kind meaning", ((k.value, in_words(k), why) for k, why in KINDS.items())
+        ),
+        "Delays": table("number cause meaning", ((cause.value, cause.label, why) for cause, why in DELAYS.items())),
+        "Collectives": table("number collective", ((kind.value, code(kind.name)) for kind in CollectiveType)),
+        "Metadata": f"Beside `version`, {FORMAT_VERSION}.\n\n" + table("key type unit meaning", metadata),
+    }
+    return page("The execution graph file", GRAPH, sections)
+
+
+def linked_trace() -> str:
+    """docs/linked-trace.md."""
+    attributes = [(code(a.name), a.type, a.missing) for a in INTEGER_ATTRIBUTES] + [(code("op_schema"), "string", "")]
+    sections = {record.title: f"{record.about}\n\n{members_of(record)}" for record in RECORDS} | {
+        "Attributes of nodes": NODE_ATTRIBUTES + "\n" + table("attribute type default", attributes),
+        "How it is known": table("found meaning", ((code(found), why) for found, why in FOUND.items())),
+    }
+    return page("The linked trace file", LINKED_TRACE, sections)
+
+
+def page(title: str, about: str, sections: dict[str, str]) -> str:
+    return f"# {title}\n\n{MADE}\n{about}\n" + "\n".join(f"## {head}\n\n{text}\n" for head, text in sections.items())
+
+
+def node_fields() -> list[tuple[str, str]]:
+    """Name and type of each field of a node, as the .proto has them."""
+    message = re.search(r"^message Node \{(.*?)^\}", PROTO.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert message
+    return [(name, kind) for kind, name in re.findall(r"((?:repeated )?\w+) (\w+) = \d+;", message[1])]
+
+
+def members_of(record: Record) -> str:
+    """The table of a record's members."""
+    names = dict(zip(record.read.__struct_fields__, record.read.__struct_encode_fields__, strict=True))
+    kinds = {names[field]: in_type_words(kind) for field, kind in get_type_hints(record.read).items()}
+    defaults, of_kinds = default_values(record.read), any(member.of for member in record.members)
+
+    def row(member: Member) -> list[object]:
+        of = [member.of or "both"] if of_kinds else []
+        kind = member.written or kinds[member.name]
+        return [code(member.name), kind, *of, defaults.get(member.name, ""), member.unit, member.meaning]
+
+    return table(f"member type {'of ' * of_kinds}default unit meaning", map(row, record.members))
+
+
+def default_values(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What a reader takes for the members that may be missing, as it stands in JSON."""
+    found = {}
+    for field in msgspec.structs.fields(struct):
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if default is not msgspec.NODEFAULT:
+            found[field.encode_name] = code(msgspec.json.encode(default).decode())
+    return found
+
+
+def in_type_words(kind: Any) -> str:
+    """A type as the documents name it: integer, [text], {text: integer}, and links to records."""
+    arguments = [in_type_words(argument) for argument in get_args(kind)]
+    if get_origin(kind) in (types.UnionType, Union):
+        return " or ".join(dict.fromkeys(a for a in arguments if not (a == "integer" and "number" in arguments)))
+    if get_origin(kind) is list:
+        return f"[{arguments[0]}]"
+    if get_origin(kind) is dict:
+        return f"{{{arguments[0]}: {arguments[1]}}}"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "text"
+    title = next((record.title for record in RECORDS if record.read is kind), "")
+    return f"[{title}](#{title.lower().replace(' ', '-')})" if title else WORDS.get(kind, "object")
+
+
+def in_words(kind: Enum) -> str:
+    return kind.name.lower().replace("_", " ")
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+def table(head: str, rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table; `head` are the names of its columns."""
+    columns = head.split()
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (columns, ["---"] * len(columns), *rows))
+
+
+PAGES = {"graph.md": graph, "linked-trace.md": linked_trace}
+
+if __name__ == "__main__":
+    for name, made in PAGES.items():
+        (DOCS / name).write_text(made(), encoding="utf-8")

@@ -1,0 +1,191 @@
+"""What a graph file holds, name by name, with unit and meaning. docs/graph.md is made of these tables."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from .nodes import Delay, DependencyKind, NodeType
+
+
+class Where(Enum):
+    """The nodes that may have an attribute."""
+
+    NODES = "every node"
+    DEPENDENT = "nodes with `data_deps`"
+    HOST = "host nodes"
+    SLICES = "slices of ops"
+    WORK = "slices of ops, activities"
+    ACTIVITIES = "activities"
+    DELAYS = "delays"
+    DEVICE_ONLY = "activities and communication of graphs without host"
+    COMMUNICATION = "communication"
+    COLLECTIVES = "collectives"
+    ROOTED = "messages, collectives with a root"
+    MESSAGES = "messages"
+    COALESCED = "activities that carry several messages"
+
+
+class Attribute(NamedTuple):
+    """A node attribute and the proto value that carries it, by whose exact type simulators read it; `unit` is empty for plain numbers."""
+
+    name: str
+    value: str
+    where: Where
+    unit: str
+    meaning: str
+
+
+# fmt: off
+ATTRIBUTES = (
+    Attribute("is_cpu_op", "bool_val", Where.NODES, "",
+        "true for work of the host, false for activities and delays; for ASTRA-sim false for communication on the host, too"),
+    Attribute("start_time_ns", "int64_val", Where.NODES, "ns",
+        "measured start; of activities on the device's clock, see `clock_offset_ns`; of waits the end of what was awaited"),
+    Attribute("duration_ns", "int64_val", Where.NODES, "ns",
+        "measured length, without the gap before it and without `overlap_ns`"),
+    Attribute("gap_ns", "int64_val", Where.ACTIVITIES, "ns",
+        "from the end of the last dependency to the start, in the run; passes before the start and is not busy time"),
+    Attribute("latency_ns", "int64_val", Where.ACTIVITIES, "ns",
+        "least time from the end of a launch to the start; where it differs from `gap_ns`"),
+    Attribute("chain_gap_ns", "int64_val", Where.ACTIVITIES, "ns",
+        "least time from the end of any other dependency to the start; where it differs from `gap_ns`"),
+    Attribute("delay", "int32_val", Where.DELAYS, "",
+        "the cause, by the table of delays below; only delays have it"),
+    Attribute("overlap_ns", "int64_val", Where.ACTIVITIES, "ns",
+        "what was cut off the end, as the next activity of the stream had begun; with `duration_ns` the recorded length"),
+    Attribute("host_delay_ns", "int64_val", Where.DEVICE_ONLY, "ns",
+        "host time that the node had to wait for; passes before the gap and the start"),
+    Attribute("op_id", "int64_val", Where.WORK, "",
+        "the op's id in the host trace, of an activity that of the op that launched it; absent for ops that only the device trace holds"),
+    Attribute("slice", "int32_val", Where.SLICES, "",
+        "which slice of its op this is, from 0"),
+    Attribute("tid", "int64_val", Where.HOST, "",
+        "the thread as the operating system numbers it; threads that were not recorded have numbers below all others"),
+    Attribute("rf_id", "int64_val", Where.SLICES, "",
+        "record-function id, which counts the ops of a process; 0 for none"),
+    Attribute("fw_parent", "int64_val", Where.SLICES, "",
+        "id of the op that was running in the forward thread when this op of the backward pass began; 0 for none"),
+    Attribute("seq_id", "int64_val", Where.SLICES, "",
+        "autograd's sequence number, the same for a forward op and the backward op that differentiates it; -1 for none"),
+    Attribute("scope", "int64_val", Where.SLICES, "",
+        "PyTorch's record scope: 0 function, 1 backward function, 7 annotation of a user"),
+    Attribute("fw_tid", "int64_val", Where.SLICES, "",
+        "the forward thread, as the host trace numbers threads, of an op of the backward pass; 0 for none"),
+    Attribute("op_schema", "string_val", Where.SLICES, "",
+        "the op's signature, as `aten::mm(Tensor self, Tensor mat2) -> Tensor`"),
+    Attribute("device", "int64_val", Where.ACTIVITIES, "",
+        "number of the device"),
+    Attribute("stream", "int64_val", Where.ACTIVITIES, "",
+        "number of the stream (or queue) on the device"),
+    Attribute("correlation", "int64_val", Where.ACTIVITIES, "",
+        "what the profiler numbers launch calls by: an activity has the number of its call"),
+    Attribute("cat", "string_val", Where.ACTIVITIES, "",
+        "category as recorded: `kernel`, `gpu_memcpy`, `gpu_memset` and what other vendors write"),
+    Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
+        "which collective, by the table of collectives below"),
+    Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",
+        "what the rank puts into a collective, or what a message carries; of several messages what the last one does"),
+    Attribute("comm_seq", "int64_val", Where.COMMUNICATION, "",
+        "sequence number in the process group, as recorded"),
+    Attribute("pg_name", "string_val", Where.COMMUNICATION, "",
+        "the process group: its recorded name, or its key in the file of communicator groups where one is written or given;"
+        " there empty for all ranks"),
+    Attribute("pg_recorded", "string_val", Where.COMMUNICATION, "",
+        "the process group's recorded name, whatever `pg_name` is"),
+    Attribute("pg_ranks", "int64_list", Where.COMMUNICATION, "",
+        "global ranks of the group's members, in its order; absent where not known"),
+    Attribute("comm_src", "int32_val", Where.ROOTED, "",
+        "global rank that sends, or the root that a collective goes out from; -1 where not recorded"),
+    Attribute("comm_dst", "int32_val", Where.ROOTED, "",
+        "global rank that receives, or the root that a collective ends at; -1 where not recorded"),
+    Attribute("comm_tag", "int32_val", Where.MESSAGES, "",
+        "the same at both ends of a message, and another one for every message from one rank to another"),
+    Attribute("coalesced_src", "int32_list", Where.COALESCED, "",
+        "`comm_src` of each message, the sends first; this and the next three are parallel"),
+    Attribute("coalesced_dst", "int32_list", Where.COALESCED, "",
+        "`comm_dst` of each message"),
+    Attribute("coalesced_tag", "int32_list", Where.COALESCED, "",
+        "`comm_tag` of each message"),
+    Attribute("coalesced_size", "int64_list", Where.COALESCED, "bytes",
+        "`comm_size` of each message"),
+    Attribute("data_dep_kinds", "int32_list", Where.DEPENDENT, "",
+        "why each of `data_deps` is there, parallel to it: a sum of bits from the table of kinds below"),
+)
+# fmt: on
+
+ROOM = "room_of_device_"
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
+
+
+class MetadataKey(NamedTuple):
+    """A key of the metadata; one that ends in an underscore goes on with a number."""
+
+    name: str
+    value: str
+    unit: str
+    meaning: str
+
+
+# fmt: off
+METADATA = (
+    MetadataKey("tool", "string_val", "", "what wrote the file, and its version"),
+    MetadataKey("schema", "string_val", "", "version of the host trace's schema, as recorded; empty without a host trace"),
+    MetadataKey("rank", "int64_val", "", "the process's rank, -1 where not recorded; among some ranks of a job its place there"),
+    MetadataKey("world_size", "int64_val", "", "how many ranks the job has, -1 where not recorded"),
+    MetadataKey("pid", "int64_val", "", "the process's number, -1 where not recorded"),
+    MetadataKey("base_time_ns", "int64_val", "ns", "to be added to start times for the time since 1970; 0 where none was recorded"),
+    MetadataKey("target", "string_val", "", "who the graph is for: `generic` or `astra-sim`"),
+    MetadataKey("resolution_ns", "int64_val", "ns", "the unit in which the trace counts time: 1000 for traces in whole µs"),
+    MetadataKey("clock_offset_ns", "int64_val", "ns",
+        "to be added to activities' start times for the host's clock; of a device clock that drifts the mean"),
+    MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
+    MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
+    MetadataKey(ROOM, "int64_val", "activities",
+        "how many the device of this number ran at once at most, though more were ready; only of devices that were full"),
+)
+# fmt: on
+
+# fmt: off
+FIELDS = {
+    "id": "from 1 on; a node's dependencies have smaller ids, and ids follow the measured start",
+    "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay` and delays are named here",
+    "type": "by the table of types below",
+    "ctrl_deps": "at most one: the slice that launched an activity, or the calling op's slice before a slice; implied by `data_deps`",
+    "data_deps": "the nodes that must have ended before this one starts",
+    "start_time_micros": "`start_time_ns` in whole µs",
+    "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is right to 1 µs",
+    "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io none` or without host",
+    "outputs": "the same of its results",
+    "attr": "the attributes below",
+}
+"""Of a node."""
+
+TYPES = {
+    NodeType.INVALID: "not written",
+    NodeType.METADATA: "a process group that the host trace describes; takes no time; in generic graphs alone",
+    NodeType.MEM_LOAD: "not written",
+    NodeType.MEM_STORE: "not written",
+    NodeType.COMP: "all that is no communication: host nodes, kernels, copies and sets, delays",
+    NodeType.COMM_SEND: "a message that the rank sends",
+    NodeType.COMM_RECV: "a message that the rank receives",
+    NodeType.COMM_COLL: "the rank's part in a collective",
+}
+
+KINDS = {
+    DependencyKind.PROGRAM_ORDER: "a host thread's nodes follow each other",
+    DependencyKind.LAUNCH: "an activity follows the host slice that launched it, or the delay after that",
+    DependencyKind.STREAM_ORDER: "an activity follows the one before it on its stream, or the delay after that",
+    DependencyKind.EVENT_WAIT: "an activity follows one on another stream that its own was told to wait for, or one of its graph",
+    DependencyKind.HOST_SYNC: "a wait of the host follows what it awaited; without host an activity follows what the host awaited for it",
+    DependencyKind.TENSOR_FLOW: "a reader of a storage follows its last writer on another stream",
+    DependencyKind.HAND_OVER: "a host thread goes on when another one has come so far",
+    DependencyKind.COLLECTIVE: "communication in the order that all ranks of a job have in common",
+    DependencyKind.INFERRED: "beside another bit: known from times alone",
+}
+
+DELAYS = {
+    Delay.LOST_RECORDS: "the profiler lost what ran in the meantime",
+    Delay.CONTENTION: "the device was busy with other work",
+    Delay.START_OF_RECORDING: "a carry-in: work from before the recording, or before the part, kept the stream busy",
+    Delay.UNEXPLAINED: "nothing in the trace tells",
+}
+# fmt: on
