@@ -22,7 +22,7 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 
 
 GRAPH = """
-A `.et` file holds messages of [`execution_graph.proto`](../schema/execution_graph.proto), each behind its length as a
+A `.et` file holds messages of [`execution_graph.proto`](../schema/graph/execution_graph.proto), each behind its length as a
 varint: one `GlobalMetadata`, then a `Node` for each node. gzip is told by content when a file is read and by the ending
 `.gz` when one is written. `trace-jsonize` shows a file as JSON and makes it of JSON again.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..machine import Machine, Usual
-from .layout import CallTable, HandOverTable, LinkedFile, Node, WaitTable
+from .layout import CallTable, HandoffTable, LinkedFile, Node, WaitTable
 from .linked_trace import Communication, LinkReport, ProcessGroup, TraceInfo
 
 OPS, ACTIVITIES = "ops", "activities"
@@ -89,7 +89,7 @@ RECORDS = (
         Member("since_ns", "ns", "from when on the host waits, null for from the call's start or launch; empty in `device_waits`"),
     )),
     Record("Hand-overs", "Columns: what the target thread does from its time on waited for what the source thread did up to its own.",
-           HandOverTable, (
+           HandoffTable, (
         Member("source_thread", "", "the thread that was waited for"),
         Member("source_ns", "ns", "up to when it worked for the other one"),
         Member("target_thread", "", "the thread that waited"),
