@@ -62,7 +62,7 @@ def test_a_blocking_calls_wait_follows_what_it_awaited(awaited: int, found: Foun
 def late(*ran: Ran, called: int, tolerance: int = 1_000) -> Named:
     """What the last one, which started late, probably waited for; so many calls began one ns after the other."""
     run = run_of(ran, [Called(time, time) for time in range(called)])
-    return named(inferred(run, column(len(ran) - 1), tolerance), run)
+    return named(inferred(run, column(len(ran) - 1), tolerance)[0], run)
 
 
 WAITED = {("source", "late", DependencyKind.EVENT_WAIT | INFERRED)}
@@ -109,9 +109,9 @@ def test_what_usually_passes_between_two_streams_is_not_long(count: int) -> None
         )
     ]
     run = run_of(rows, [Called(time, time) for time in range(2 * count)])
-    found = inferred(run, column(*range(1, 2 * count, 2)), 1_000)
+    found, _ = inferred(run, column(*range(1, 2 * count, 2)), 1_000)
     assert len(found.source) == (count if count == 5 else 0)
 
 
 def test_nothing_late_waited_for_nothing() -> None:
-    assert len(inferred(run_of([]), column(), 1_000).source) == 0
+    assert len(inferred(run_of([]), column(), 1_000)[0].source) == 0

@@ -19,8 +19,9 @@ CALLED = calls(
     Called(300, 350, "cudaEventRecord"),
     Called(400, 450, "cudaLaunchKernel"),
     Called(500, 550, "cudaStreamWaitEvent"),
+    Called(410, 450, "cudaLaunchKernel"),
 )
-RAN = activities(Ran(600, 700, 4), Ran(600, 700, 4, stream=20))
+RAN = activities(Ran(600, 700, 4), Ran(600, 700, 6, stream=20))
 LATER, WAIT = 5, 2
 """The calls that wait."""
 UNKNOWN = -1

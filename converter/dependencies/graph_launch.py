@@ -42,17 +42,16 @@ def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
     kind = int(DependencyKind.EVENT_WAIT | DependencyKind.INFERRED)
     by_end = sorted(members, key=lambda row: (int(end[row]), int(start[row])))
     latest: dict[int, int] = {}
-    place, previous = 0, dict[int, int]()
+    place = 0
     for row in members:
         # up to the row itself at the latest; of two without length that stand at one time neither is behind the other
         while (end[by_end[place]], start[by_end[place]]) < (start[row], start[row]):
             latest[int(stream[by_end[place]])] = by_end[place]
             place += 1
-        branch = int(stream[row])
-        before = previous.get(branch)
-        previous[branch] = row
+        # what its own stream did before, in the graph or not, explains a start right after that
+        branch, before = int(stream[row]), context.stream_previous[row]
         others = [other for key, other in latest.items() if key != branch and start[row] - end[other] <= prompt]
-        if others and (before is None or start[row] - end[before] > prompt):
+        if others and (before < 0 or start[row] - end[before] > prompt):
             yield max(others, key=lambda other: int(end[other])), row, kind
 
 

@@ -126,14 +126,16 @@ def _event_query(run: _Run, row: int) -> None:
     resolved = _resolved(run, row) if run.queries.is_answered(row) else _Resolved((), Found.TIMING)
     if resolved is None:
         waits.dropped["event queries whose event was not found"].append(row)
-    elif (
-        not run.queries.is_answered(row)
-        or process.last_end(resolved.sources) > process.end(row) + process.evidence.ahead
-    ):
+    elif not run.queries.is_answered(row) or process.last_end(resolved.sources) > _latest_answer(run, row):
         waits.found["event queries that found the event pending"].append(row)
     else:
         loop = run.queries.loops.get(row)
         waits.host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)
+
+
+def _latest_answer(run: _Run, row: int) -> int:
+    """By when what a query found over had ended. A loop goes on until something is over; a query by itself need not have found that."""
+    return run.process.end(row) + (run.process.evidence.ahead if row in run.queries.loops else 0)
 
 
 def _stream_sync(run: _Run, row: int) -> None:
