@@ -1,11 +1,13 @@
 """Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
+from ..schema.comm_groups import RankList
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.host import GROUP_INIT
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
@@ -21,16 +23,31 @@ from .dependencies.launch import launch
 from .device_only import without_host
 from .device_room import Room, device_room
 from .device_time import DeviceTime, device_time
-from .options import Options
+from .options import GENERIC, Options, Target
 from .order import check, deduplicated, topological_order
 from .promotion import block_on_activities
 from .run import Edges, Run
+from .targets.select import for_target
 from .timeline import slice_host
 
 
-def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
-    """The execution graph of one rank; its `report` says what became of everything. O(n log n) in ops, calls and activities."""
+def convert(
+    linked: LinkedTrace, options: Options | None = None, groups: Mapping[RankList, int] | None = None
+) -> ExecutionGraph:
+    """The execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
+
+    Its `report` says what became of everything in the trace, its `changes` what was then made different for the target. `groups` are
+    the numbers of the job's communicator groups, by rank list. Raises DataError where the trace holds nothing that the options leave.
+    """
     options = options or Options()
+    return for_target(before_target(linked, options), options.target, groups)
+
+
+def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
+    """The graph that `for_target` makes the one for `options.target` from; until then it is a generic one, and says so.
+
+    For who has to see the graphs of all ranks first.
+    """
     linked = linked if options.inferred else without_guesses(linked)
     recorded = linked.activities
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
@@ -86,11 +103,11 @@ def _trusted(edges: Edges, with_inferred: bool) -> Edges:
     return Edges(edges.source[known], edges.target[known], edges.kind[known])
 
 
-def _group_nodes(run: Run, target: str) -> Int64:
+def _group_nodes(run: Run, target: Target) -> Int64:
     """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
     ops = run.linked.ops
     is_group = ops.name.where(lambda name: GROUP_INIT in name)
-    return np.flatnonzero(is_group) if target == "generic" else np.empty(0, np.int64)
+    return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)
 
 
 def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns) -> ConvertReport:

@@ -38,6 +38,7 @@ __all__ = [
     "DependencyKind",
     "ExecutionGraph",
     "NodeType",
+    "TargetChanges",
     "TensorText",
 ]
 
@@ -63,10 +64,22 @@ class ConvertReport:
 
 
 @dataclass(slots=True)
+class TargetChanges:
+    """What was made different for a target: nodes by reason, µs where the name says so, without zeros; and remarks in words."""
+
+    counts: dict[str, float] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class ExecutionGraph(NodeColumns):
-    """One rank's execution graph. One that was just made has a `report`."""
+    """One rank's execution graph.
+
+    One that was just made has a `report` of what became of the trace, and `changes` that were then made for its target.
+    """
 
     report: ConvertReport | None = None
+    changes: TargetChanges | None = None
 
     @staticmethod
     def read(path: str, tensors: bool = True) -> "ExecutionGraph":

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from ..converter import ConvertReport, Options
+from ..converter import ConvertReport
 from ..linker.windows import EVERYTHING, Window
 from ..schema.errors import DataError
 from ..schema.files import open_input, open_output
 from ..schema.linked import LinkReport
+from .build_options import BuildOptions
 from .cross_rank import mark_of, named
 from .rank_comms import RankComms
 
@@ -60,7 +61,7 @@ class BuildReport(msgspec.Struct):
     """
 
     tool: str
-    options: Options
+    options: BuildOptions
     ranks: list[RankSummary] = []
     failures: list[str] = []
     notes: list[str] = []

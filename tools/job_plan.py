@@ -19,7 +19,7 @@ from ..converter.ranks import (
     settled,
     unmatched,
 )
-from ..converter.targets import ASTRA_SIM, separate_messages
+from ..converter.targets import ASTRA_SIM, Target, separate_messages
 from ..schema.comm_groups import RankList, number_groups
 from ..schema.graph import ExecutionGraph
 
@@ -41,7 +41,9 @@ class JobPlan(NamedTuple):
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: str, ranks: tuple[int, ...], *, whole_groups: bool = False) -> Communicates:
+def look_up(
+    graph: ExecutionGraph, target: Target, ranks: tuple[int, ...], *, whole_groups: bool = False
+) -> Communicates:
     """What the other ranks have to know of a graph, seen as one of `ranks`."""
     if target != ASTRA_SIM:
         return Communicates(recorded_groups(graph).lists, RankIssues(Calls.of([]), []))

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import msgspec
 
-from ..converter import Options
+from ..converter.options import InputsOutputs, Promotion
 from ..converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
 from .build import REPORT, Runner, build
+from .build_options import BuildOptions
 from .build_report import BUILT, RankSummary, table
 from .command import command_parser, print_json, progress, run_command, usage_error
 from .window_options import add_window_options, window_of
@@ -55,11 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--promote",
-        choices=("sync", "all"),
+        choices=get_args(Promotion),
         default="sync",
         help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
     )
-    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graphs")
+    parser.add_argument(
+        "--io", choices=get_args(InputsOutputs), default="full", help="keep the ops' tensors in the graphs"
+    )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     add_window_options(parser)
     where = parser.add_mutually_exclusive_group()
@@ -81,7 +84,7 @@ def _count(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
-    conversion = Options(
+    conversion = BuildOptions(
         target=options.target,
         promote=options.promote,
         io=options.io,
