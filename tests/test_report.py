@@ -1,7 +1,6 @@
 """trace-report: what it reads, what it says about a run, and that its outputs agree with each other. The page is in test_report_page."""
 
 import csv
-import doctest
 import json
 import shutil
 from pathlib import Path
@@ -14,10 +13,10 @@ from databases import RPD_2, Api, Op, write_database
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked_file import write_linked
-from execgraph.tools import kernel_names, trace_report
+from execgraph.tools import trace_report
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse
 from execgraph.tools.analyses.graph_alone import rank_of_graph
-from execgraph.tools.report import cells, files, overview, page
+from execgraph.tools.report import overview, page
 from execgraph.tools.report.excerpt import excerpt
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
@@ -393,8 +392,3 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     assert as_text(
         table_of(20), rows=2
     ) == "T\n  name  time [µs]\n  n0             \n  n1          1.0\n  … 18 more rows".replace("n0             ", "n0")
-
-
-@pytest.mark.parametrize("module", [cells, files, overview, kernel_names])
-def test_examples_in_docstrings_hold(module: Any) -> None:
-    assert doctest.testmod(module).failed == 0
