@@ -115,7 +115,7 @@ def _report(run: Run, graph: ExecutionGraph, found: Delays, communication: Commu
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     counted = Counter[str]()
     for kind in DependencyKind:
-        counted[str(kind.name).lower().replace("_", " ")] = int((values & int(kind) != 0).sum())
+        counted[kind.label] = int((values & int(kind) != 0).sum())
     overlap = run.linked.activities.end - run.activity_end
     causes, time = by_cause(found)
     return ConvertReport(

@@ -17,6 +17,7 @@ from ..schema.host import NO_TENSORS
 from ..schema.json_stream import ArrayReader, kind_of_text
 from ..schema.numbers import integer, integers
 from ..schema.progress import Advanced, unseen
+from ..schema.shown import Figures, Shown
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -25,8 +26,8 @@ ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
-@dataclass(slots=True)
-class HostTrace:
+@dataclass(slots=True, repr=False)
+class HostTrace(Shown):
     """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back ends. `skipped`
@@ -58,6 +59,10 @@ class HostTrace:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def figures(self) -> Figures:
+        """Which file it is, and how many nodes it holds."""
+        return Figures(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:

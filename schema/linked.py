@@ -14,6 +14,7 @@ import numpy as np
 from .columns import Bool, Int64, Strings
 from .groups import numbered, previous_in_group
 from .machine import Machine
+from .shown import Figures, Shown, counted
 
 
 class Found(Enum):
@@ -24,8 +25,8 @@ class Found(Enum):
     TIMING = "timing"
 
 
-@dataclass(slots=True)
-class Ops:
+@dataclass(slots=True, repr=False)
+class Ops(Shown):
     """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`.
@@ -55,8 +56,8 @@ class Ops:
         return len(self.id)
 
 
-@dataclass(slots=True)
-class Calls:
+@dataclass(slots=True, repr=False)
+class Calls(Shown):
     """Runtime and driver calls; `op_row` is the innermost op around the call."""
 
     name: Strings
@@ -70,8 +71,8 @@ class Calls:
         return len(self.start)
 
 
-@dataclass(slots=True)
-class Activities:
+@dataclass(slots=True, repr=False)
+class Activities(Shown):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
     `communication_row` is the position of a collective's arguments.
@@ -94,8 +95,8 @@ class Activities:
         return len(self.id)
 
 
-@dataclass(slots=True)
-class DeviceWaits:
+@dataclass(slots=True, repr=False)
+class DeviceWaits(Shown):
     """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event.
 
     The source is -1 in a part of a trace that does not hold it.
@@ -106,8 +107,8 @@ class DeviceWaits:
     found: Strings
 
 
-@dataclass(slots=True)
-class HostWaits:
+@dataclass(slots=True, repr=False)
+class HostWaits(Shown):
     """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending.
 
     The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
@@ -119,8 +120,8 @@ class HostWaits:
     found: Strings
 
 
-@dataclass(slots=True)
-class HandOvers:
+@dataclass(slots=True, repr=False)
+class HandOvers(Shown):
     """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
 
     From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.
@@ -217,8 +218,8 @@ class TraceInfo(msgspec.Struct):
     carried: dict[int, int] | None = None
 
 
-@dataclass(slots=True)
-class LinkedTrace:
+@dataclass(slots=True, repr=False)
+class LinkedTrace(Shown):
     """One process's run: host ops, calls and activities with everything known about their order."""
 
     info: TraceInfo
@@ -231,6 +232,18 @@ class LinkedTrace:
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
+
+    def figures(self) -> Figures:
+        """Where it comes from, and how much it holds."""
+        info = self.info
+        waits = {"host": self.host_waits, "device": self.device_waits, "between threads": self.hand_overs}
+        lines = {
+            "files": " and ".join(filter(None, (info.source_host, info.source_device))),
+            "rows": counted({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
+            "waits": counted({what: len(table.found) for what, table in waits.items()}),
+            "remarks": str(len(self.report.remarks)),
+        }
+        return Figures(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 
 
 class OnStreams(Protocol):

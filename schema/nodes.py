@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from .columns import ABSENT, Bool, Int64, Ragged, Strings
 from .numbering import rows_of
+from .shown import Shown
 
 
 class NodeType(IntEnum):
@@ -47,6 +48,11 @@ class DependencyKind(IntFlag):
     HAND_OVER = 64
     COLLECTIVE = 128
     INFERRED = 256
+
+    @property
+    def label(self) -> str:
+        """In words; of several reasons joined by `|`."""
+        return str(self.name).lower().replace("_", " ")
 
 
 class Delay(IntEnum):
@@ -116,8 +122,8 @@ Column = Int64 | Strings | Ragged
 """int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it lacks it)."""
 
 
-@dataclass(slots=True)
-class TensorText:
+@dataclass(slots=True, repr=False)
+class TensorText(Shown):
     """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
 
     rows: Int64
@@ -129,8 +135,8 @@ class TensorText:
     output_types: list[bytes]
 
 
-@dataclass(slots=True)
-class NodeColumns:
+@dataclass(slots=True, repr=False)
+class NodeColumns(Shown):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of

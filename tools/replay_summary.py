@@ -118,5 +118,5 @@ def _node_counts(work: Workload) -> dict[str, int]:
 
 def _dependency_counts(kind: Int64) -> dict[str, int]:
     """By kind; a dependency with several reasons counts under each."""
-    counts = {str(bit.name).lower().replace("_", " "): int((kind & bit != 0).sum()) for bit in DependencyKind}
+    counts = {bit.label: int((kind & bit != 0).sum()) for bit in DependencyKind}
     return counts | {"of unknown kind": int((kind == 0).sum())}

@@ -13,6 +13,7 @@ from ..converter.rewire import recorded_edges
 from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from ..schema.groups import numbered
+from ..schema.shown import Figures, Shown, counted
 from ..schema.times import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Factors, Scale, class_factor, node_factors
@@ -67,8 +68,8 @@ class Places(NamedTuple):
     cut_off_ns: int
 
 
-@dataclass(slots=True)
-class Workload:
+@dataclass(slots=True, repr=False)
+class Workload(Shown):
     """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
 
     A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
@@ -100,6 +101,11 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.lane)
+
+    def figures(self) -> Figures:
+        """How many nodes, dependencies, ranks and lanes there are."""
+        counts = {"dependencies": len(self.source), "ranks": len(self.graphs), "lanes": len(self.lanes)}
+        return Figures(f"Workload: {len(self):,} nodes", {"of": counted(counts)})
 
     @property
     def is_timed(self) -> Bool:

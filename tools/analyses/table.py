@@ -1,6 +1,5 @@
 """The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas or polars."""
 
-import importlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import orjson
 
 from ...schema.columns import Strings
+from ...schema.frames import to_pandas, to_polars
 
 Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[Any] | list[str]
@@ -79,11 +79,11 @@ class Table:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame; ImportError where pandas is not installed."""
-        return importlib.import_module("pandas").DataFrame(self._columns())
+        return to_pandas(self._columns())
 
     def to_polars(self) -> Any:
         """A polars.DataFrame; ImportError where polars is not installed."""
-        return importlib.import_module("polars").DataFrame(self._columns())
+        return to_polars(self._columns())
 
     def _columns(self) -> dict[str, Values]:
         return {column.name: column.values for column in self.columns}
