@@ -140,9 +140,12 @@ class DeviceTrace(Shown):
 
     def figures(self) -> Figures:
         """Which file it is, and how many rows of what it holds."""
-        tables = {"ops": self.ops, "calls": self.calls, "activities": self.activities, "synchronisations": self.syncs}
-        rows = counted({what: len(table.start) for what, table in tables.items()})
-        return Figures(f"DeviceTrace: {self.path}", {"rows": rows, "remarks": str(len(self.remarks))})
+        ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
+        lines = {
+            "rows": counted({"ops": ops, "calls": calls, "activities": activities}),
+            "remarks": str(len(self.remarks)),
+        }
+        return Figures(f"DeviceTrace: {self.path}", lines)
 
     @property
     def processes(self) -> list[int]:

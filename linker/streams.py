@@ -13,6 +13,8 @@ from ..schema.times import NEVER
 
 
 class StreamKey(NamedTuple):
+    """A stream of a device within one process."""
+
     device: int
     stream: int
 

@@ -12,6 +12,15 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
+Ns = Int64
+"""A column of times or durations in ns."""
+Us = Int64
+"""The same in whole µs."""
+Rows = Int64
+"""A column of positions in another table, -1 for none."""
+NodeIds = Int64
+"""A column of ids of a graph's nodes, as in its file; rows count from 0, ids of our own graphs from 1."""
+
 TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min
 """Stands in an int64 attribute column where a node does not have the attribute."""

@@ -89,6 +89,8 @@ class ExactEvent(msgspec.Struct):
 
 
 class DistributedInfo(msgspec.Struct):
+    """Where in its job the process stands, as the file's header says; None and empty where it does not."""
+
     backend: Any = ""
     rank: Number = None
     world_size: Number = None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from .columns import Bool, Int64, Strings
+from .columns import Bool, Int64, Ns, Rows, Strings
 from .groups import numbered, previous_in_group
 from .machine import Machine
 from .shown import Figures, Shown, counted
@@ -36,9 +36,9 @@ class Ops(Shown):
     parent_id: Int64
     name: Strings
     thread: Int64
-    start: Int64
-    end: Int64
-    exclusive: Int64
+    start: Ns
+    end: Ns
+    exclusive: Ns
     recorded_by_host: Bool
     op_schema: Strings
     rf_id: Int64
@@ -50,7 +50,7 @@ class Ops(Shown):
     inputs: list[bytes]
     outputs: list[bytes]
     extra: dict[int, dict[str, Any]]
-    communication_row: Int64
+    communication_row: Rows
 
     def __len__(self) -> int:
         return len(self.id)
@@ -62,10 +62,10 @@ class Calls(Shown):
 
     name: Strings
     thread: Int64
-    start: Int64
-    end: Int64
+    start: Ns
+    end: Ns
     correlation: Int64
-    op_row: Int64
+    op_row: Rows
 
     def __len__(self) -> int:
         return len(self.start)
@@ -83,13 +83,13 @@ class Activities(Shown):
     category: Strings
     device: Int64
     stream: Int64
-    start: Int64
-    end: Int64
+    start: Ns
+    end: Ns
     correlation: Int64
     graph_node: Int64
-    call_row: Int64
-    op_row: Int64
-    communication_row: Int64
+    call_row: Rows
+    op_row: Rows
+    communication_row: Rows
 
     def __len__(self) -> int:
         return len(self.id)
@@ -102,8 +102,8 @@ class DeviceWaits(Shown):
     The source is -1 in a part of a trace that does not hold it.
     """
 
-    source_row: Int64
-    target_row: Int64
+    source_row: Rows
+    target_row: Rows
     found: Strings
 
 
@@ -114,9 +114,9 @@ class HostWaits(Shown):
     The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
     """
 
-    call_row: Int64
-    source_row: Int64
-    since: Int64
+    call_row: Rows
+    source_row: Rows
+    since: Ns
     found: Strings
 
 
@@ -128,10 +128,10 @@ class HandOvers(Shown):
     """
 
     source_thread: Int64
-    source_time: Int64
+    source_time: Ns
     target_thread: Int64
-    target_time: Int64
-    waiting_since: Int64
+    target_time: Ns
+    waiting_since: Ns
     found: Strings
 
 
@@ -236,11 +236,15 @@ class LinkedTrace(Shown):
     def figures(self) -> Figures:
         """Where it comes from, and how much it holds."""
         info = self.info
-        waits = {"host": self.host_waits, "device": self.device_waits, "between threads": self.hand_overs}
+        waits = {
+            "of the host": len(self.host_waits.found),
+            "between streams": len(self.device_waits.found),
+            "between threads": len(self.hand_overs.found),
+        }
         lines = {
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),
             "rows": counted({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
-            "waits": counted({what: len(table.found) for what, table in waits.items()}),
+            "waits": counted(waits),
             "remarks": str(len(self.report.remarks)),
         }
         return Figures(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
@@ -251,16 +255,16 @@ class OnStreams(Protocol):
 
     device: Int64
     stream: Int64
-    start: Int64
-    end: Int64
+    start: Ns
+    end: Ns
 
 
-def stream_sorted(activities: OnStreams) -> Int64:
+def stream_sorted(activities: OnStreams) -> Rows:
     """The rows by device, stream, start and end."""
     return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
 
 
-def previous_on_stream(activities: OnStreams) -> Int64:
+def previous_on_stream(activities: OnStreams) -> Rows:
     """For each activity the one before it on its stream, -1 for the first."""
     return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
 

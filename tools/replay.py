@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.columns import Int64, Ragged, Strings
+from ..schema.columns import Int64, Ns, Ragged, Rows, Strings
 from ..schema.errors import DataError
 from ..schema.frames import Values, nullable, to_pandas, to_polars
 from ..schema.graph import ExecutionGraph
@@ -41,13 +41,13 @@ class Schedule(Shown):
     for each node which row ends it.
     """
 
-    source: Int64
-    target: Int64
-    lag_ns: Int64
-    cost_ns: Int64
-    end_ns: Int64
-    finish_row: Int64
-    place_of: Int64
+    source: Rows
+    target: Rows
+    lag_ns: Ns
+    cost_ns: Ns
+    end_ns: Ns
+    finish_row: Rows
+    place_of: Rows
 
 
 @dataclass(slots=True, repr=False)
@@ -56,8 +56,8 @@ class Replay(Shown):
 
     work: Workload
     schedule: Schedule
-    start_ns: Int64
-    end_ns: Int64
+    start_ns: Ns
+    end_ns: Ns
     makespan_ns: int
     measured_ns: int
 

@@ -24,6 +24,11 @@ class StartError(msgspec.Struct, frozen=True):
 
 
 class ReplaySummary(msgspec.Struct, frozen=True):
+    """The figures of a replay: times in µs, `error_pct` None without a measured time.
+
+    `busy_us` is by stream, `critical_path_us` by the kind of node or edge that the time was spent on.
+    """
+
     makespan_us: float
     measured_us: float
     error_pct: float | None

@@ -25,6 +25,7 @@ REMEDIES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = command_parser(
         "trace-convert",
         "Turns a linked trace into an execution graph.",

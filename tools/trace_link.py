@@ -21,6 +21,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = command_parser(
         "trace-link",
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",

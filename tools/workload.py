@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..converter.rewire import recorded_edges
-from ..schema.columns import ABSENT, Bool, Int64
+from ..schema.columns import ABSENT, Bool, Int64, Ns, Rows
 from ..schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from ..schema.groups import numbered
 from ..schema.shown import Figures, Shown, counted
@@ -31,6 +31,7 @@ class Lane(NamedTuple):
 
     @property
     def is_stream(self) -> bool:
+        """Whether it is a device's stream."""
         return self.stream != HOST_THREAD
 
     @property
@@ -49,15 +50,15 @@ class RankColumns(NamedTuple):
 
     node_class: Classes
     lane: Int64
-    measured_start_ns: Int64
-    measured_end_ns: Int64
-    wait_ns: Int64
-    host_delay_ns: Int64
-    duration_ns: Int64
-    source: Int64
-    target: Int64
+    measured_start_ns: Ns
+    measured_end_ns: Ns
+    wait_ns: Ns
+    host_delay_ns: Ns
+    duration_ns: Ns
+    source: Rows
+    target: Rows
     kind: Int64
-    lag_ns: Int64
+    lag_ns: Ns
     place: Int64
 
 
@@ -83,18 +84,18 @@ class Workload(Shown):
 
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
-    first_row: Int64
+    first_row: Rows
     node_class: Classes
     lane: Int64
-    measured_start_ns: Int64
-    measured_end_ns: Int64
-    wait_ns: Int64
-    host_delay_ns: Int64
-    duration_ns: Int64
-    source: Int64
-    target: Int64
+    measured_start_ns: Ns
+    measured_end_ns: Ns
+    wait_ns: Ns
+    host_delay_ns: Ns
+    duration_ns: Ns
+    source: Rows
+    target: Rows
     kind: Int64
-    lag_ns: Int64
+    lag_ns: Ns
     place: Int64
     places: "list[Places]"
     missing_dependencies: int
@@ -109,6 +110,7 @@ class Workload(Shown):
 
     @property
     def is_timed(self) -> Bool:
+        """Which nodes have a recorded start."""
         return np.asarray(self.measured_start_ns != ABSENT)
 
     @property
@@ -118,9 +120,11 @@ class Workload(Shown):
         return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
 
     def rank_of(self, row: int) -> int:
+        """The place in `graphs` of the graph that a row is of."""
         return int(np.searchsorted(self.first_row, row, side="right")) - 1
 
     def ranks_of(self, rows: Int64) -> Int64:
+        """The same for many rows."""
         return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
     def rank_labels(self) -> list[str]:

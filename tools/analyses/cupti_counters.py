@@ -41,6 +41,8 @@ class Measured(NamedTuple):
 
 
 class RankCounters(NamedTuple):
+    """What one rank's table is made of."""
+
     rank: int
     measured: list[Measured]
     note: str

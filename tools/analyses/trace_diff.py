@@ -25,6 +25,8 @@ ROOT = -1
 
 
 class Item(NamedTuple):
+    """What is compared over both runs: ops or kernels of one name and shape."""
+
     kind: str
     name: str
     shape: str
