@@ -43,8 +43,8 @@ class CollectiveType(IntEnum):
 class DependencyKind(IntFlag):
     """Why an edge exists; an edge may have several reasons, INFERRED only beside another.
 
-    >>> DependencyKind(6)
-    <DependencyKind.LAUNCH|STREAM_ORDER: 6>
+    >>> DependencyKind.LAUNCH in DependencyKind(6)
+    True
     >>> DependencyKind.EVENT_WAIT.label
     'event wait'
     """
@@ -61,7 +61,7 @@ class DependencyKind(IntFlag):
 
     @property
     def label(self) -> str:
-        """In words; of several reasons joined by `|`."""
+        """A single reason in words."""
         return str(self.name).lower().replace("_", " ")
 
 

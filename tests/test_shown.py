@@ -10,6 +10,7 @@ from execgraph.linker import link
 from execgraph.schema.columns import ABSENT, Ragged, Strings
 from execgraph.schema.frames import nullable, to_pandas, to_polars
 from execgraph.tools import replay
+from execgraph.tools.analyses import Column, Table
 from runs import convert_linked, read_pair
 
 ROWS, KERNELS = 300, 2
@@ -60,6 +61,13 @@ def test_notebooks_get_the_same_as_a_table(name: str) -> None:
     html, lines = objects()[name]._repr_html_(), repr(objects()[name]).splitlines()
     assert html.count("<tr>") == len(lines) - 1
     assert "op <" not in html
+
+
+def test_a_table_says_what_its_columns_are() -> None:
+    table = Table(
+        "gaps", "Gaps", [Column("rank", "", [str(row) for row in range(ROWS)]), Column("time", "us", np.arange(ROWS))]
+    )
+    assert repr(table) == f"Gaps (gaps): {ROWS} rows\n  columns  rank, time [us]"
 
 
 def test_a_graph_says_what_it_is_of() -> None:

@@ -11,6 +11,7 @@ import orjson
 
 from ...schema.columns import Strings
 from ...schema.frames import to_pandas, to_polars
+from ...schema.shown import Figures, Shown
 
 Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[Any] | list[str]
@@ -24,8 +25,8 @@ class Column(NamedTuple):
     values: Values
 
 
-@dataclass(slots=True)
-class Table:
+@dataclass(slots=True, repr=False)
+class Table(Shown):
     """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
 
     A table without rows says in `note` why. `details` are further tables of the same analysis, named `NAME_…`.
@@ -39,6 +40,12 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.columns[0].values) if self.columns else 0
+
+    def figures(self) -> Figures:
+        """What it is about, its columns with their units, and its note."""
+        columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
+        lines = {"columns": columns} | ({"note": self.note} if self.note else {})
+        return Figures(f"{self.title} ({self.name}): {len(self):,} rows", lines)
 
     def __getitem__(self, name: str) -> Values:
         """The values of a column; KeyError where there is none of that name."""
