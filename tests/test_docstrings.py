@@ -4,6 +4,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import execgraph
 
 ROOT = Path(execgraph.__file__).parent.parent
-COMMANDS = sorted(path.stem for path in (ROOT / "tools").glob("trace_*.py") if "def main(" in path.read_text())
+COMMANDS = {script.module for script in entry_points(group="console_scripts") if script.module.startswith("execgraph.")}
 EXPORTING = ("linker", "converter", "converter.ranks", "converter.targets", "tools", "tools.analyses")
 
 
@@ -31,8 +32,10 @@ def public_modules() -> list[str]:
     paths = [path for package in ("schema", "linker", "converter") for path in (ROOT / package).rglob("*.py")]
     dotted = (".".join(("execgraph", *path.relative_to(ROOT).with_suffix("").parts)) for path in paths)
     found = {name.removesuffix(".__init__") for name in dotted if not name.endswith("_pb2")}
-    found |= {f"execgraph.tools.{command}" for command in COMMANDS} | {"execgraph", "execgraph.api"}
-    return sorted(found | {home for package in EXPORTING for home in defining(package)})
+    return sorted(
+        {"execgraph", "execgraph.api", *found, *COMMANDS}
+        | {home for package in EXPORTING for home in defining(package)}
+    )
 
 
 def undocumented(module: ModuleType) -> list[str]:
