@@ -18,7 +18,7 @@ from .calling import calling_slices
 from .communication_columns import CommunicationColumns
 from .delays import Delays, by_cause, delays
 from .dependencies import RULES
-from .dependencies.inferred import inferred
+from .dependencies.inferred import CUT_OFF, inferred
 from .dependencies.launch import launch
 from .device_only import without_host
 from .device_room import Room, device_room
@@ -53,7 +53,7 @@ def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
     run = Run(linked, slice_host(linked, options.shortest_slice), shift)
-    edges = _dependencies(run, options)
+    edges, dropped = _dependencies(run, options)
     time, room = _device_time(run, edges)
     explained = delays(run, time, room)
     annex = Annex(explained if options.delays else explained.none(), _group_nodes(run, options.target), run.node_count)
@@ -72,20 +72,26 @@ def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     else:
         graph = without_host(graph)
-    graph.report = _report(run, graph, explained, communication)
+    graph.report = replace(_report(run, graph, explained, communication), dropped=dropped)
     return graph
 
 
-def _dependencies(run: Run, options: Options) -> Edges:
-    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them."""
+def _dependencies(run: Run, options: Options) -> tuple[Edges, dict[str, int]]:
+    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them; and what was not
+    looked for, by reason."""
     rules = [rule(run) for rule in RULES if rule.__name__ not in options.left_out]
-    edges = deduplicated(_trusted(Edges.joined(rules), options.inferred), run.node_count)
+    edges = Edges.joined(rules)
+    if not options.inferred:
+        edges = edges.where(edges.kind & int(DependencyKind.INFERRED) == 0)
+    edges = deduplicated(edges, run.node_count)
     info = run.linked.info
     if not options.inferred or (info.sync_records and not info.unresolved_waits):
-        return edges
+        return edges, {}
     late = np.flatnonzero(device_time(run, edges, info.machine).delay > 0)
     longest = of_name(info.machine.launch, "").most
-    return deduplicated(Edges.joined([edges, inferred(run, late, longest)]), run.node_count)
+    guesses, cut_off = inferred(run, late, longest)
+    dropped = {CUT_OFF: cut_off} if cut_off else {}
+    return deduplicated(Edges.joined([edges, guesses]), run.node_count), dropped
 
 
 def _device_time(run: Run, edges: Edges) -> tuple[DeviceTime, Room]:
@@ -94,13 +100,6 @@ def _device_time(run: Run, edges: Edges) -> tuple[DeviceTime, Room]:
     time = device_time(run, edges, machine)
     room = device_room(run, time)
     return (device_time(run, edges, machine, room.placed) if room.places else time), room
-
-
-def _trusted(edges: Edges, with_inferred: bool) -> Edges:
-    if with_inferred:
-        return edges
-    known = (edges.kind & int(DependencyKind.INFERRED)) == 0
-    return Edges(edges.source[known], edges.target[known], edges.kind[known])
 
 
 def _group_nodes(run: Run, target: Target) -> Int64:

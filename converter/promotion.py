@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..schema.columns import Bool, Int64
+from ..schema.groups import numbered
 from .dependencies.launch import launching_node
 from .run import Edges, Run
 
@@ -11,15 +12,11 @@ def block_on_activities(run: Run, edges: Edges) -> Edges:
     """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity that it
     launched on each stream. Kinds are kept. An activity that followed one launched after it blocks nobody: its stream is no queue."""
     node, tail = _tails(run, _in_turn(run, edges))
-    own = np.full(run.unrecorded_from, -1, np.int64)
-    own[run.activities_from : run.unrecorded_from] = launching_node(run)
-    is_activity = (edges.target >= run.activities_from) & (edges.target < run.unrecorded_from)
-    launcher = (
-        np.where(is_activity, own[np.minimum(edges.target, run.unrecorded_from - 1)], -1) if len(own) else edges.target
-    )
+    launcher = np.full(run.node_count, -1, np.int64)
+    launcher[run.activities_from : run.unrecorded_from] = launching_node(run)
     first = np.searchsorted(node, edges.source)
     count = np.searchsorted(node, edges.source, side="right") - first
-    replaced = (count > 0) & (launcher != edges.source)
+    replaced = (count > 0) & (launcher[edges.target] != edges.source)
     rows = np.flatnonzero(replaced)
     repeat = np.repeat(rows, count[rows])
     within = np.arange(len(repeat)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
@@ -32,8 +29,8 @@ def _in_turn(run: Run, edges: Edges) -> Bool:
     """Which activities followed only activities that had been launched before them."""
     first, count = run.activities_from, len(run.linked.activities)
     node = launching_node(run)
-    launched = np.empty(run.unrecorded_from + len(run.unrecorded), np.int64)
-    launched[np.lexsort((np.arange(len(launched)), run.end))] = np.arange(len(launched))
+    launched = np.empty(run.node_count, np.int64)
+    launched[np.argsort(run.end, kind="stable")] = np.arange(run.node_count)
     own = launched[node]
     inside = (edges.source >= first) & (edges.source < first + count) & (edges.target >= first)
     inside &= edges.target < first + count
@@ -56,8 +53,7 @@ def _tails(run: Run, in_turn: Bool) -> tuple[Int64, Int64]:
     activities, node = run.linked.activities, launching_node(run)
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
     order = order[(activities.call_row[order] >= 0) & in_turn[order]]
-    keys = (node, activities.device, activities.stream)
-    last = np.ones(len(order), np.bool_)
-    last[:-1] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0) if len(order) else last[:-1]
-    tails = order[last]
+    backward = order[::-1]
+    _, last = np.unique(numbered(node, activities.device, activities.stream)[backward], return_index=True)
+    tails = backward[last]
     return node[tails], run.activity_node(tails)

@@ -46,20 +46,16 @@ def _sound(graph: ExecutionGraph, dependencies: Ragged, edges: Edges) -> Edges:
 def spliced(edges: Edges, removed: Bool) -> Edges:
     """Edges that leave the removed rows out: who followed one follows what that one did. The edges are acyclic, sorted by target."""
     into = Ragged.grouped(edges.target, np.arange(len(edges.target)), len(removed))
-    done, open_ends = [], _where(edges, ~removed[edges.target])
+    done, open_ends = [], edges.where(~removed[edges.target])
     while len(open_ends.source):
         through = removed[open_ends.source]
-        done.append(_where(open_ends, ~through))
-        before, after = _where(open_ends, through), into.lengths()[open_ends.source[through]]
+        done.append(open_ends.where(~through))
+        before, after = open_ends.where(through), into.lengths()[open_ends.source[through]]
         inner = take_rows(into, before.source).values
         outer = np.repeat(np.arange(len(before.source)), after)
         bypass = Edges(edges.source[inner], before.target[outer], edges.kind[inner] | before.kind[outer])
         open_ends = deduplicated(bypass, len(removed))
     return deduplicated(Edges.joined([NO_EDGES, *done]), len(removed))
-
-
-def _where(edges: Edges, chosen: Bool) -> Edges:
-    return Edges(*(column[chosen] for column in edges))
 
 
 def rewired(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:

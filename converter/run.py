@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64
+from ..schema.columns import ABSENT, Bool, Int64
 from ..schema.groups import previous_in_group
-from ..schema.linked import LinkedTrace, previous_on_stream, stream_sorted
+from ..schema.linked import LinkedTrace
 from ..schema.machine import of_name
 from ..schema.numbering import rows_of
+from ..schema.streams import previous_on_stream, stream_sorted
 from .timeline import Timeline
 
 
@@ -27,6 +28,9 @@ class Edges(NamedTuple):
         real = (source >= 0) & (target >= 0)
         kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
         return Edges(source[real], target[real], kinds[real])
+
+    def where(self, chosen: Bool) -> "Edges":
+        return Edges(*(column[chosen] for column in self))
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":

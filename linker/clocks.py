@@ -10,8 +10,9 @@ import numpy as np
 
 from ..schema.columns import Int64
 from ..schema.groups import begins, split_groups
-from ..schema.linked import Activities, Calls, stream_sorted
+from ..schema.linked import Activities, Calls
 from ..schema.machine import AGREEING
+from ..schema.streams import stream_sorted
 from ..schema.times import NEVER
 from .device_rows import SyncRows
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls

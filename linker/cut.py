@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64
-from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops, previous_on_stream
+from ..schema.linked import Calls, HandOvers, LinkedTrace, Ops
 from ..schema.numbering import rows_of
 from ..schema.steps import are_step_marks
+from ..schema.streams import previous_on_stream
 from .match import are_ops
 from .selection import Kept, select_linked, select_rows
 from .windows import SMALLEST_REST, Period

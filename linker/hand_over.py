@@ -18,7 +18,6 @@ from ..schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ..schema.steps import are_step_marks
 from ..schema.times import FOREVER, NEVER
 
-NO_THREADS = np.empty(0, np.int64)
 AUTOGRAD = "autograd::engine::evaluate_function"
 
 
@@ -56,9 +55,7 @@ class _Thread(NamedTuple):
     top_end: Int64
 
 
-def hand_overs(
-    ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait] = (), transfer_threads: Int64 = NO_THREADS
-) -> HandOvers:
+def hand_overs(ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64) -> HandOvers:
     """The hand-overs of one process: those around its transfers, and those of its other threads.
 
     O(n log n) in ops and calls for a bounded number of threads.

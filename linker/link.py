@@ -25,6 +25,7 @@ from .match import Match, match_ops
 from .measured_machine import machine_of
 from .merged import one_rank
 from .messages_in_flight import messages_in_flight
+from .process import process_of
 from .process_groups import process_groups, with_members
 from .selection import through
 from .synchronisation import Synchronisation, synchronise
@@ -112,7 +113,9 @@ def _linked(
     awaited = awaited_collectives(collectives, ops, activities, communications)
     info = _info(host, device, rank)
     info.machine = machine_of(activities, calls, device.syncs)
-    sync = synchronise(device, calls, on_host_clock(activities, info.machine), collectives, awaited, info.machine)
+    shifted = on_host_clock(activities, info.machine)
+    process = process_of(device, calls, shifted, collectives, awaited, info.machine)
+    sync = synchronise(process, device, info.machine)
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
     groups = process_groups(host, device)

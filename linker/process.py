@@ -66,10 +66,9 @@ class Process:
     def named(self, call: int) -> Recording | None:
         """The recording that the trace names for a call, None also where its stream is not known."""
         record = self.record(call)
-        recorded = self.events.named(call, record)
-        return (
-            self.events.recording(recorded, record, self.recordings) if record is not None and recorded >= 0 else None
-        )
+        if record is None or not self.is_named(call):
+            return None
+        return self.events.recording(self.events.named(call, record), record, self.recordings)
 
     def collective(self, call: int) -> int:
         """The collective around a call, -1 for none."""
@@ -93,7 +92,7 @@ def process_of(
     awaited: dict[int, int],
     machine: Machine,
 ) -> Process:
-    """`activities` have their times on the host's clock."""
+    """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names."""
     queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
     places = Places(calls, collectives.ops, collectives.parent)
     records = _records(device)

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..schema.columns import Bool, Int64
 from ..schema.groups import begins, previous_in_group, split_groups
-from ..schema.linked import Activities, Calls, stream_sorted
+from ..schema.linked import Activities, Calls
+from ..schema.streams import stream_sorted
 from ..schema.times import NEVER
 
 

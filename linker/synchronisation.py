@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT
-from ..schema.linked import Activities, Calls, DeviceWaits, Found, HostWaits
+from ..schema.linked import DeviceWaits, Found, HostWaits
 from ..schema.machine import Machine
-from .communication import CollectiveOps
 from .device_trace import DeviceTrace
 from .events import Findings
 from .found_waits import FoundWaits
 from .guesses import Guess, Guesses
 from .host_holds import blocking_copies, full_queue, looking_on, only_looking_on
-from .process import Process, process_of
+from .process import Process
 from .queries import Queries, queries_of
 from .queue_waits import queue_waits
 from .sync_calls import SyncCall
@@ -55,19 +54,9 @@ class _Run(NamedTuple):
     waits: FoundWaits
 
 
-def synchronise(
-    device: DeviceTrace,
-    calls: Calls,
-    activities: Activities,
-    collectives: CollectiveOps,
-    awaited: dict[int, int],
-    machine: Machine,
-) -> Synchronisation:
-    """All waits of one process. O(n log n) in the calls.
-
-    `activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names.
-    """
-    process = process_of(device, calls, activities, collectives, awaited, machine)
+def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Synchronisation:
+    """All waits of one process. O(n log n) in the calls."""
+    calls, activities = process.calls, process.activities
     queries = queries_of(process, only_looking_on(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]

@@ -28,7 +28,7 @@ def write_columns(graph: NodeColumns, path: str) -> None:
             out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
 
 
-def read_columns(path: str, tensors: bool = True) -> NodeColumns:
+def read_columns(path: str, tensors: bool) -> NodeColumns:
     """Reads a .et file (gzip accepted), of this project or another. O(bytes).
 
     Without `tensors` these are skipped, which are most of a file. Raises DataError with the byte at which the file stops being a graph.

@@ -50,7 +50,7 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if isinstance(value, (str, int))}
 
 
-def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool = True) -> NodeColumns:
+def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -> NodeColumns:
     """The columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a file.
 
     Raises WireError where a message is no Node.

@@ -21,7 +21,6 @@ class Args(msgspec.Struct, gc=False):
     device: Number = None
     stream: Number = None
     queue: Number = None
-    context: Number = None
     bytes: Number = None
     size: Number = None
     external_id: Number = msgspec.field(name="External id", default=None)
@@ -89,9 +88,8 @@ class ExactEvent(msgspec.Struct):
 
 
 class DistributedInfo(msgspec.Struct):
-    """Where in its job the process stands, as the file's header says; None and empty where it does not."""
+    """Where in its job the process stands, as the file's header says; None where it does not."""
 
-    backend: Any = ""
     rank: Number = None
     world_size: Number = None
     pg_config: Any = None

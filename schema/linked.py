@@ -6,13 +6,11 @@ clock, ABSENT for host ops that the device trace does not hold.
 
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from .columns import Bool, Int64, Ns, Rows, Strings
-from .groups import numbered, previous_in_group
 from .machine import Machine
 from .shown import Figures, Shown, counted
 
@@ -250,59 +248,12 @@ class LinkedTrace(Shown):
         return Figures(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 
 
-class OnStreams(Protocol):
-    """What ran on which stream and when."""
-
-    device: Int64
-    stream: Int64
-    start: Ns
-    end: Ns
-
-
-def stream_sorted(activities: OnStreams) -> Rows:
-    """The rows by device, stream, start and end."""
-    return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
-
-
-def previous_on_stream(activities: OnStreams) -> Rows:
-    """For each activity the one before it on its stream, -1 for the first."""
-    return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
-
-
-def took_over(activities: Activities, slack: int) -> Bool:
-    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
-    taken = np.zeros(len(activities), np.bool_)
-    for device in np.unique(activities.device).tolist():
-        own = np.flatnonzero(activities.device == device)
-        by_end = own[np.argsort(activities.end[own], kind="stable")]
-        place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
-        last = by_end[np.maximum(place, 0)]
-        soon = (place >= 0) & (activities.start[own] - activities.end[last] <= slack) & (last != own)
-        taken[own] = soon & (activities.stream[last] != activities.stream[own])
-    return taken
-
-
 def on_host_clock(activities: Activities, machine: Machine) -> Activities:
     """The activities with their times on the host's clock; lengths stay as recorded."""
     shift = machine.clock_shift(activities.start)
     if not shift.any():
         return activities
     return replace(activities, start=activities.start + shift, end=activities.end + shift)
-
-
-class Streams(NamedTuple):
-    """The streams of a process: `number` is the place of each activity's stream in `device` and `stream`."""
-
-    device: Int64
-    stream: Int64
-    number: Int64
-
-
-def streams_of(activities: OnStreams) -> Streams:
-    """The (device, stream) pairs in order, and which of them each activity ran on."""
-    number = numbered(activities.device, activities.stream)
-    first = np.unique(number, return_index=True)[1]
-    return Streams(activities.device[first], activities.stream[first], number)
 
 
 def guessed(found: Strings) -> Bool:

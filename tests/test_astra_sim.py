@@ -174,9 +174,15 @@ def test_messages_of_a_graph_that_does_not_know_its_rank_cannot_be_played() -> N
 
 
 def test_a_side_and_a_tag_that_are_not_recorded_are_the_own_rank_and_zero() -> None:
-    played = targets(communicating(type=NodeType.COMM_RECV, rank=2, comm_src=1))
-    assert played.type[1] == NodeType.COMM_RECV
-    assert [value(played, name) for name in ("comm_src", "comm_dst", "comm_tag")] == [1, 2, 0]
+    names = ("comm_src", "comm_dst", "comm_tag")
+    received = targets(communicating(type=NodeType.COMM_RECV, rank=2, comm_src=1))
+    assert received.type[1] == NodeType.COMM_RECV
+    assert [value(received, name) for name in names] == [1, 2, 0]
+    sent = targets(communicating(type=NodeType.COMM_SEND, rank=2, comm_dst=1))
+    assert sent.type[1] == NodeType.COMM_SEND
+    assert [value(sent, name) for name in names] == [2, 1, 0]
+    assert [value(sent, name, 0) for name in names] == [ABSENT] * 3
+    assert "comm_src" not in targets(communicating()).attributes
 
 
 def test_communication_that_the_host_recorded_is_not_on_the_host() -> None:
@@ -304,6 +310,13 @@ def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
     played, told = for_astra_sim(g.build())
     assert played.duration_micros.tolist() == [90, 15, 5]
     assert told.host_delay_dropped_us == 105
+
+
+def test_what_does_not_apply_is_counted_as_none() -> None:
+    told = report(communicating())
+    assert (told.removed, told.padded, told.control_left_out, told.delay_nodes) == (0, 0, 0, 0)
+    assert (told.lowered, told.as_computation) == ({}, {})
+    assert (told.idle_dropped_us, told.host_delay_dropped_us) == (0, 0)
 
 
 def test_host_delay_before_communication_becomes_computation_before_it() -> None:
@@ -440,6 +453,27 @@ def test_two_ranks_that_each_send_before_they_receive_do_not_contradict() -> Non
         ]
 
     assert common_order([rank(0, 1), rank(1, 0)]) == [[1, 2], [1, 2]]
+
+
+def test_a_large_group_is_told_by_a_text_that_stays_small() -> None:
+    def label(*ranks: int) -> Any:
+        g = GraphBuilder(rank=0)
+        g.collective(0, 10, ranks=list(ranks))
+        (issue,) = issues(g.build())
+        return issue.meeting[0]
+
+    assert label(*range(8)) == "0,1,2,3,4,5,6,7"
+    assert label(*range(9)).startswith("9 ranks 0,1,2… ")
+    assert label(*range(9)) == label(*range(9)) != label(*range(8), 9)
+    assert len(label(*range(4_096))) < 40
+
+
+def test_issues_count_time_from_the_first_node_and_have_no_negative_size() -> None:
+    g = GraphBuilder(rank=0)
+    g.activity("kernel", 700, 10)
+    g.collective(750, 10, ranks=[0, 1], comm_size=-5)
+    g.collective(800, 10, ranks=[0, 1], comm_size=5)
+    assert [(issue.node, issue.start_ns, issue.size) for issue in issues(g.build())] == [(2, 50, 0), (3, 100, 5)]
 
 
 def test_dependencies_between_collectives_are_found_through_other_nodes() -> None:

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
+from execgraph.converter.dependencies.inferred import CUT_OFF, LOOKED_BACK
 from execgraph.schema.columns import ABSENT, Ragged, Strings
 from execgraph.schema.graph import CollectiveType, Delay, DependencyKind, NodeType
 from execgraph.tools.replay import replay
+from execgraph.tools.trace_convert import summary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads
@@ -198,6 +200,19 @@ def test_inferred_edges_can_be_left_out() -> None:
     nodes = convert_run(late_after_another_stream(sync_records=False), inferred=False)
     assert "long" not in nodes.follows("late")
     assert nodes.report.delays == {"unexplained": 1}
+
+
+@pytest.mark.parametrize(("before", "cut_off"), [(LOOKED_BACK - 1, {}), (LOOKED_BACK, {CUT_OFF: 1})])
+def test_a_search_among_too_many_is_cut_off_and_counted(before: int, cut_off: dict[str, int]) -> None:
+    t = TraceBuilder(sync_records=False)
+    with t.op("aten::mm"):
+        t.launch("elsewhere", 7, 1)
+        for _ in range(before):
+            t.launch("own", 20, 1)
+        t.launch("late", 20, 5, start=500)
+    report = convert_run(t).report
+    assert report.dropped == cut_off
+    assert ("dropped     1 late activities" in summary(report)) == bool(cut_off)
 
 
 def test_where_waits_are_recorded_none_is_inferred() -> None:

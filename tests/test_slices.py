@@ -1,8 +1,12 @@
 """The host timeline of runs made by hand, on a machine whose launches take 2 us: every node, and which ones launch and wait."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from execgraph.converter.timeline import IDLE, Timeline, names_of, slice_host
-from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.columns import ABSENT, Strings
+from execgraph.schema.linked import HandOvers, LinkedTrace
 from references import Act, Call, Op, linked_of
 
 Sliced = list[tuple[str, int, int]]
@@ -113,3 +117,29 @@ def test_a_blocking_call_has_work_again_once_what_it_awaited_has_ended() -> None
 def test_a_thread_that_begins_with_a_wait_is_there_from_its_call_on() -> None:
     linked = linked_of([Act(3_000, 8_000)], [Call(2_000, 9_000, name="cudaStreamSynchronize")], host_waits=[(0, 0)])
     assert nodes(linked) == [(IDLE, 2_000, 2_000), ("cudaStreamSynchronize", 8_000, 9_000)]
+
+
+# Hand-overs
+
+
+def handed_over(*moments: tuple[int, int, int, int]) -> LinkedTrace:
+    """Two threads that each have an op up to 100 ns, and hand-overs: from which thread and when, to which and when."""
+    linked = linked_of([], ops=[Op(0, 100, name="a"), Op(0, 100, name="b")])
+    linked.ops.thread[1] = 2
+    columns = [np.array(column, np.int64) for column in zip(*moments, strict=True)]
+    none = np.full(len(moments), ABSENT)
+    return replace(linked, hand_overs=HandOvers(*columns, none, Strings.of("record" for _ in moments)))
+
+
+def test_a_thread_is_cut_where_it_hands_over_and_where_another_did_to_it() -> None:
+    linked = handed_over((1, 40, 2, 50))
+    assert nodes(linked) == [("a", 0, 40), ("a", 40, 100), ("b", 0, 50), ("b", 50, 100)]
+    timeline = slice_host(linked, 0)
+    assert (timeline.released_by.tolist(), timeline.resumed.tolist()) == ([0], [3])
+
+
+def test_before_its_first_node_no_thread_hands_over_and_after_its_last_none_resumes() -> None:
+    """Whichever of the two threads comes first in the table."""
+    for giver, taker in ((1, 2), (2, 1)):
+        timeline = slice_host(handed_over((giver, 0, taker, 100)), 0)
+        assert (timeline.released_by.tolist(), timeline.resumed.tolist()) == ([-1], [-1])

@@ -263,6 +263,17 @@ def test_what_an_op_wrote_is_by_the_op_it_called_that_lists_it() -> None:
     assert flows(convert_run(t)) == {("mm", "reader")}
 
 
+def test_what_an_op_wrote_is_its_own_where_the_op_it_called_lists_something_else() -> None:
+    t = TraceBuilder()
+    buffer, other = t.tensor(), t.tensor()
+    with t.op("aten::linear", outputs=[buffer]), t.op("aten::mm", inputs=[other]):
+        t.launch("mm", 7, 10)
+    t.idle(30)
+    with t.op("aten::sum", inputs=[buffer, other]):
+        t.launch("reader", 20, 10)
+    assert flows(convert_run(t)) == {("mm", "reader")}
+
+
 @pytest.mark.parametrize("torch", LAYOUTS)
 def test_a_collective_writes_its_buffer(torch: str) -> None:
     t = TraceBuilder(torch=torch, rank=0, world_size=2)

@@ -107,12 +107,11 @@ def _finish(
     known = {rank: result.communicates for rank, result in results.items() if result.communicates}
     if not known:
         return
-    ranks = next(iter(tasks.values())).ranks
     for rank, result in results.items():
         if result.unchanged:
-            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph)), GENERIC, ranks)
+            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plans = plan_job(ranks, known)
+        plans = plan_job(known)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
         for rank in known:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..converter import before_target, for_target
-from ..converter.targets import GENERIC
+from ..converter.ranks import restrict_to_ranks
+from ..converter.targets import ASTRA_SIM, GENERIC, separate_messages
 from ..linker import link, read_device_trace, read_host_trace
 from ..linker.windows import EVERYTHING, Window
 from ..schema.comm_groups import number_groups
@@ -83,7 +84,10 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
 def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     graph = before_target(linked, task.options)
-    known = look_up(graph, task.options.target, task.ranks, whole_groups=task.options.whole_groups)
+    report = graph.report
+    if task.options.target == ASTRA_SIM:
+        graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
+    known = look_up(graph, task.options.target)
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
         graph = for_target(graph, GENERIC, number_groups(known.groups))
@@ -96,7 +100,7 @@ def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
         edges=len(graph.data_deps.values),
         notes=pair.notes,
         link=linked.report,
-        convert=graph.report,
+        convert=report,
         comms=summarise_rank(linked),
     )
     return RankResult(summary, communicates=known)

@@ -106,7 +106,7 @@ def usage_error(parser: argparse.ArgumentParser, text: str) -> NoReturn:
     parser.exit(2, f"{parser.prog}: error: {text} (see {parser.prog} --help)\n")
 
 
-def without_leading_word(arguments: Sequence[str] | None, word: str) -> list[str]:
+def without_leading_word(arguments: Sequence[str] | None) -> list[str]:
     """The command line without the leading sub-command that Chakra's tools want (`PyTorch`)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return given[1:] if given and given[0].lower() == word.lower() else given
+    return given[1:] if given and given[0].lower() == "pytorch" else given

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..converter import for_target
-from ..converter.ranks import compute_instead, order_collectives, resize_communication, restrict_to_ranks
-from ..converter.targets import ASTRA_SIM, Target, separate_messages
+from ..converter.ranks import compute_instead, order_collectives, resize_communication
+from ..converter.targets import ASTRA_SIM, Target
 from ..schema.graph import ExecutionGraph, TargetChanges
 from .build_rank import RankResult, RankTask, failed
 from .build_report import RankSummary, content_of
@@ -29,8 +29,6 @@ def finish_rank(task: FinishTask) -> RankResult:
     try:
         graph = ExecutionGraph.read(str(build.graph))
         if build.options.target == ASTRA_SIM:
-            graph = restrict_to_ranks(graph, plan.ranks, whole_groups=build.options.whole_groups)
-            graph = separate_messages(graph)
             graph = compute_instead(graph, plan.alone)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         graph = for_target(graph, build.options.target, plan.numbers)

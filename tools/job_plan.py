@@ -15,11 +15,10 @@ from ..converter.ranks import (
     common_sizes,
     issues,
     recorded_groups,
-    restrict_to_ranks,
     settled,
     unmatched,
 )
-from ..converter.targets import ASTRA_SIM, Target, separate_messages
+from ..converter.targets import ASTRA_SIM, Target
 from ..schema.comm_groups import RankList, number_groups
 from ..schema.graph import ExecutionGraph
 
@@ -35,23 +34,18 @@ class JobPlan(NamedTuple):
     """What one rank's graph has to keep: ids of communication without partners, sizes by id, ids in the common order."""
 
     numbers: dict[RankList, int]
-    ranks: tuple[int, ...]
     alone: list[int]
     sizes: dict[int, int]
     order: list[int]
 
 
-def look_up(
-    graph: ExecutionGraph, target: Target, ranks: tuple[int, ...], *, whole_groups: bool = False
-) -> Communicates:
-    """What the other ranks have to know of a graph, seen as one of `ranks`."""
-    if target != ASTRA_SIM:
-        return Communicates(recorded_groups(graph).lists, RankIssues(Calls.of([]), []))
-    graph = separate_messages(restrict_to_ranks(graph, ranks, whole_groups=whole_groups))
-    return Communicates(recorded_groups(graph).lists, issues(graph))
+def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
+    """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
+    known = issues(graph) if target == ASTRA_SIM else RankIssues(Calls.of([]), [])
+    return Communicates(recorded_groups(graph).lists, known)
 
 
-def plan_job(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
+def plan_job(known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
     """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
@@ -59,7 +53,7 @@ def plan_job(ranks: tuple[int, ...], known: Mapping[int, Communicates]) -> dict[
     alone = unmatched(issued)
     left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
     columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
-    return {rank: JobPlan(numbers, ranks, without, sizes, order) for rank, without, sizes, order in columns}
+    return {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
 
 
 def _leaving_out(issued: Sequence[Issue], nodes: set[int]) -> list[Issue]:

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(without_leading_word(arguments, "pytorch"))
+    options = parser.parse_args(without_leading_word(arguments))
     if options.json and options.output == STANDARD_STREAM:
         usage_error(parser, "--json and --output - both want stdout")
     if options.simulate:
@@ -121,6 +121,7 @@ def summary(report: ConvertReport) -> str:
         lines.append(
             f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
         )
+    lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
     if report.unknown_dtypes:

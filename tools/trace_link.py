@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
     add_window_options(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
-    options = parser.parse_args(without_leading_word(arguments, "pytorch"))
+    options = parser.parse_args(without_leading_word(arguments))
     if options.json and options.output == STANDARD_STREAM:
         usage_error(parser, "--json and --output - both want stdout")
     run_command(_run, options, "trace-link")

@@ -11,26 +11,28 @@ from ...schema.machine import ENOUGH, usual
 from ..run import Edges, Run
 
 LOOKED_BACK = 8
-"""Activities of other streams that are looked at, so that the search stays constant."""
+"""Activities that are looked at, so that the search stays constant."""
+CUT_OFF = f"late activities that may have waited for one before the {LOOKED_BACK} that ended last"
 
 
-def inferred(run: Run, late: Int64, tolerance_ns: int) -> Edges:
-    """For each activity row in `late` the activity of another stream that had ended last before its start, if not long before.
+def inferred(run: Run, late: Int64, tolerance_ns: int) -> tuple[Edges, int]:
+    """For each activity row in `late` the activity of another stream that had ended last before its start, if not long before; and
+    for how many the search was cut off.
 
     Long is more than `tolerance_ns`, and more than is usual between the two: a stream may take longer to go on than to start.
     The source must have been launched before the target was, as a stream can only wait for what was submitted.
     """
-    source = _last_ended(run, late)
+    source, cut_off = _last_ended(run, late)
     found = source >= 0
     since = run.linked.activities.start[late[found]] - run.activity_end[source[found]]
     between = usual(since, run.linked.info.machine.resolution_ns)
     longest = max(tolerance_ns, between.most if between.count >= ENOUGH else 0)
     soon = np.flatnonzero(found)[since <= longest]
     kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED
-    return Edges.of(run.activity_node(source[soon]), run.activity_node(late[soon]), kind)
+    return Edges.of(run.activity_node(source[soon]), run.activity_node(late[soon]), kind), cut_off
 
 
-def _last_ended(run: Run, late: Int64) -> Int64:
+def _last_ended(run: Run, late: Int64) -> tuple[Int64, int]:
     """For each of the rows the activity of another stream, launched before, that had ended last when it started, -1 for none."""
     activities, launched = run.linked.activities, run.launched
     by_end = np.argsort(run.activity_end, kind="stable")
@@ -45,4 +47,4 @@ def _last_ended(run: Run, late: Int64) -> Int64:
         fits &= launched[candidate] < launched[late]
         source[fits] = candidate[fits]
         place = place - 1
-    return source
+    return source, int(((source < 0) & (place >= 0)).sum())

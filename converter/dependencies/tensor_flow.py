@@ -16,8 +16,9 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.graph import DependencyKind
 from ...schema.host import TensorLists
-from ...schema.linked import Ops, streams_of
+from ...schema.linked import Ops
 from ...schema.numbering import Numbering
+from ...schema.streams import streams_of
 from ..run import Edges, Run
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks

@@ -1,7 +1,8 @@
 """The process groups that each rank used in, which of them are one out.
 
-A group is known by its ranks. Those of the same ranks are told apart by name where all ranks that use them name them alike; names that
-differ, as every process counts its own groups, say nothing: then by description and by what was done in them, as far as that is alike.
+A group is known by its ranks. Those of the same ranks are told apart by name where there is a rank that knows all names; else they
+differ, as every process counts its own groups, and say little: then by description and by what was done in them, as far as that is
+alike.
 """
 
 from collections import Counter, defaultdict
@@ -106,8 +107,8 @@ def _labels(members: str, uses: Mapping[Use, str]) -> dict[Use, Hashable]:
     names: defaultdict[int, set[str]] = defaultdict(set)
     for place, group in uses:
         names[place].add(group.name)
-    # without ranks a name is all there is, and other ranks may be other groups
-    if not members or len({frozenset(own) for own in names.values()}) == 1:
+    # without ranks a name is all there is, and other ranks may be other groups; a rank may lack a group, but not know another one
+    if not members or set().union(*names.values()) in names.values():
         return by_name
     return min((by_name, *(_read(uses, reading) for reading in READINGS)), key=lambda labels: _unlike(uses, labels))
 

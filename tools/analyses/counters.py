@@ -10,7 +10,8 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.groups import begins
-from ...schema.linked import LinkedTrace, streams_of
+from ...schema.linked import LinkedTrace
+from ...schema.streams import streams_of
 from .classes import ActivityClass, activity_classes, intervals_of
 from .intervals import Intervals, Series, running_sum
 from .rank_trace import Options, RankTrace, per_rank

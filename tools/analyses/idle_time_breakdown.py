@@ -7,7 +7,8 @@ end, else *kernel wait* if it is short, else *other*, with its cause where the o
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
+from ...schema.linked import DeviceWaits, LinkedTrace, guessed
+from ...schema.streams import streams_of
 from ...schema.times import NEVER
 from .classes import intervals_of
 from .intervals import sequence

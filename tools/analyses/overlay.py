@@ -27,10 +27,9 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """A mark is worth its place over several kernels that come again."""
 
 
-def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
+def overlay_events(rank: RankTrace) -> Iterator[bytes]:
     """All that there is to add to the rank's device trace."""
-    options = options or Options()
-    return itertools.chain(counter_events(rank, options), critical_path_events(rank), pattern_events(rank, options))
+    return itertools.chain(counter_events(rank), critical_path_events(rank), pattern_events(rank))
 
 
 def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:

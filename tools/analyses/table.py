@@ -25,6 +25,9 @@ class Column(NamedTuple):
     values: Values
 
 
+ROWS_AT_ONCE = 10_000
+
+
 @dataclass(slots=True, repr=False)
 class Table(Shown):
     """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
@@ -66,10 +69,10 @@ class Table(Shown):
         values = [_python_values(column.values) for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
-    def pieces(self, most: int = 10_000) -> Iterator["Table"]:
-        """The same table in parts of at most `most` rows, for what would be large row by row; none without rows."""
-        for first in range(0, len(self), most):
-            columns = [Column(name, unit, values[first : first + most]) for name, unit, values in self.columns]
+    def pieces(self) -> Iterator["Table"]:
+        """The same table in parts of so many rows, for what would be large row by row; none without rows."""
+        for first in range(0, len(self), ROWS_AT_ONCE):
+            columns = [Column(name, unit, values[first : first + ROWS_AT_ONCE]) for name, unit, values in self.columns]
             yield Table(self.name, self.title, columns, self.note)
 
     def to_json(self) -> bytes:

@@ -20,8 +20,8 @@ from ...linker.recorded_arguments import from_device
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.damage import CUT_OFF, UNREADABLE
 from ...schema.errors import DataError
-from ...schema.linked import streams_of
 from ...schema.steps import STEP_MARK, are_step_marks
+from ...schema.streams import streams_of
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")

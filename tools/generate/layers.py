@@ -122,13 +122,16 @@ def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor
     return y
 
 
-def embedding(process: Process, name: str, indices: Tensor, width: int, rows: int = 100_000) -> Tensor:
+TABLE_ROWS = 100_000
+
+
+def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tensor:
     """Rows of a table by index."""
-    weight, y = process.tensor(f"{name}.weight", rows, width), process.tensor(f"{name}.y", *indices.shape, width)
+    weight, y = process.tensor(f"{name}.weight", TABLE_ROWS, width), process.tensor(f"{name}.y", *indices.shape, width)
     gradient = process.gradient(weight)
 
     def backward(script: Script) -> None:
-        inputs = (process.gradient(y), indices, rows, -1, False)
+        inputs = (process.gradient(y), indices, TABLE_ROWS, -1, False)
         with script.op("aten::embedding_dense_backward", inputs, (gradient,), own_us=12.0):
             script.launch(EMBEDDING_BACKWARD, COMPUTE, stream_us((y, y)))
 

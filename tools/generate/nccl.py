@@ -32,11 +32,9 @@ def second_world(ranks: int) -> Group:
     return Group("1", "exchange", tuple(range(ranks)))
 
 
-def expert_groups(ranks: int, size: int = 2) -> tuple[Group, ...]:
-    """Neighbouring ranks in groups; every process calls its own one "1"."""
-    return tuple(
-        Group("1", "experts", tuple(range(first, min(first + size, ranks)))) for first in range(0, ranks, size)
-    )
+def expert_groups(ranks: int) -> tuple[Group, ...]:
+    """Neighbouring ranks in pairs; every process calls its own one "1"."""
+    return tuple(Group("1", "experts", tuple(range(first, min(first + 2, ranks)))) for first in range(0, ranks, 2))
 
 
 NO_GROUP = Group("", "", ())

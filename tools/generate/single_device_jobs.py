@@ -16,7 +16,6 @@ from .layers import (
     MSE,
     REDUCE,
     THRESHOLD,
-    OnGradient,
     backward,
     item,
     linear,
@@ -42,12 +41,12 @@ def steps(process: Process) -> Iterator[int]:
     process.main.synchronize_device()
 
 
-def model(process: Process, x: Tensor, on_gradient: OnGradient | None = None) -> Tensor:
+def model(process: Process, x: Tensor) -> Tensor:
     """A stack of linear layers with ReLU between, and the loss."""
     size = process.size
     with process.main.annotation("## forward ##"):
         for layer in range(size.layers):
-            x = relu(process, f"layers.{layer}.relu", linear(process, f"layers.{layer}", x, size.hidden, on_gradient))
+            x = relu(process, f"layers.{layer}.relu", linear(process, f"layers.{layer}", x, size.hidden))
         return mse_loss(process, x, process.tensor("target", *x.shape))
 
 

@@ -31,9 +31,9 @@ from ...linker.launches import enclosing_ops, launching_calls
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.errors import DataError
 from ...schema.intervals import nest
-from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
 from ...schema.steps import are_step_marks
+from ...schema.streams import previous_on_stream
 from ..trace_files import RankTrace
 from .report import MergeReport, RankReport
 from .survey import Survey, survey

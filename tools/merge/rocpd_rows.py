@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from ...linker.device_rows import DeviceTrace
-from ...schema.linked import streams_of
+from ...schema.streams import streams_of
 from ...schema.times import microseconds
 from .lanes import FIRST_LANE
 
