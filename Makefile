@@ -12,7 +12,6 @@ SAMPLE := tests/data/training
 HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
-PACKAGES := schema linker converter tools
 
 .PHONY: demo test bench accuracy mutants check lint format types clean
 
@@ -51,7 +50,7 @@ types: $(INSTALLED)/.check
 	@rm -rf build
 	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
 	@rm -rf build
-	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml $(PACKAGES:%=-p execgraph.%)
+	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph
 
 clean:
 	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schema.columns import ABSENT, Bool, Int64, previous_in_group, rows_of
-from ..schema.linked import LinkedTrace
+from ..schema.linked import LinkedTrace, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
-from ..schema.streams import previous_on_stream, stream_sorted
 from .host_timeline import Timeline
 
 
@@ -32,6 +31,7 @@ class Edges(NamedTuple):
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
+        """The edges of all parts, one part after the other."""
         return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -49,14 +49,17 @@ class Run:
 
     @property
     def activities_from(self) -> int:
+        """The number of the first activity's node."""
         return len(self.timeline)
 
     @property
     def unrecorded_from(self) -> int:
+        """The number of the first `unrecorded host` node."""
         return len(self.timeline) + len(self.linked.activities)
 
     @property
     def node_count(self) -> int:
+        """How many nodes there are."""
         return self.unrecorded_from + len(self.unrecorded)
 
     def activity_node(self, rows: Int64) -> Int64:

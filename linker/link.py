@@ -17,7 +17,7 @@ from .machine import machine_of
 from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
 from .readers import DeviceTrace, HostTrace, OpRows, one_rank, through
 from .submissions import process_of
-from .thread_hand_off import hand_overs
+from .threads import hand_overs
 from .waits import Synchronisation, synchronise
 from .windows import EVERYTHING, Part, Window, cut, host_period, of_both, period_of, trace_start, whole
 

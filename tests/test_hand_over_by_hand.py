@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from execgraph.linker.thread_hand_off import hand_overs
+from execgraph.linker.threads.hand_off import hand_overs
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.columns.intervals import TOLERANCE
 from execgraph.schema.linked.linked_trace import Found

@@ -31,6 +31,7 @@ class Annex:
 
     @property
     def node_count(self) -> int:
+        """How many nodes the run and the annex have together."""
         return self.first + len(self.delays) + len(self.groups)
 
     def edges(self, run: Run) -> Edges:

@@ -5,7 +5,7 @@ from bisect import bisect_right
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.streams import streams_of
+from ...schema.linked import streams_of
 from ..context import Run
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Numbering
 from ...schema.graph import DependencyKind
-from ...schema.linked import Ops
-from ...schema.streams import streams_of
+from ...schema.linked import Ops, streams_of
 from ...schema.traces import TensorLists
 from ..context import Edges, Run
 from .event_wait import event_wait
@@ -50,11 +49,14 @@ class Accesses(NamedTuple):
     dense: Bool
 
     def where(self, chosen: Int64) -> "Accesses":
+        """The given accesses."""
         op, storage, low, high = (column[chosen] for column in self[:4])
         return Accesses(op, storage, low, high, self.written[chosen], self.dense[chosen])
 
 
 class Writer(NamedTuple):
+    """The activity that last wrote bytes `low` up to but without `high` of a storage."""
+
     low: int
     high: int
     activity: int

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.graph import DependencyKind
+from ...schema.linked import took_over
 from ...schema.machine import Machine, Usuals, by_name, of_each
-from ...schema.streams import took_over
 from ...schema.traces import NEVER
 from ..context import Edges, Run
 

@@ -7,9 +7,8 @@ copies do, launches early in the call if the device was not ready: the rest of i
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64
-from ...schema.linked import LinkedTrace
+from ...schema.linked import LinkedTrace, previous_on_stream
 from ...schema.machine import Usual, by_name, of_each
-from ...schema.streams import previous_on_stream
 from ...schema.traces import FOREVER, NEVER
 
 

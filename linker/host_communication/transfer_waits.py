@@ -13,7 +13,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool
 from ...schema.linked import Calls, Found, Ops
 from ...schema.traces import FOREVER, TensorLists
-from ..thread_hand_off import Wait
+from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
 from .quiet import WAITS, Pause, Quiet

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, begins, split_groups
-from ...schema.linked import Activities, Calls
+from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.machine import AGREEING
-from ...schema.streams import stream_sorted
 from ...schema.traces import NEVER
 from ..readers import SYNC_RECORDS, SyncCall, SyncRows, sync_calls
 

@@ -5,9 +5,8 @@ Measured before any rule judges: what a rule takes for usual comes from here.
 
 import numpy as np
 
-from ...schema.linked import Activities, Calls, on_host_clock
+from ...schema.linked import Activities, Calls, on_host_clock, previous_on_stream, took_over
 from ...schema.machine import Machine, Usual, by_name
-from ...schema.streams import previous_on_stream, took_over
 from ..readers import SyncRows
 from .clocks import Awaited, awaited_ends, clock_of
 

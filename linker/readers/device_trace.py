@@ -178,6 +178,7 @@ class PlaceInJob(NamedTuple):
 
 
 def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
+    """What the file's header says of the process's rank, world and groups."""
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []

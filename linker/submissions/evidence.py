@@ -7,9 +7,8 @@ went on can have held it up, except by as much as the clocks are in doubt.
 import numpy as np
 
 from ...schema.columns import ROUNDING
-from ...schema.linked import Activities, Calls
+from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
-from ...schema.streams import previous_on_stream
 from ...schema.traces import NEVER as NEVER
 
 FAR = 1 << 62

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64, begins, previous_in_group, split_groups
-from ...schema.linked import Activities, Calls
-from ...schema.streams import stream_sorted
+from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
 
 class StreamKey(NamedTuple):
+    """A stream of a device within one process."""
+
     device: int
     stream: int
 

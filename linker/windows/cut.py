@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, rows_of
-from ...schema.linked import Calls, HandOvers, LinkedTrace, Ops
-from ...schema.streams import previous_on_stream
+from ...schema.linked import Calls, HandOvers, LinkedTrace, Ops, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
 from ..readers import Kept, select_linked, select_rows

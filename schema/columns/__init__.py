@@ -3,7 +3,7 @@
 In and out: arrays. Every other room of the project builds on these."""
 
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
-from .column_types import ABSENT, Bool, Int32, Int64, Ragged, Strings
+from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
 from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, split_groups
 from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
 from .numbering import Numbering, rows_of
@@ -17,10 +17,14 @@ __all__ = [
     "Int32",
     "Int64",
     "Nesting",
+    "NodeIds",
+    "Ns",
     "Numbering",
     "Ragged",
+    "Rows",
     "Spans",
     "Strings",
+    "Us",
     "begins",
     "first_from",
     "first_not_utf8",

@@ -18,6 +18,7 @@ from .linked_trace import (
     on_host_clock,
     without_guesses,
 )
+from .streams import previous_on_stream, stream_sorted, streams_of, took_over
 
 __all__ = [
     "Activities",
@@ -35,7 +36,11 @@ __all__ = [
     "TraceInfo",
     "guessed",
     "on_host_clock",
+    "previous_on_stream",
     "read_linked",
+    "stream_sorted",
+    "streams_of",
+    "took_over",
     "without_guesses",
     "write_linked",
 ]

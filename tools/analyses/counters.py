@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, begins
-from ...schema.linked import LinkedTrace
-from ...schema.streams import streams_of
+from ...schema.linked import LinkedTrace, streams_of
 from .rank import (
     ActivityClass,
     Column,

@@ -7,8 +7,7 @@ end, else *kernel wait* if it is short, else *other*, with its cause where the o
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import DeviceWaits, LinkedTrace, guessed
-from ...schema.streams import streams_of
+from ...schema.linked import DeviceWaits, LinkedTrace, guessed, streams_of
 from ...schema.traces import NEVER
 from .rank import (
     Column,

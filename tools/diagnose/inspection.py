@@ -21,8 +21,8 @@ from ...linker.readers import (
 )
 from ...schema.columns import Bool, Int64, Strings
 from ...schema.errors import DataError
+from ...schema.linked import streams_of
 from ...schema.recovery import CUT_OFF, UNREADABLE
-from ...schema.streams import streams_of
 from ...schema.traces import STEP_MARK, are_step_marks
 from .versions import device_versions, host_versions
 

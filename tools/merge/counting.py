@@ -30,8 +30,8 @@ from ...linker.matching import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
 from ...schema.columns import Bool, Int64, Strings, nest
 from ...schema.errors import DataError
+from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
-from ...schema.streams import previous_on_stream
 from ...schema.traces import are_step_marks
 from ..inputs import RankTrace
 from .report import MergeReport, RankReport

@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from ...linker.readers import DeviceTrace
-from ...schema.streams import streams_of
+from ...schema.linked import streams_of
 from ...schema.traces import microseconds
 from .lanes import FIRST_LANE
 

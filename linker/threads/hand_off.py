@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, TOLERANCE, Bool, Int64, Strings, innermost, split_groups
-from ..schema.linked import Calls, Found, HandOvers, Ops
-from ..schema.machine import ANY_THREAD, ENOUGH, Usual, usual
-from ..schema.traces import FOREVER, NEVER, are_step_marks
+from ...schema.columns import ABSENT, TOLERANCE, Bool, Int64, Strings, innermost, split_groups
+from ...schema.linked import Calls, Found, HandOvers, Ops
+from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
+from ...schema.traces import FOREVER, NEVER, are_step_marks
 
 AUTOGRAD = "autograd::engine::evaluate_function"
 

@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .columns import Bool, Int64, numbered, previous_in_group
+from ..columns import Bool, Int64, numbered, previous_in_group
 
 
 class OnStreams(Protocol):
