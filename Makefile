@@ -14,7 +14,6 @@ SAMPLE := tests/data/training
 HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
-PACKAGES := schema linker converter tools
 
 .PHONY: demo test coverage bench accuracy mutants docs check lint format types clean
 
@@ -62,7 +61,7 @@ types: $(INSTALLED)/.check
 	@rm -rf build
 	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
 	@rm -rf build
-	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml $(PACKAGES:%=-p execgraph.%)
+	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph
 
 clean:
 	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*

@@ -31,6 +31,7 @@ class Edges(NamedTuple):
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
+        """The edges of all parts, one part after the other."""
         return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -48,14 +49,17 @@ class ConversionContext:
 
     @property
     def activities_from(self) -> int:
+        """The number of the first activity's node."""
         return len(self.timeline)
 
     @property
     def unrecorded_from(self) -> int:
+        """The number of the first `unrecorded host` node."""
         return len(self.timeline) + len(self.linked.activities)
 
     @property
     def node_count(self) -> int:
+        """How many nodes there are."""
         return self.unrecorded_from + len(self.unrecorded)
 
     def activity_node(self, rows: Int64) -> Int64:

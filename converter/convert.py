@@ -1,11 +1,13 @@
 """Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..schema.columns import Int64, Ragged
+from ..schema.comm_groups import RankList
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
@@ -16,12 +18,27 @@ from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
 from .edit import check, deduplicated, topological_order, without_host
 from .host_timeline import slice_host
-from .options import Options
+from .options import GENERIC, Options, Target
+from .targets import for_target
 
 
-def convert(linked: LinkedTrace, options: Options | None = None) -> ExecutionGraph:
-    """The execution graph of one rank; its `report` says what became of everything. O(n log n) in ops, calls and activities."""
+def convert(
+    linked: LinkedTrace, options: Options | None = None, groups: Mapping[RankList, int] | None = None
+) -> ExecutionGraph:
+    """The execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
+
+    Its `report` says what became of everything in the trace, its `changes` what was then made different for the target. `groups` are
+    the numbers of the job's communicator groups, by rank list. Raises DataError where the trace holds nothing that the options leave.
+    """
     options = options or Options()
+    return for_target(before_target(linked, options), options.target, groups)
+
+
+def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
+    """The graph that `for_target` makes the one for `options.target` from; until then it is a generic one, and says so.
+
+    For who has to see the graphs of all ranks first.
+    """
     linked = linked if options.inferred else without_guesses(linked)
     recorded = linked.activities
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
@@ -80,11 +97,11 @@ def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, 
     return (device_time(context, edges, machine, room.placed) if room.places else time), room
 
 
-def _group_nodes(context: ConversionContext, target: str) -> Int64:
+def _group_nodes(context: ConversionContext, target: Target) -> Int64:
     """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
     ops = context.linked.ops
     is_group = ops.name.where(lambda name: GROUP_INIT in name)
-    return np.flatnonzero(is_group) if target == "generic" else np.empty(0, np.int64)
+    return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)
 
 
 def _report(
@@ -94,7 +111,7 @@ def _report(
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     counted = Counter[str]()
     for kind in DependencyKind:
-        counted[str(kind.name).lower().replace("_", " ")] = int((values & int(kind) != 0).sum())
+        counted[kind.label] = int((values & int(kind) != 0).sum())
     overlap = context.linked.activities.end - context.activity_end
     causes, time = by_cause(found)
     return ConvertReport(

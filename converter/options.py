@@ -1,23 +1,55 @@
 """How to convert a linked trace."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final, Literal, get_args
+
+from .dependencies import RULES
+
+Target = Literal["generic", "astra-sim"]
+GENERIC: Final = "generic"
+ASTRA_SIM: Final = "astra-sim"
+
+Promotion = Literal["sync", "all"]
+InputsOutputs = Literal["full", "none"]
+
+CHOICES = {"target": get_args(Target), "promote": get_args(Promotion), "io": get_args(InputsOutputs)}
+RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Options:
-    """How to convert; without `host` only activities are in the graph.
+    """How to convert; the defaults keep everything that is known. Raises ValueError, naming option and value, for one that does not exist.
 
-    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known
-    of its dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
+    `target` is who runs the graph. With `promote` "sync" the host runs ahead of the device as it did, with "all" it blocks on what it
+    launched. `io` "none" leaves the ops' tensors out, `inferred` False the edges that are known from timing alone, `host` False all
+    but activities. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known of its
+    dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
+
+    >>> Options(target="nonsense")
+    Traceback (most recent call last):
+    ValueError: Options: target is 'nonsense', not one of 'generic', 'astra-sim'
     """
 
-    target: str = "generic"
-    promote: str = "sync"
-    io: str = "full"
+    target: Target = "generic"
+    promote: Promotion = "sync"
+    io: InputsOutputs = "full"
     inferred: bool = True
     host: bool = True
-    whole_groups: bool = False
     shortest_slice: int = 1_000
     delays: bool = True
     left_out: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            _check(name, getattr(self, name), choices)
+        for name in (field.name for field in fields(self) if field.type is bool):
+            _check(name, getattr(self, name), (True, False))
+        if not isinstance(self.shortest_slice, int) or self.shortest_slice < 0:
+            raise ValueError(f"Options: shortest_slice is {self.shortest_slice!r}, not a whole number of ns, 0 or more")
+        for rule in self.left_out:
+            _check("a rule in left_out", rule, RULE_NAMES)
+
+
+def _check(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"Options: {name} is {value!r}, not one of {', '.join(map(repr, choices))}")

@@ -11,6 +11,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.build_report import BuildReport
 from execgraph.tools.build.job import Outcomes, build
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
@@ -43,7 +44,7 @@ def built_job(job: str, ranks: int) -> Built:
     with tempfile.TemporaryDirectory() as folder:
         traces, out = Path(folder, "traces"), Path(folder, "graphs")
         write_traces(run, traces)
-        report = build(traces, out, Options(), here).report
+        report = build(traces, out, BuildOptions(), here).report
         graphs = tuple(ExecutionGraph.read(str(out / f"graph.{rank}.et")) for rank in range(ranks))
     return Built(report, graphs, run.makespan_ns)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.converter import Options
 from execgraph.linker.windows.windows import Window
 from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.build_rank import RankResult, RankTask
 from execgraph.tools.build.job import Built, Outcomes, build
 from execgraph.tools.commands.trace_build import main
@@ -35,8 +35,8 @@ def job(traces: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(traces, tmp_path / "job"))
 
 
-def built(folder: Path, out: Path, options: Options | None = None, anew: bool = False) -> Built:
-    return build(folder, out, options or Options(), here, anew)
+def built(folder: Path, out: Path, options: BuildOptions | None = None, anew: bool = False) -> Built:
+    return build(folder, out, options or BuildOptions(), here, anew)
 
 
 def command(*arguments: object) -> int:
@@ -97,7 +97,7 @@ def test_a_broken_rank_fails_alone_and_names_its_file(job: Path, tmp_path: Path)
 
 
 def test_options_reach_the_graphs(traces: Path, tmp_path: Path) -> None:
-    full, bare = (built(traces, tmp_path / io, Options(io=io)).report.ranks[0].graph for io in ("full", "none"))
+    full, bare = (built(traces, tmp_path / io, BuildOptions(io=io)).report.ranks[0].graph for io in ("full", "none"))
     assert full and bare and bare.bytes < full.bytes
 
 
@@ -135,7 +135,7 @@ def test_a_rank_that_changed_is_built_again(job: Path, tmp_path: Path, change: C
 
 def test_other_options_build_everything_again(traces: Path, tmp_path: Path) -> None:
     built(traces, tmp_path / "out")
-    assert built(traces, tmp_path / "out", Options(promote="all")).unchanged == set()
+    assert built(traces, tmp_path / "out", BuildOptions(promote="all")).unchanged == set()
 
 
 def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(t
     write_traces(simulate(build_job("ddp", ranks=2, steps=2, layers=1, seed=3)), job)
     nodes = []
     for steps in (None, (0, 1), (1, 2)):
-        report, unchanged = build(job, out, Options(), here, window=Window(steps=steps))
+        report, unchanged = build(job, out, BuildOptions(), here, window=Window(steps=steps))
         assert (report.disagreements, unchanged) == ([], set())
         nodes.append([rank.convert.activities for rank in report.ranks if rank.convert])
     assert [sum(rank) for rank in zip(*nodes[1:], strict=True)] == nodes[0]
-    assert build(job, out, Options(), here, window=Window(steps=(1, 2))).unchanged == {0, 1}
+    assert build(job, out, BuildOptions(), here, window=Window(steps=(1, 2))).unchanged == {0, 1}
 
 
 def test_a_damaged_report_builds_everything_again(traces: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_an_interrupted_build_goes_on_where_it_was(traces: Path, tmp_path: Path)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(traces, tmp_path / "out", Options(), interrupted)
+        build(traces, tmp_path / "out", BuildOptions(), interrupted)
     assert built(traces, tmp_path / "out").unchanged == {0}
 
 
@@ -237,7 +237,7 @@ def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) ->
         yield tasks[0], WorkerDied("its process was killed")
         yield tasks[1], function(tasks[1])
 
-    report, _ = build(traces, tmp_path, Options(), losing)
+    report, _ = build(traces, tmp_path, BuildOptions(), losing)
     assert report.all_failures == ["rank 0: device_rank0.json: WorkerDied: its process was killed"]
     assert [summary.status for summary in report.ranks] == ["failed", "built"]
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from builder import TraceBuilder
 from builder.records import Group
-from execgraph.converter import Options
 from execgraph.converter.ranks import Group as RankGroup
 from execgraph.converter.ranks import ranks_of, ranks_text
 from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.linked.linked_trace import Communication
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.build_report import BuildReport, table
 from execgraph.tools.build.cross_rank import verify
 from execgraph.tools.build.job import build
@@ -89,7 +89,7 @@ def write(folder: Path, wrong: type[Rank] = Rank, ranks: Sequence[int] = (2,), a
 
 
 def report_of(folder: Path, out: Path, target: str = "generic") -> BuildReport:
-    return build(folder, out, Options(target=target), here).report
+    return build(folder, out, BuildOptions(target=target), here).report
 
 
 # What ranks must agree on

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from builder import Group, Tensor, TraceBuilder
-from execgraph.converter import Options
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.job import Built, build
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.replay.execution import replay_ranks
@@ -34,7 +34,7 @@ def record(folder: Path, ranks: Sequence[int], world: int, play: Play, torch: st
 def made(folder: Path, **options: bool) -> tuple[Built, list[ExecutionGraph]]:
     """The build for the simulator, which both generations must play to the end, and its graphs."""
     out = folder.parent / "graphs"
-    report = build(folder, out, Options(target="astra-sim", **options), here)
+    report = build(folder, out, BuildOptions(target="astra-sim", **options), here)
     assert not report.report.all_failures
     paths = sorted(out.glob("graph.*.et"))
     files = read_files(out / "graph", len(paths))
@@ -145,7 +145,7 @@ def test_a_rank_alone_in_its_group_needs_no_number(tmp_path: Path) -> None:
     record(tmp_path / "traces", range(2), 2, alone)
     _, graphs = made(tmp_path / "traces")
     assert [len(communications(graph)) for graph in graphs] == [1, 1]
-    report = build(tmp_path / "traces", tmp_path / "generic", Options(), here).report
+    report = build(tmp_path / "traces", tmp_path / "generic", BuildOptions(), here).report
     assert not report.all_failures
     graph = ExecutionGraph.read(str(tmp_path / "generic" / "graph.0.et"))
     rows = [row for row in range(len(graph)) if graph.type[row] == COLL]

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from execgraph.converter import Options
 from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.job import build
 from execgraph.tools.replay.execution import replay_ranks
 from execgraph.tools.replay.summary import start_error
@@ -27,7 +27,7 @@ def test_a_job_is_built_and_replayed(job: str, ranks: int) -> None:
 
 def test_four_of_eight_ranks_of_a_real_job_replay_as_they_ran(real_traces: Path, tmp_path: Path) -> None:
     """Their windows begin up to 7 ms apart."""
-    report = build(real_traces / "dlrm_8gpu", tmp_path, Options(), here).report
+    report = build(real_traces / "dlrm_8gpu", tmp_path, BuildOptions(), here).report
     assert report.disagreements == []
     assert report.absences[:2] == ["4 of 8 ranks are absent: 4-7", "4 of 8 members of the group 0-7 are absent"]
     replayed = replay_ranks([ExecutionGraph.read(str(tmp_path / f"graph.{rank}.et")) for rank in range(4)])

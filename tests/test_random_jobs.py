@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from builder import Group, Tensor, TraceBuilder
-from execgraph.converter import Options
 from execgraph.schema.graph.execution_graph import ExecutionGraph
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.build_report import BuildReport
 from execgraph.tools.build.finish_rank import ALONE
 from execgraph.tools.build.job import build
@@ -92,12 +92,12 @@ def test_any_job_is_agreed_on_replayed_and_played(tmp_path: Path, torch: str, se
     (tmp_path / "traces").mkdir()
     job = Job(seed, torch)
     job.write(tmp_path / "traces")
-    checked(build(tmp_path / "traces", tmp_path / "generic", Options(), here).report)
+    checked(build(tmp_path / "traces", tmp_path / "generic", BuildOptions(), here).report)
     graphs = [ExecutionGraph.read(str(tmp_path / "generic" / f"graph.{rank}.et")) for rank in range(job.ranks)]
     assert replay_ranks(graphs).makespan_ns > 0
     for host in (True, False):
         out = tmp_path / f"host {host}"
-        checked(build(tmp_path / "traces", out, Options(target="astra-sim", host=host), here).report)
+        checked(build(tmp_path / "traces", out, BuildOptions(target="astra-sim", host=host), here).report)
         files = read_files(out / "graph", job.ranks)
         for generation in Generation:
             outcome = simulate(files, out / "comm_groups.json", generation)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from builder import TraceBuilder
-from execgraph.converter import Options
 from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.job import build
 from execgraph.tools.inputs.trace_files import by_rank, find_traces
 from execgraph.tools.merge import merge_for_viewing
@@ -51,7 +51,7 @@ def said(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for target in ("generic", ASTRA_SIM):
         out = folder.parent / f"{folder.name} for {target}"
-        report = build(folder, out, Options(target=target), here).report
+        report = build(folder, out, BuildOptions(target=target), here).report
         graphs = [ExecutionGraph.read(str(path)) for path in sorted(out.glob("graph.*.et"))]
         found[f"build for {target}"] = report.disagreements, report.all_notes, report.all_failures
         found[f"communication for {target}"] = [int((graph.type != NodeType.COMP).sum()) for graph in graphs]
@@ -89,7 +89,7 @@ def differing(folder: Path, size: int) -> Sequence[str]:
         t.collective("allreduce", group=group, tensors=[t.tensor((size if rank else 8,))])
         t.device_synchronize()
         t.write(folder)
-    return build(folder, folder.parent / "out", Options(), here).report.disagreements
+    return build(folder, folder.parent / "out", BuildOptions(), here).report.disagreements
 
 
 def test_a_renamed_group_in_which_ranks_differ_is_told_by_what_differs(tmp_path: Path) -> None:

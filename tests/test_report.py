@@ -1,7 +1,6 @@
 """trace-report: what it reads, what it says about a run, and that its outputs agree with each other. The page is in test_report_page."""
 
 import csv
-import doctest
 import json
 import shutil
 from pathlib import Path
@@ -18,15 +17,13 @@ from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse
 from execgraph.tools.analyses.rank.graph_alone import rank_of_graph
 from execgraph.tools.commands import trace_report
 from execgraph.tools.replay.scaling import parse_scale
-from execgraph.tools.report import files, overview, page
-from execgraph.tools.report.charts import cells
+from execgraph.tools.report import overview, page
 from execgraph.tools.report.charts.rows import first_rows, largest_rows
 from execgraph.tools.report.excerpt import excerpt
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
 from execgraph.tools.report.text import as_text
 from execgraph.tools.report.what_if import what_if
-from execgraph.tools.view import kernel_names
 from graphs import GraphBuilder, rank_with_collective, training_step
 
 needs_page = pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
@@ -395,8 +392,3 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     assert as_text(
         table_of(20), rows=2
     ) == "T\n  name  time [µs]\n  n0             \n  n1          1.0\n  … 18 more rows".replace("n0             ", "n0")
-
-
-@pytest.mark.parametrize("module", [cells, files, overview, kernel_names])
-def test_examples_in_docstrings_hold(module: Any) -> None:
-    assert doctest.testmod(module).failed == 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import programs
 import pytest
-from execgraph.converter import Options
 from execgraph.converter.edit.device_only import without_host
 from execgraph.converter.ranks import (
     common_order,
@@ -23,6 +22,7 @@ from execgraph.schema.columns.column_types import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
+from execgraph.tools.build.build_options import BuildOptions
 from execgraph.tools.build.job import build
 from execgraph.tools.replay.execution import replay
 from generated import ALONE, TOGETHER, built_job, graphs_of, here
@@ -138,7 +138,7 @@ def test_four_of_eight_ranks_of_a_real_job_are_played_to_the_end(real_traces: Pa
 
 
 def built_to_the_end(traces: Path, out: Path, ranks: int, host: bool = True) -> bool:
-    report = build(traces, out, Options(target=ASTRA_SIM, host=host), here).report
+    report = build(traces, out, BuildOptions(target=ASTRA_SIM, host=host), here).report
     assert not report.all_failures
     return run_to_the_end(play_files(out, ranks), ranks)
 

@@ -1,5 +1,5 @@
 """What people do around a graph: capture, generate, build, replay, measure."""
 
-from .replay import replay, replay_ranks
+from .replay import Replay, WhatIf, replay, replay_ranks, what_if
 
-__all__ = ["replay", "replay_ranks"]
+__all__ = ["Replay", "WhatIf", "replay", "replay_ranks", "what_if"]

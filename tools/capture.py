@@ -67,6 +67,7 @@ class Recorder:
 
     @property
     def begun(self) -> bool:
+        """Whether the steps before the recorded ones are over."""
         return self.steps >= self._first
 
     def step(self) -> None:

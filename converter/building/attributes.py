@@ -13,7 +13,7 @@ from ...schema.traces import NEVER, NO_TENSORS, TensorLists
 from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
-from ..options import Options
+from ..options import GENERIC, Options
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .synthetic_nodes import SyntheticNodes
 
@@ -62,7 +62,7 @@ def graph_of(
         start_time_micros=recorded // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
-        metadata=_metadata(context, options),
+        metadata=_metadata(context),
         tensors=columns.tensors() if options.io == "full" else None,
     )
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
@@ -236,7 +236,7 @@ def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
     return values, shapes, types
 
 
-def _metadata(context: ConversionContext, options: Options) -> dict[str, str | int]:
+def _metadata(context: ConversionContext) -> dict[str, str | int]:
     info = context.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",
@@ -245,7 +245,7 @@ def _metadata(context: ConversionContext, options: Options) -> dict[str, str | i
         "world_size": info.world_size,
         "pid": info.pid,
         "base_time_ns": info.base_time_ns,
-        "target": options.target,
+        "target": GENERIC,
         "resolution_ns": info.machine.resolution_ns,
         "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
         "source_host": info.source_host,

@@ -66,6 +66,11 @@ def bytes_per_element(dtype: str) -> int:
 
 
 def is_known_dtype(dtype: str) -> bool:
+    """Whether the size of such an element is known.
+
+    >>> is_known_dtype("c10::BFloat16"), is_known_dtype("quantum")
+    (True, False)
+    """
     return _plain_dtype(dtype) in BYTES_OF_DTYPE
 
 

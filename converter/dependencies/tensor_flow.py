@@ -49,11 +49,14 @@ class Accesses(NamedTuple):
     dense: Bool
 
     def where(self, chosen: Int64) -> "Accesses":
+        """The given accesses."""
         op, storage, low, high = (column[chosen] for column in self[:4])
         return Accesses(op, storage, low, high, self.written[chosen], self.dense[chosen])
 
 
 class Writer(NamedTuple):
+    """The activity that last wrote bytes `low` up to but without `high` of a storage."""
+
     low: int
     high: int
     activity: int

@@ -113,6 +113,7 @@ def take(column: Column, rows: Int64) -> Column:
 
 
 def take_rows(column: Ragged, rows: Int64) -> Ragged:
+    """The given rows of a column, in that order."""
     lengths = column.lengths()[rows]
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
     within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)

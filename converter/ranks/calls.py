@@ -60,6 +60,7 @@ class Calls:
 
     @staticmethod
     def of(calls: Iterable[Call]) -> "Calls":
+        """The calls as columns; groups are numbered in the order in which they come first."""
         place: dict[Group, int] = {}
         rows = [
             (row, type_, place.setdefault(group, len(place)) if group else -1, *facts)

@@ -25,6 +25,7 @@ class Group(NamedTuple):
 
     @property
     def text(self) -> str:
+        """The group as messages name it."""
         return f"group {self.ranks}" + (f" ({self.name})" if self.name else "")
 
 
@@ -50,6 +51,7 @@ class GroupNames:
         self._addresses = Counter[str]()
 
     def group_of(self, ranks: Sequence[int], name: str, description: str) -> Group:
+        """The group of these ranks; one that is named by where it lies in memory gets a number instead."""
         recorded = tuple(ranks), name
         group = self._known.get(recorded)
         if group is None:

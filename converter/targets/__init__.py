@@ -1,14 +1,16 @@
 """Graphs made fit for one simulator."""
 
+from ..options import ASTRA_SIM, GENERIC, Target
 from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
-from .select import ASTRA_SIM, GENERIC, TARGET_HELP, TARGETS, for_target
+from .select import TARGET_HELP, TARGETS, for_target
 
 __all__ = [
     "ASTRA_SIM",
     "GENERIC",
     "TARGETS",
     "TARGET_HELP",
+    "Target",
     "TargetReport",
     "for_astra_sim",
     "for_target",

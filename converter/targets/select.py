@@ -2,17 +2,17 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, get_args
 
 from ...schema.comm_groups import RankList
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import ExecutionGraph, TargetChanges
+from ..options import ASTRA_SIM, Target
 from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
 from .collectives import LOWERED
 from .groups import name_groups
 
-GENERIC, ASTRA_SIM = "generic", "astra-sim"
-TARGETS = (GENERIC, ASTRA_SIM)
+TARGETS: tuple[Target, ...] = get_args(Target)
 TARGET_HELP = (
     "who runs the graph. astra-sim: attributes as it reads them, no metadata, groups by number; "
     + ", ".join(f"{kind.name.lower()} as {instead.name.lower()}" for kind, instead in LOWERED.items())
@@ -20,26 +20,22 @@ TARGET_HELP = (
 )
 
 
-class Made(NamedTuple):
-    """A graph for a target, what the target made different by what it is, without zeros, and remarks in words."""
+def for_target(graph: ExecutionGraph, target: Target, groups: Mapping[RankList, int] | None = None) -> ExecutionGraph:
+    """The graph for one of TARGETS, with what that made different in its `changes`.
 
-    graph: ExecutionGraph
-    report: dict[str, float]
-    remarks: list[str]
-
-
-def for_target(graph: ExecutionGraph, target: str, groups: Mapping[RankList, int] | None) -> Made:
-    """The graph for one of TARGETS. With `groups` collectives name their group by its number; a generic graph without keeps the
-    recorded names."""
+    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph without keeps the recorded
+    names. Raises DataError where the target can do nothing with the graph, or `groups` lacks one of its groups.
+    """
     if target == ASTRA_SIM:
         played, report = for_astra_sim(graph, groups)
         counts = {
             name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "remarks")
         }
-        return Made(played, _flat(counts), report.remarks)
+        return dataclasses.replace(played, report=graph.report, changes=TargetChanges(_flat(counts), report.remarks))
+    graph = dataclasses.replace(graph, attributes=dict(graph.attributes), changes=TargetChanges())
     if groups is not None:
         name_groups(graph, recorded_groups(graph), groups, None)
-    return Made(graph, {}, [])
+    return graph
 
 
 def _flat(changes: dict[str, Any]) -> dict[str, float]:

@@ -61,6 +61,7 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: Int64) -> Transfers
 
 
 def plain(name: str) -> str:
+    """A name's letters in lower case, by which backends and ops are compared."""
     return re.sub(r"[^a-z]", "", name.lower())
 
 

@@ -5,6 +5,8 @@ from functools import lru_cache
 
 
 class Role(Enum):
+    """What a row of a device trace tells about."""
+
     OP = "op"
     CALL = "call"
     ACTIVITY = "activity"

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Figures, Int64, Shown, Strings, counted
 from ...schema.traces import MergedRank, kineto
 from .categories import Role
 
 
-@dataclass(slots=True)
-class OpRows:
+@dataclass(slots=True, repr=False)
+class OpRows(Shown):
     """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
     `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or not asked for.
@@ -32,8 +32,8 @@ class OpRows:
     arguments: Strings
 
 
-@dataclass(slots=True)
-class CallRows:
+@dataclass(slots=True, repr=False)
+class CallRows(Shown):
     """Runtime and driver calls. `correlation` 0 means none."""
 
     name: Strings
@@ -45,8 +45,8 @@ class CallRows:
     external_id: Int64
 
 
-@dataclass(slots=True)
-class ActivityRows:
+@dataclass(slots=True, repr=False)
+class ActivityRows(Shown):
     """Kernels, copies, sets and what other vendors call them. `size` is in bytes, -1 where none was recorded."""
 
     name: Strings
@@ -62,8 +62,8 @@ class ActivityRows:
     size: Int64
 
 
-@dataclass(slots=True)
-class SyncRows:
+@dataclass(slots=True, repr=False)
+class SyncRows(Shown):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
     kind: Strings
@@ -78,8 +78,8 @@ class SyncRows:
     event: Int64
 
 
-@dataclass(slots=True)
-class EventRecordRows:
+@dataclass(slots=True, repr=False)
+class EventRecordRows(Shown):
     """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
 
     process: Int64
@@ -88,8 +88,8 @@ class EventRecordRows:
     event: Int64
 
 
-@dataclass(slots=True)
-class QueueEventRows:
+@dataclass(slots=True, repr=False)
+class QueueEventRows(Shown):
     """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of stream `awaited`."""
 
     device: Int64
@@ -101,11 +101,12 @@ class QueueEventRows:
 
 
 def no_queue_events() -> QueueEventRows:
+    """A table without rows."""
     return QueueEventRows(*np.empty((6, 0), np.int64))
 
 
-@dataclass(slots=True)
-class DeviceTrace:
+@dataclass(slots=True, repr=False)
+class DeviceTrace(Shown):
     """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
 
     `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose reading took a
@@ -134,6 +135,15 @@ class DeviceTrace:
     recording_start: int | None = None
     read: int = 0
     ignored: int = 0
+
+    def figures(self) -> Figures:
+        """Which file it is, and how many rows of what it holds."""
+        ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
+        lines = {
+            "rows": counted({"ops": ops, "calls": calls, "activities": activities}),
+            "remarks": str(len(self.remarks)),
+        }
+        return Figures(f"DeviceTrace: {self.path}", lines)
 
     @property
     def processes(self) -> list[int]:

@@ -38,10 +38,12 @@ class Texts:
         self._seen: dict[str, int] = {}
 
     def add(self, texts: Iterable[str | None], count: int) -> None:
+        """Takes `count` texts, None as empty."""
         seen = self._seen
         self._codes.append(np.fromiter((seen.setdefault(text or "", len(seen)) for text in texts), np.int64, count))
 
     def column(self) -> Strings:
+        """All texts that were taken, in order."""
         return Strings(joined(self._codes).astype(np.int32), list(self._seen))
 
 
@@ -85,12 +87,15 @@ class EventRows:
         noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
 
     def column(self, name: str) -> Int64:
+        """A column of integers."""
         return joined(self._columns[name])
 
     def argument_column(self) -> Strings:
+        """The arguments of each event as JSON text, empty where they were not to be kept."""
         return self.arguments.column() if self._keep_arguments else Strings(np.zeros(self.count, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
+        """A column of times, with how many digits each was written."""
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
 
     def start_end(self, pad: dict[str, bool]) -> tuple[Int64, Int64]:
@@ -135,4 +140,5 @@ def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
 
 
 def joined(pieces: list[Int64]) -> Int64:
+    """The pieces one after the other; an empty column for none."""
     return np.concatenate(pieces) if pieces else NONE

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.columns import ABSENT, Figures, Int64, Shown, Strings
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
@@ -22,8 +22,8 @@ ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
-@dataclass(slots=True)
-class HostTrace:
+@dataclass(slots=True, repr=False)
+class HostTrace(Shown):
     """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back ends. `skipped`
@@ -55,6 +55,10 @@ class HostTrace:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def figures(self) -> Figures:
+        """Which file it is, and how many nodes it holds."""
+        return Figures(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:

@@ -21,6 +21,7 @@ class LaunchFlows:
         self._starts: list[Int64] = []
 
     def add(self, events: Sequence[Event]) -> None:
+        """Takes the events that start a flow from a launch."""
         starts = [event for event in events if event.ph == STARTS and event.cat == LAUNCH]
         columns = (
             integers([event.id for event in starts], -1),

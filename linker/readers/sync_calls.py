@@ -7,6 +7,8 @@ from ...schema.columns import Int64, Strings
 
 
 class SyncCall(IntEnum):
+    """What a runtime call has to do with waiting; NONE for nothing."""
+
     NONE = 0
     EVENT_RECORD = 1
     STREAM_WAIT = 2

@@ -38,9 +38,11 @@ class Process:
     recordings: Recordings
 
     def start(self, call: int) -> int:
+        """When a call started, ns."""
         return int(self.calls.start[call])
 
     def end(self, call: int) -> int:
+        """When a call ended, ns."""
         return int(self.calls.end[call])
 
     def last_end(self, activities: Iterable[int]) -> int:

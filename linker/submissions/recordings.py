@@ -81,6 +81,7 @@ class Recordings:
         return self._previous.get(call, -1)
 
     def holds_host(self, call: int) -> bool:
+        """Whether a call makes the host wait for an event."""
         return call >= 0 and bool(self._kinds[call] == SyncCall.EVENT_SYNC)
 
     def right_before(self, call: int) -> int:
@@ -92,9 +93,11 @@ class Recordings:
         return self.around_call(self.rows[number])
 
     def around_call(self, call: int) -> int:
+        """The collective in whose op a call was made, -1 for none."""
         return self._collectives.around(int(self._calls.op_row[call]))
 
     def is_in_collective(self, call: int) -> bool:
+        """Whether a call was made by a collective's op."""
         return self.around_call(call) >= 0
 
     def streams_at(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:

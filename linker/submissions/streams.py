@@ -12,6 +12,8 @@ from ...schema.traces import NEVER
 
 
 class StreamKey(NamedTuple):
+    """A stream of a device within one process."""
+
     device: int
     stream: int
 

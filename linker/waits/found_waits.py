@@ -59,12 +59,14 @@ class FoundWaits:
             self.found[what].append(edge.call_row)
 
     def device_table(self) -> DeviceWaits:
+        """The waits between streams, in the order in which they were found."""
         edges = self.of_device
         source: Int64 = np.fromiter((edge[0] for edge in edges), np.int64, len(edges))
         target: Int64 = np.fromiter((edge[1] for edge in edges), np.int64, len(edges))
         return DeviceWaits(source, target, Strings.of(edge[2].value for edge in edges))
 
     def host_table(self) -> HostWaits:
+        """The waits of the host that its times allow."""
         edges = self._possible()
         return HostWaits(
             call_row=np.fromiter((edge.call_row for edge in edges), np.int64, len(edges)),

@@ -54,6 +54,7 @@ class Guesses:
         self._found: dict[int, Guess] = {}
 
     def by_call(self) -> dict[int, Guess]:
+        """The guess for each waiting call for which one could be made."""
         waits = self._waits
         stream = [self._tails.number.get(wait.held[0].stream, -1) for wait in waits]
         same = self._process.places.of([wait.call_row for wait in waits], stream, [int(wait.asks) for wait in waits])

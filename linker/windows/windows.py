@@ -55,6 +55,7 @@ def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:
 
 
 def common(left: Period, right: Period) -> Period:
+    """What two periods have in common; one that ends before it starts for nothing."""
     return Period(max(left.start, right.start), min(left.end, right.end))
 
 

@@ -3,10 +3,12 @@
 In and out: arrays. Every other room of the project builds on these."""
 
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
-from .column_types import ABSENT, Bool, Int32, Int64, Ragged, Strings
+from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
+from .frames import Values, nullable, to_pandas, to_polars
 from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, split_groups
 from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
 from .numbering import Numbering, rows_of
+from .shown import Figures, Shown, counted, microseconds
 
 __all__ = [
     "ABSENT",
@@ -14,21 +16,31 @@ __all__ = [
     "TOLERANCE",
     "Bool",
     "Bytes",
+    "Figures",
     "Int32",
     "Int64",
     "Nesting",
+    "NodeIds",
+    "Ns",
     "Numbering",
     "Ragged",
+    "Rows",
+    "Shown",
     "Spans",
     "Strings",
+    "Us",
+    "Values",
     "begins",
+    "counted",
     "first_from",
     "first_not_utf8",
     "innermost",
     "join",
     "join_parts",
     "last_up_to",
+    "microseconds",
     "nest",
+    "nullable",
     "numbered",
     "places",
     "previous_in_group",
@@ -36,5 +48,7 @@ __all__ = [
     "rows_of",
     "split_groups",
     "thread_order",
+    "to_pandas",
+    "to_polars",
     "total_lengths",
 ]

@@ -21,6 +21,7 @@ class Spans(NamedTuple):
     lengths: Int64
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Spans":
+        """The given rows; the bytes are shared."""
         return Spans(self.source, self.starts[rows], self.lengths[rows])
 
     def placed(self, rows: Int64 | slice, count: int) -> "Spans":
@@ -30,6 +31,7 @@ class Spans(NamedTuple):
         return Spans(self.source, starts, lengths)
 
     def tolist(self) -> list[bytes]:
+        """The rows as byte strings."""
         raw = self.source.tobytes()
         return [
             raw[start:end]
@@ -38,6 +40,7 @@ class Spans(NamedTuple):
 
     @staticmethod
     def of(texts: Sequence[bytes]) -> "Spans":
+        """A column of byte strings, which are copied together."""
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         return Spans(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths) - lengths, lengths)
 

@@ -6,16 +6,28 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .shown import Figures, Shown
+
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
+Ns = Int64
+"""A column of times or durations in ns."""
+Us = Int64
+"""The same in whole µs."""
+Rows = Int64
+"""A column of positions in another table, -1 for none."""
+NodeIds = Int64
+"""A column of ids of a graph's nodes, as in its file; rows count from 0, ids of our own graphs from 1."""
+
+TEXTS_SHOWN, TEXT_SHOWN = 3, 40
 ABSENT = np.iinfo(np.int64).min
 """Stands in an int64 attribute column where a node does not have the attribute."""
 
 
-@dataclass(slots=True)
-class Strings:
+@dataclass(slots=True, repr=False)
+class Strings(Shown):
     """A column of strings: `codes[i]` is the position of row i's text in `table`, -1 where the row has none."""
 
     codes: Int32
@@ -41,7 +53,14 @@ class Strings:
         """A number for each row's text, `without` for a row that has none."""
         return np.array([*map(number, self.table), without], np.int64)[self.codes]
 
+    def figures(self) -> Figures:
+        """How many rows and distinct texts there are, and the first of those."""
+        shown = ", ".join(repr(text[:TEXT_SHOWN]) for text in self.table[:TEXTS_SHOWN])
+        more = ", …" if len(self.table) > TEXTS_SHOWN else ""
+        return Figures(f"Strings: {len(self):,} rows, {len(self.table):,} texts", {"texts": shown + more})
+
     def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Strings":
+        """The given rows; the table of texts is shared."""
         return Strings(self.codes[rows], self.table)
 
     @staticmethod
@@ -53,13 +72,19 @@ class Strings:
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Strings":
+        """A column of texts, which are interned.
+
+        >>> Strings.of(["mm", "add", "mm"])
+        Strings: 3 rows, 2 texts
+          texts  'mm', 'add'
+        """
         seen: dict[str, int] = {}
         codes = np.fromiter((seen.setdefault(text, len(seen)) for text in texts), np.int32)
         return Strings(codes, list(seen))
 
 
-@dataclass(slots=True)
-class Ragged:
+@dataclass(slots=True, repr=False)
+class Ragged(Shown):
     """Rows of integers of varying length: row i is `values[starts[i]:starts[i + 1]]`."""
 
     starts: Int64
@@ -71,7 +96,12 @@ class Ragged:
     def __getitem__(self, row: int) -> Int64:
         return self.values[self.starts[row] : self.starts[row + 1]]
 
+    def figures(self) -> Figures:
+        """How many rows and values there are."""
+        return Figures(f"Ragged: {len(self):,} rows, {len(self.values):,} values", {})
+
     def lengths(self) -> Int64:
+        """How many values each row has."""
         return np.diff(self.starts)
 
     def rows(self) -> Int64:
@@ -80,6 +110,11 @@ class Ragged:
 
     @staticmethod
     def of(rows: Sequence[Sequence[int]]) -> "Ragged":
+        """The rows as lists.
+
+        >>> Ragged.of([[1, 2], [], [3]])[0].tolist()
+        [1, 2]
+        """
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
         values = np.fromiter((value for row in rows for value in row), np.int64, int(lengths.sum()))
         return Ragged(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), values)

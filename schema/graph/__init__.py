@@ -11,6 +11,7 @@ from .execution_graph import (
     DependencyKind,
     ExecutionGraph,
     NodeType,
+    TargetChanges,
     TensorText,
 )
 from .framing import FrameBlock, read_bytes, read_frames
@@ -32,6 +33,7 @@ __all__ = [
     "FormError",
     "FrameBlock",
     "NodeType",
+    "TargetChanges",
     "TensorText",
     "WireError",
     "read_bytes",

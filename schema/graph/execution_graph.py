@@ -5,11 +5,11 @@ this project has ids 1 … n in topological order; a graph from elsewhere may ha
 """
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import ABSENT, Ragged, Strings
+from ..columns import ABSENT, Figures, Ragged, Strings, Values, counted, microseconds, nullable, to_pandas, to_polars
 from .attributes import ATTRIBUTES, ROOM, Attribute
 from .et_file import read_columns, write_columns
 from .nodes import CollectiveType, Column, Delay, DependencyKind, NodeColumns, NodeType, TensorText
@@ -28,6 +28,7 @@ __all__ = [
     "DependencyKind",
     "ExecutionGraph",
     "NodeType",
+    "TargetChanges",
     "TensorText",
 ]
 
@@ -53,10 +54,22 @@ class ConvertReport:
 
 
 @dataclass(slots=True)
+class TargetChanges:
+    """What was made different for a target: nodes by reason, µs where the name says so, without zeros; and remarks in words."""
+
+    counts: dict[str, float] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, repr=False)
 class ExecutionGraph(NodeColumns):
-    """One rank's execution graph. One that was just made has a `report`."""
+    """One rank's execution graph.
+
+    One that was just made has a `report` of what became of the trace, and `changes` that were then made for its target.
+    """
 
     report: ConvertReport | None = None
+    changes: TargetChanges | None = None
 
     @staticmethod
     def read(path: str, tensors: bool = True) -> "ExecutionGraph":
@@ -67,6 +80,47 @@ class ExecutionGraph(NodeColumns):
     def write(self, path: str) -> None:
         """Writes the graph as a .et file, whole or not at all."""
         write_columns(self, path)
+
+    def figures(self) -> Figures:
+        """Of which run it is, its nodes and dependencies, and how long the run took as measured."""
+        rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
+        delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
+        nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}
+        lines = {"nodes": f"{len(self):,}: {counted(nodes)}", "dependencies": f"{len(self.data_deps.values):,}"}
+        kinds = self.attributes.get("data_dep_kinds")
+        if isinstance(kinds, Ragged):
+            counts = {kind.label: int((kinds.values & kind != 0).sum()) for kind in DependencyKind}
+            lines["dependencies"] += f": {counted(counts)}"
+        timed = self.type != NodeType.METADATA
+        if timed.any():
+            end, start = (self.start_ns + self.duration_ns)[timed].max(), self.start_ns[timed].min()
+            lines["measured"] = microseconds(int(end - start))
+        return Figures(f"ExecutionGraph: rank {rank}" + (f", {target}" if target else ""), lines)
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with a row per node; ImportError where pandas is not installed.
+
+        Columns: id, name, type, start_ns, duration_ns, an attribute each, null where a node lacks it, and lists of ids in data_deps
+        and ctrl_deps.
+        """
+        return to_pandas(self._frame())
+
+    def to_polars(self) -> Any:
+        """The same as a polars.DataFrame; ImportError where polars is not installed."""
+        return to_polars(self._frame())
+
+    def _frame(self) -> dict[str, Values]:
+        columns: dict[str, Values] = {
+            "id": self.id,
+            "name": self.name,
+            "type": Strings(self.type.astype(np.int32), [kind.name for kind in NodeType]),
+            "start_ns": self.start_ns,
+            "duration_ns": self.duration_ns,
+        }
+        for name, column in self.attributes.items():
+            if name not in ("start_time_ns", "duration_ns"):
+                columns[name] = nullable(column) if isinstance(column, np.ndarray) else column
+        return columns | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
 
     def to_networkx(self) -> "nx.DiGraph[int]":
         """A networkx DiGraph: nodes by id with name, type and attributes, edges source -> dependent with `kind`."""

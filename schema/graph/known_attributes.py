@@ -19,6 +19,7 @@ class NameKeys(NamedTuple):
     mix: UInt64
 
     def where(self, rows: Int64) -> "NameKeys":
+        """The keys of the given rows."""
         return NameKeys(self.first[rows], self.second[rows], self.length[rows], self.mix[rows])
 
 

@@ -6,10 +6,12 @@ from enum import IntEnum, IntFlag
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import ABSENT, Bool, Int64, Ragged, Strings, rows_of
+from ..columns import ABSENT, Bool, Int64, NodeIds, Ns, Ragged, Rows, Shown, Strings, Us, rows_of
 
 
 class NodeType(IntEnum):
+    """What a node is to a simulator; the numbers are the schema's. Host nodes and delays are COMP."""
+
     INVALID = 0
     METADATA = 1
     MEM_LOAD = 2
@@ -21,6 +23,8 @@ class NodeType(IntEnum):
 
 
 class CollectiveType(IntEnum):
+    """The attribute `comm_type` of a COMM_COLL node; the numbers are the schema's."""
+
     ALL_REDUCE = 0
     REDUCE = 1
     ALL_GATHER = 2
@@ -34,7 +38,13 @@ class CollectiveType(IntEnum):
 
 
 class DependencyKind(IntFlag):
-    """Why an edge exists; an edge may have several reasons."""
+    """Why an edge exists; an edge may have several reasons, INFERRED only beside another.
+
+    >>> DependencyKind.LAUNCH in DependencyKind(6)
+    True
+    >>> DependencyKind.EVENT_WAIT.label
+    'event wait'
+    """
 
     PROGRAM_ORDER = 1
     LAUNCH = 2
@@ -45,6 +55,11 @@ class DependencyKind(IntFlag):
     HAND_OVER = 64
     COLLECTIVE = 128
     INFERRED = 256
+
+    @property
+    def label(self) -> str:
+        """A single reason in words."""
+        return str(self.name).lower().replace("_", " ")
 
 
 class Delay(IntEnum):
@@ -57,6 +72,7 @@ class Delay(IntEnum):
 
     @property
     def label(self) -> str:
+        """In words."""
         return self.name.lower().replace("_", " ")
 
 
@@ -64,11 +80,11 @@ Column = Int64 | Strings | Ragged
 """int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it lacks it)."""
 
 
-@dataclass(slots=True)
-class TensorText:
+@dataclass(slots=True, repr=False)
+class TensorText(Shown):
     """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
 
-    rows: Int64
+    rows: Rows
     input_values: list[bytes]
     input_shapes: list[bytes]
     input_types: list[bytes]
@@ -77,21 +93,21 @@ class TensorText:
     output_types: list[bytes]
 
 
-@dataclass(slots=True)
-class NodeColumns:
+@dataclass(slots=True, repr=False)
+class NodeColumns(Shown):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
     ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`.
     """
 
-    id: Int64
+    id: NodeIds
     name: Strings
     type: npt.NDArray[np.uint8]
     data_deps: Ragged
     ctrl_deps: Ragged
-    start_time_micros: Int64
-    duration_micros: Int64
+    start_time_micros: Us
+    duration_micros: Us
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
@@ -122,15 +138,17 @@ class NodeColumns:
         return np.greater(self.integers("delay", 0), 0)
 
     @property
-    def start_ns(self) -> Int64:
+    def start_ns(self) -> Ns:
+        """When each node started, on the device trace's own clock; from whole µs where ns were not recorded."""
         start = self.integers("start_time_ns")
         return np.where(start == ABSENT, self.start_time_micros * 1000, start)
 
     @property
-    def duration_ns(self) -> Int64:
+    def duration_ns(self) -> Ns:
+        """How long each node took as measured, without its gap; from whole µs where ns were not recorded."""
         duration = self.integers("duration_ns")
         return np.where(duration == ABSENT, self.duration_micros * 1000, duration)
 
-    def rows_of(self, ids: Int64) -> Int64:
+    def rows_of(self, ids: NodeIds) -> Rows:
         """The rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
         return rows_of(self.id, ids)

@@ -38,6 +38,7 @@ class Fields(NamedTuple):
     start: Int64
 
     def where(self, chosen: Bool | Int64 | slice) -> "Fields":
+        """The chosen fields."""
         if not isinstance(chosen, slice) and chosen.dtype == np.bool_ and chosen.all():
             return self
         return Fields(
@@ -59,6 +60,7 @@ class Fields(NamedTuple):
 
     @staticmethod
     def concatenated(parts: "Sequence[Fields]") -> "Fields":
+        """The fields of all parts, one part after the other."""
         message, number, wire, value, start = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Fields(message, number, wire, value, start)
 
@@ -76,6 +78,7 @@ class Pairs(NamedTuple):
     value: Fields
 
     def where(self, chosen: Bool) -> "Pairs":
+        """The chosen pairs."""
         return self if chosen.all() else Pairs(self.row[chosen], self.name.where(chosen), self.value.where(chosen))
 
 
@@ -89,9 +92,11 @@ class Messages(NamedTuple):
 
     @staticmethod
     def of(raw: bytes, starts: Int64, ends: Int64) -> "Messages":
+        """The messages that lie in `raw` between these positions."""
         return Messages(raw, np.frombuffer(raw + bytes(PADDING), np.uint8), starts, ends)
 
     def rows(self, chosen: slice | Int64) -> "Messages":
+        """The chosen messages."""
         return self._replace(starts=self.starts[chosen], ends=self.ends[chosen])
 
     def contents(self, fields: Fields) -> list[bytes]:
@@ -110,6 +115,7 @@ class WireError(Exception):
 
 
 def tag(number: int, wire: int) -> bytes:
+    """The bytes before a field: its number and wire type."""
     return varint(number << 3 | wire)
 
 

@@ -15,6 +15,8 @@ Whole = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
 
 
 class IntegerAttribute(NamedTuple):
+    """An attribute's name and type in the file, and what stands for one that is missing."""
+
     name: str
     type: str
     missing: int
@@ -64,6 +66,8 @@ class ExactNode(Node, gc=False):
 
 
 class CallTable(msgspec.Struct):
+    """Calls as columns: `name` is a position in `names`, `op` one in the nodes, -1 for none; times in ns."""
+
     names: list[str]
     name: list[Whole]
     thread: list[Whole]
@@ -83,6 +87,8 @@ class WaitTable(msgspec.Struct):
 
 
 class HandoffTable(msgspec.Struct):
+    """Hand-offs between threads as columns, times in ns; `waiting_since_ns` is null for from the target's start."""
+
     source_thread: list[Whole]
     source_ns: list[Whole]
     target_thread: list[Whole]
@@ -112,4 +118,6 @@ class LinkedFile(msgspec.Struct):
 
 
 class ExactFile(LinkedFile):
+    """The file with the decimal time stamps of its nodes."""
+
     nodes: list[ExactNode] = []  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..columns import Bool, Int64, Strings
+from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Strings, counted
 from ..machine import Machine
 
 
@@ -22,8 +22,8 @@ class Found(Enum):
     TIMING = "timing"
 
 
-@dataclass(slots=True)
-class Ops:
+@dataclass(slots=True, repr=False)
+class Ops(Shown):
     """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`.
@@ -33,9 +33,9 @@ class Ops:
     parent_id: Int64
     name: Strings
     thread: Int64
-    start: Int64
-    end: Int64
-    exclusive: Int64
+    start: Ns
+    end: Ns
+    exclusive: Ns
     recorded_by_host: Bool
     op_schema: Strings
     rf_id: Int64
@@ -47,29 +47,29 @@ class Ops:
     inputs: list[bytes]
     outputs: list[bytes]
     extra: dict[int, dict[str, Any]]
-    communication_row: Int64
+    communication_row: Rows
 
     def __len__(self) -> int:
         return len(self.id)
 
 
-@dataclass(slots=True)
-class Calls:
+@dataclass(slots=True, repr=False)
+class Calls(Shown):
     """Runtime and driver calls; `op_row` is the innermost op around the call."""
 
     name: Strings
     thread: Int64
-    start: Int64
-    end: Int64
+    start: Ns
+    end: Ns
     correlation: Int64
-    op_row: Int64
+    op_row: Rows
 
     def __len__(self) -> int:
         return len(self.start)
 
 
-@dataclass(slots=True)
-class Activities:
+@dataclass(slots=True, repr=False)
+class Activities(Shown):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
     `communication_row` is the position of a collective's arguments.
@@ -80,55 +80,55 @@ class Activities:
     category: Strings
     device: Int64
     stream: Int64
-    start: Int64
-    end: Int64
+    start: Ns
+    end: Ns
     correlation: Int64
     graph_node: Int64
-    call_row: Int64
-    op_row: Int64
-    communication_row: Int64
+    call_row: Rows
+    op_row: Rows
+    communication_row: Rows
 
     def __len__(self) -> int:
         return len(self.id)
 
 
-@dataclass(slots=True)
-class DeviceWaits:
+@dataclass(slots=True, repr=False)
+class DeviceWaits(Shown):
     """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event.
 
     The source is -1 in a part of a trace that does not hold it.
     """
 
-    source_row: Int64
-    target_row: Int64
+    source_row: Rows
+    target_row: Rows
     found: Strings
 
 
-@dataclass(slots=True)
-class HostWaits:
+@dataclass(slots=True, repr=False)
+class HostWaits(Shown):
     """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending.
 
     The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
     """
 
-    call_row: Int64
-    source_row: Int64
-    since: Int64
+    call_row: Rows
+    source_row: Rows
+    since: Ns
     found: Strings
 
 
-@dataclass(slots=True)
-class ThreadHandoffs:
+@dataclass(slots=True, repr=False)
+class ThreadHandoffs(Shown):
     """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
 
     From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.
     """
 
     source_thread: Int64
-    source_time: Int64
+    source_time: Ns
     target_thread: Int64
-    target_time: Int64
-    waiting_since: Int64
+    target_time: Ns
+    waiting_since: Ns
     found: Strings
 
 
@@ -212,8 +212,8 @@ class TraceInfo(msgspec.Struct):
     carried: dict[int, int] | None = None
 
 
-@dataclass(slots=True)
-class LinkedTrace:
+@dataclass(slots=True, repr=False)
+class LinkedTrace(Shown):
     """One process's run: host ops, calls and activities with everything known about their order."""
 
     info: TraceInfo
@@ -226,6 +226,22 @@ class LinkedTrace:
     communications: list[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
+
+    def figures(self) -> Figures:
+        """Where it comes from, and how much it holds."""
+        info = self.info
+        waits = {
+            "of the host": len(self.host_waits.found),
+            "between streams": len(self.device_waits.found),
+            "between threads": len(self.hand_overs.found),
+        }
+        lines = {
+            "files": " and ".join(filter(None, (info.source_host, info.source_device))),
+            "rows": counted({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
+            "waits": counted(waits),
+            "remarks": str(len(self.report.remarks)),
+        }
+        return Figures(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 
 
 def on_host_clock(activities: Activities, machine: Machine) -> Activities:

@@ -45,10 +45,12 @@ class Damage:
 
     @property
     def dropped(self) -> Counter[str]:
+        """How many rows were left out, by what was wrong with them."""
         return Counter({f"{self.rows} {what}": found.rows for what, found in self.lost.items()})
 
     @property
     def noted(self) -> Counter[str]:
+        """How many rows were read after a repair, by what was repaired."""
         return Counter({f"{self.rows} {what}, mended": found.rows for what, found in self.mended.items()})
 
     @property

@@ -16,6 +16,8 @@ GROUP_INIT = "process_group:init"
 
 
 class Attr(msgspec.Struct, gc=False):
+    """An attribute of a node, as schemas from 1.0.2 on list them; `value` as it stands in the file."""
+
     name: str
     type: Any = ""
     value: Any = None

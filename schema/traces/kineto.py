@@ -88,6 +88,8 @@ class ExactEvent(msgspec.Struct):
 
 
 class DistributedInfo(msgspec.Struct):
+    """Where in its job the process stands, as the file's header says; None where it does not."""
+
     rank: Number = None
     world_size: Number = None
     pg_config: Any = None

@@ -50,6 +50,8 @@ class Measured(NamedTuple):
 
 
 class RankCounters(NamedTuple):
+    """What one rank's table is made of."""
+
     rank: int
     measured: list[Measured]
     note: str

@@ -20,17 +20,20 @@ class Durations:
 
     @staticmethod
     def of(duration: Int64, group: Int64, groups: int) -> "Durations":
+        """The durations by group."""
         order = np.lexsort((duration, group))
         group = group[order]
         count = np.bincount(group, minlength=groups).astype(np.int64)
         return Durations(duration[order], group, np.cumsum(count) - count, count)
 
     def sums(self) -> Int64:
+        """The sum of each group."""
         total = np.zeros(len(self.count), np.int64)
         np.add.at(total, self.group, self.duration)
         return total
 
     def means(self) -> Floats:
+        """The mean of each group."""
         return self.sums() / np.maximum(self.count, 1)
 
     def deviations(self) -> Floats:

@@ -22,6 +22,8 @@ ROOT = -1
 
 
 class Item(NamedTuple):
+    """What is compared over both runs: ops or kernels of one name and shape."""
+
     kind: str
     name: str
     shape: str

@@ -5,14 +5,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter import Options, convert
+from ...converter import before_target, for_target
 from ...converter.ranks import restrict_to_ranks
-from ...converter.targets import ASTRA_SIM, GENERIC, for_target, separate_messages
+from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
 from ...linker import link, read_device_trace, read_host_trace
 from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
 from ...schema.linked import LinkedTrace
+from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
 from ..command import no_garbage_collection
 from .job_plan import Communicates, look_up
@@ -27,7 +28,7 @@ class RankTask(NamedTuple):
     folder: Path
     pair: Pair
     graph: Path
-    options: Options
+    options: BuildOptions
     ranks: tuple[int, ...]
     earlier: RankSummary | None = None
     window: Window = EVERYTHING
@@ -82,14 +83,14 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
 
 def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
-    graph = convert(linked, task.options)
+    graph = before_target(linked, task.options)
     report = graph.report
     if task.options.target == ASTRA_SIM:
         graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
     known = look_up(graph, task.options.target)
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
-        for_target(graph, GENERIC, number_groups(known.groups))
+        graph = for_target(graph, GENERIC, number_groups(known.groups))
     graph.write(str(task.graph))
     summary = RankSummary(
         rank=pair.rank,

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from ...converter import ConvertReport, Options
+from ...converter import ConvertReport
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
+from .build_options import BuildOptions
 from .cross_rank import mark_of, named
 from .rank_comms import RankComms
 
@@ -60,7 +61,7 @@ class BuildReport(msgspec.Struct):
     """
 
     tool: str
-    options: Options
+    options: BuildOptions
     ranks: list[RankSummary] = []
     failures: list[str] = []
     notes: list[str] = []
@@ -71,6 +72,7 @@ class BuildReport(msgspec.Struct):
 
     @property
     def all_failures(self) -> list[str]:
+        """A line for each thing that could not be built, ranks with the same error together."""
         by_error: dict[str, list[int]] = defaultdict(list)
         for rank in self.ranks:
             if rank.status == FAILED:
@@ -79,6 +81,7 @@ class BuildReport(msgspec.Struct):
 
     @property
     def all_notes(self) -> list[str]:
+        """A line for each thing that is odd."""
         of_ranks = [
             f"rank {rank.rank}: {note}"
             for rank in self.ranks
@@ -88,6 +91,7 @@ class BuildReport(msgspec.Struct):
 
 
 def this_tool() -> str:
+    """Name and version."""
     return f"execgraph {importlib.metadata.version('execgraph')}"
 
 
@@ -105,6 +109,7 @@ def content_of(path: Path, name: str) -> FileContent:
 
 
 def write_report(report: BuildReport, path: Path) -> None:
+    """Writes the report as JSON, whole or not at all."""
     with open_output(str(path)) as out:
         out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...converter import for_target
 from ...converter.ranks import compute_instead, order_collectives, resize_communication
-from ...converter.targets import ASTRA_SIM, for_target
-from ...schema.graph import ExecutionGraph
+from ...converter.targets import ASTRA_SIM, Target
+from ...schema.graph import ExecutionGraph, TargetChanges
 from .build_rank import RankResult, RankTask, failed
 from .build_report import RankSummary, content_of
 from .job_plan import JobPlan
@@ -30,28 +31,27 @@ def finish_rank(task: FinishTask) -> RankResult:
         if build.options.target == ASTRA_SIM:
             graph = compute_instead(graph, plan.alone)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
-        made = for_target(graph, build.options.target, plan.numbers)
-        made.graph.write(str(build.graph))
-        changes = dict(made.report)
-        remarks = list(made.remarks)
+        graph = for_target(graph, build.options.target, plan.numbers)
+        graph.write(str(build.graph))
+        changes = graph.changes or TargetChanges()
         if plan.sizes:
-            changes[RESIZED] = len(plan.sizes)
+            changes.counts[RESIZED] = len(plan.sizes)
         if plan.alone:
-            changes[ALONE] = len(plan.alone)
-            remarks.append(f"{len(plan.alone)} {ALONE}")
+            changes.counts[ALONE] = len(plan.alone)
+            changes.remarks.append(f"{len(plan.alone)} {ALONE}")
         return RankResult(
             msgspec.structs.replace(
                 task.summary,
                 graph=content_of(build.graph, build.graph.name),
-                edges=len(made.graph.data_deps.values),
-                remarks=remarks,
-                target=changes,
+                edges=len(graph.data_deps.values),
+                remarks=changes.remarks,
+                target=changes.counts,
             )
         )
     except Exception as error:
         return RankResult(failed(build, error))
 
 
-def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: str) -> Path:
+def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:
     """Where a rank's graph goes; simulators want ranks without holes, so that those of a subset are numbered anew."""
     return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"

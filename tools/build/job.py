@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...converter import Options
 from ...converter.targets import ASTRA_SIM, GENERIC
 from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
+from .build_options import BuildOptions
 from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
 from .cross_rank import verify
@@ -50,7 +50,7 @@ class Built(NamedTuple):
 def build(
     input_dir: Path,
     output_dir: Path,
-    options: Options,
+    options: BuildOptions,
     run: Runner,
     anew: bool = False,
     window: Window = EVERYTHING,
@@ -173,7 +173,7 @@ def _make_folder(target: Path) -> None:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
 
 
-def _earlier(path: Path, options: Options, window: Window) -> dict[int, RankSummary]:
+def _earlier(path: Path, options: BuildOptions, window: Window) -> dict[int, RankSummary]:
     """What an earlier build by this tool of this part with these options said of each rank."""
     report = read_report(path)
     if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
@@ -185,6 +185,6 @@ def _summaries(results: dict[int, RankResult]) -> dict[int, RankSummary]:
     return {rank: result.summary for rank, result in results.items()}
 
 
-def _report(pairs: Pairs, options: Options, window: Window, summaries: dict[int, RankSummary]) -> BuildReport:
+def _report(pairs: Pairs, options: BuildOptions, window: Window, summaries: dict[int, RankSummary]) -> BuildReport:
     ranks = [summaries[rank] for rank in sorted(summaries)]
     return BuildReport(this_tool(), options, ranks, pairs.failures, pairs.notes, pairs.skipped, window=window)

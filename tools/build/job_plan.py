@@ -18,7 +18,7 @@ from ...converter.ranks import (
     settled,
     unmatched,
 )
-from ...converter.targets import ASTRA_SIM
+from ...converter.targets import ASTRA_SIM, Target
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 
@@ -39,7 +39,7 @@ class JobPlan(NamedTuple):
     order: list[int]
 
 
-def look_up(graph: ExecutionGraph, target: str) -> Communicates:
+def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
     """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
     known = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
     return Communicates(recorded_groups(graph).lists, known)

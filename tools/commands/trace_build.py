@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import msgspec
 
-from ...converter import Options
+from ...converter.options import InputsOutputs, Promotion
 from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
-from ..build import BUILT, REPORT, RankSummary, Runner, build, table
+from ..build import BUILT, REPORT, BuildOptions, RankSummary, Runner, build, table
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..workers import in_processes, on_cluster
 from .window_options import add_window_options, window_of
@@ -25,6 +25,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-build with these arguments, by default those of the process, and ends it: 0 done, 1 a rank failed, 2 wrong usage."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
@@ -54,11 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--promote",
-        choices=("sync", "all"),
+        choices=get_args(Promotion),
         default="sync",
         help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
     )
-    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graphs")
+    parser.add_argument(
+        "--io", choices=get_args(InputsOutputs), default="full", help="keep the ops' tensors in the graphs"
+    )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     add_window_options(parser)
     where = parser.add_mutually_exclusive_group()
@@ -80,7 +83,7 @@ def _count(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
-    conversion = Options(
+    conversion = BuildOptions(
         target=options.target,
         promote=options.promote,
         io=options.io,

@@ -4,12 +4,13 @@ import argparse
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from ...converter import Options, convert
-from ...converter.targets import TARGET_HELP, TARGETS, for_target
+from ...converter.options import InputsOutputs, Promotion
+from ...converter.targets import TARGET_HELP, TARGETS
 from ...schema.comm_groups import read_groups
-from ...schema.graph import ConvertReport, Delay
+from ...schema.graph import ConvertReport, Delay, TargetChanges
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import read_linked
 from ..command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
@@ -24,6 +25,7 @@ REMEDIES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = command_parser(
         "trace-convert",
         "Turns a linked trace into an execution graph.",
@@ -38,11 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
     parser.add_argument(
         "--promote",
-        choices=("sync", "all"),
+        choices=get_args(Promotion),
         default="sync",
         help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
     )
-    parser.add_argument("--io", choices=("full", "none"), default="full", help="keep the ops' tensors in the graph")
+    parser.add_argument(
+        "--io", choices=get_args(InputsOutputs), default="full", help="keep the ops' tensors in the graph"
+    )
     parser.add_argument(
         "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
     )
@@ -89,16 +93,16 @@ def _run(options: argparse.Namespace) -> None:
             shortest_slice=options.shortest_slice,
             delays=not options.no_delays,
         ),
+        groups,
     )
-    report = graph.report or ConvertReport()
-    made = for_target(graph, options.target, groups)
-    made.graph.write(options.output)
+    report, changes = graph.report or ConvertReport(), graph.changes or TargetChanges()
+    graph.write(options.output)
     if options.json:
-        print_json({**dataclasses.asdict(report), "target": made.report})
+        print_json({**dataclasses.asdict(report), "target": changes.counts})
     log.info(summary(report))
-    for change, count in made.report.items():
+    for change, count in changes.counts.items():
         log.info(f"{'target':<12}{change}: {count:g}")
-    for remark in (*linked.report.remarks, *made.remarks):
+    for remark in (*linked.report.remarks, *changes.remarks):
         log.info(f"{'note':<12}{remark}")
 
 

@@ -19,6 +19,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = command_parser(
         "trace-link",
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
@@ -71,6 +72,7 @@ def _run(options: argparse.Namespace) -> None:
 def in_words(machine: Machine) -> str:
     """What was measured of a machine, in µs.
 
+    >>> from execgraph.schema.machine import Usual
     >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
     'launch latency 14.2 us median, gaps 1.1 us, device clock +2.9 us'
     """

@@ -21,6 +21,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-merge with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = command_parser(
         NAME,
         "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"

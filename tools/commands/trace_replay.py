@@ -18,6 +18,7 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-replay with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = command_parser(
         NAME,
         "Replays execution graphs along their data dependencies and compares with the measured run.",

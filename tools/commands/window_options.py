@@ -13,6 +13,7 @@ are left out and counted; what they held back starts as measured"""
 
 
 def add_window_options(parser: argparse.ArgumentParser) -> None:
+    """Adds --steps, --annotation and --window."""
     group = parser.add_argument_group("a part of a long trace", RULE)
     group.add_argument(
         "--steps",
@@ -27,6 +28,7 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
 
 
 def window_of(options: argparse.Namespace) -> Window:
+    """The window that these options give; the whole trace without any."""
     return Window(options.steps, options.annotation, options.window)
 
 

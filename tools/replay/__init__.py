@@ -8,6 +8,7 @@ from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, n
 from .scaling import SCALABLE, Scale, parse_scale
 from .summary import describe, summarise
 from .timeline import write_timeline
+from .what_if import WhatIf, what_if
 from .workload import Lane, Workload, gather, number_text
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "NodeClass",
     "Replay",
     "Scale",
+    "WhatIf",
     "Workload",
     "critical_path",
     "describe",
@@ -31,5 +33,6 @@ __all__ = [
     "replay_ranks",
     "summarise",
     "topological_order",
+    "what_if",
     "write_timeline",
 ]

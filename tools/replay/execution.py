@@ -8,10 +8,24 @@ ns from the run's start.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Int64, Ragged
+from ...schema.columns import (
+    Figures,
+    Int64,
+    Ns,
+    Ragged,
+    Rows,
+    Shown,
+    Strings,
+    Values,
+    microseconds,
+    nullable,
+    to_pandas,
+    to_polars,
+)
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from .device_room import Problem, ends_with_room
@@ -27,8 +41,8 @@ log = logging.getLogger("execgraph")
 RANKS_NAMED = 8
 
 
-@dataclass(slots=True)
-class Schedule:
+@dataclass(slots=True, repr=False)
+class Schedule(Shown):
     """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`, plus `cost_ns`.
 
     A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
@@ -38,23 +52,23 @@ class Schedule:
     for each node which row ends it.
     """
 
-    source: Int64
-    target: Int64
-    lag_ns: Int64
-    cost_ns: Int64
-    end_ns: Int64
-    finish_row: Int64
-    place_of: Int64
+    source: Rows
+    target: Rows
+    lag_ns: Ns
+    cost_ns: Ns
+    end_ns: Ns
+    finish_row: Rows
+    place_of: Rows
 
 
-@dataclass(slots=True)
-class Replay:
+@dataclass(slots=True, repr=False)
+class Replay(Shown):
     """When each node of `work` starts and ends (rows as there), beside the measured run."""
 
     work: Workload
     schedule: Schedule
-    start_ns: Int64
-    end_ns: Int64
+    start_ns: Ns
+    end_ns: Ns
     makespan_ns: int
     measured_ns: int
 
@@ -62,6 +76,38 @@ class Replay:
     def error_pct(self) -> float | None:
         """How much longer than measured the replay takes; None without a measured time."""
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
+
+    def figures(self) -> Figures:
+        """How many nodes of how many ranks, and how long they take."""
+        error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
+        lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
+        ranks = len(self.work.graphs)
+        return Figures(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with a row per node, rank after rank; ImportError where pandas is not installed.
+
+        Columns: rank, id, name, class, and in ns from the run's start start_ns, end_ns, measured_start_ns and measured_end_ns, the
+        latter null where they were not recorded.
+        """
+        return to_pandas(self._frame())
+
+    def to_polars(self) -> Any:
+        """The same as a polars.DataFrame; ImportError where polars is not installed."""
+        return to_polars(self._frame())
+
+    def _frame(self) -> dict[str, Values]:
+        work = self.work
+        return {
+            "rank": Strings(work.ranks_of(np.arange(len(work))).astype(np.int32), work.rank_labels()),
+            "id": np.concatenate([graph.id for graph in work.graphs]),
+            "name": Strings.joined([graph.name for graph in work.graphs]),
+            "class": Strings(work.node_class.astype(np.int32), [kind.label for kind in NodeClass]),
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "measured_start_ns": nullable(work.measured_start_ns),
+            "measured_end_ns": nullable(work.measured_end_ns),
+        }
 
 
 def replay(graph: ExecutionGraph, scale: Sequence[Scale] = ()) -> Replay:

@@ -22,6 +22,8 @@ MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_reque
 
 
 class NodeClass(IntEnum):
+    """What the time of a node is spent on; DELAY is time that no dependency explains."""
+
     HOST = 0
     COMPUTATION = 1
     COMMUNICATION = 2
@@ -32,6 +34,7 @@ class NodeClass(IntEnum):
 
     @property
     def label(self) -> str:
+        """In words."""
         return self.name.lower()
 
 

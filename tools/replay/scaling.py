@@ -35,6 +35,7 @@ class Scale(NamedTuple):
     factor: float
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
+        """Which nodes of the graph it changes."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
         search = self.target.search

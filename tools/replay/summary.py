@@ -24,6 +24,11 @@ class StartError(msgspec.Struct, frozen=True):
 
 
 class ReplaySummary(msgspec.Struct, frozen=True):
+    """The figures of a replay: times in µs, `error_pct` None without a measured time.
+
+    `busy_us` is by stream, `critical_path_us` by the kind of node or edge that the time was spent on.
+    """
+
     makespan_us: float
     measured_us: float
     error_pct: float | None
@@ -118,5 +123,5 @@ def _node_counts(work: Workload) -> dict[str, int]:
 
 def _dependency_counts(kind: Int64) -> dict[str, int]:
     """By kind; a dependency with several reasons counts under each."""
-    counts = {str(bit.name).lower().replace("_", " "): int((kind & bit != 0).sum()) for bit in DependencyKind}
+    counts = {bit.label: int((kind & bit != 0).sum()) for bit in DependencyKind}
     return counts | {"of unknown kind": int((kind == 0).sum())}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.edit import recorded_edges
-from ...schema.columns import ABSENT, Bool, Int64, numbered
+from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, counted, numbered
 from ...schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
@@ -29,6 +29,7 @@ class Lane(NamedTuple):
 
     @property
     def is_stream(self) -> bool:
+        """Whether it is a device's stream."""
         return self.stream != HOST_THREAD
 
     @property
@@ -47,15 +48,15 @@ class RankColumns(NamedTuple):
 
     node_class: Classes
     lane: Int64
-    measured_start_ns: Int64
-    measured_end_ns: Int64
-    wait_ns: Int64
-    host_delay_ns: Int64
-    duration_ns: Int64
-    source: Int64
-    target: Int64
+    measured_start_ns: Ns
+    measured_end_ns: Ns
+    wait_ns: Ns
+    host_delay_ns: Ns
+    duration_ns: Ns
+    source: Rows
+    target: Rows
     kind: Int64
-    lag_ns: Int64
+    lag_ns: Ns
     place: Int64
 
 
@@ -66,8 +67,8 @@ class Places(NamedTuple):
     cut_off_ns: int
 
 
-@dataclass(slots=True)
-class Workload:
+@dataclass(slots=True, repr=False)
+class Workload(Shown):
     """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
 
     A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
@@ -81,18 +82,18 @@ class Workload:
 
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
-    first_row: Int64
+    first_row: Rows
     node_class: Classes
     lane: Int64
-    measured_start_ns: Int64
-    measured_end_ns: Int64
-    wait_ns: Int64
-    host_delay_ns: Int64
-    duration_ns: Int64
-    source: Int64
-    target: Int64
+    measured_start_ns: Ns
+    measured_end_ns: Ns
+    wait_ns: Ns
+    host_delay_ns: Ns
+    duration_ns: Ns
+    source: Rows
+    target: Rows
     kind: Int64
-    lag_ns: Int64
+    lag_ns: Ns
     place: Int64
     places: "list[Places]"
     missing_dependencies: int
@@ -100,8 +101,14 @@ class Workload:
     def __len__(self) -> int:
         return len(self.lane)
 
+    def figures(self) -> Figures:
+        """How many nodes, dependencies, ranks and lanes there are."""
+        counts = {"dependencies": len(self.source), "ranks": len(self.graphs), "lanes": len(self.lanes)}
+        return Figures(f"Workload: {len(self):,} nodes", {"of": counted(counts)})
+
     @property
     def is_timed(self) -> Bool:
+        """Which nodes have a recorded start."""
         return np.asarray(self.measured_start_ns != ABSENT)
 
     @property
@@ -111,9 +118,11 @@ class Workload:
         return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
 
     def rank_of(self, row: int) -> int:
+        """The place in `graphs` of the graph that a row is of."""
         return int(np.searchsorted(self.first_row, row, side="right")) - 1
 
     def ranks_of(self, rows: Int64) -> Int64:
+        """The same for many rows."""
         return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
     def rank_labels(self) -> list[str]:

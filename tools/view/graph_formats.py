@@ -24,7 +24,7 @@ def reasons(kind: int) -> str:
     >>> reasons(DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER)
     'launch, stream order'
     """
-    return ", ".join(str(bit.name).lower().replace("_", " ") for bit in DependencyKind if kind & bit)
+    return ", ".join(bit.label for bit in DependencyKind if kind & bit)
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:

@@ -13,12 +13,15 @@ Codes = npt.NDArray[np.uint8]
 
 
 class ActivityClass(IntEnum):
+    """What an activity does: computes, communicates, or copies and sets memory."""
+
     COMPUTATION = 0
     COMMUNICATION = 1
     MEMORY = 2
 
     @property
     def label(self) -> str:
+        """In words."""
         return self.name.lower()
 
 

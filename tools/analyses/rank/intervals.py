@@ -18,6 +18,7 @@ class Intervals(NamedTuple):
     end: Int64
 
     def take(self, rows: Int64 | Bool) -> "Intervals":
+        """The given intervals."""
         return Intervals(self.start[rows], self.end[rows])
 
     def length(self) -> int:

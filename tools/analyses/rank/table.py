@@ -1,6 +1,5 @@
 """The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas or polars."""
 
-import importlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Strings
+from ....schema.columns import Figures, Shown, Strings, to_pandas, to_polars
 
 Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[Any] | list[str]
@@ -27,8 +26,8 @@ class Column(NamedTuple):
 ROWS_AT_ONCE = 10_000
 
 
-@dataclass(slots=True)
-class Table:
+@dataclass(slots=True, repr=False)
+class Table(Shown):
     """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
 
     A table without rows says in `note` why. `details` are further tables of the same analysis, named `NAME_…`.
@@ -42,6 +41,12 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.columns[0].values) if self.columns else 0
+
+    def figures(self) -> Figures:
+        """What it is about, its columns with their units, and its note."""
+        columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
+        lines = {"columns": columns} | ({"note": self.note} if self.note else {})
+        return Figures(f"{self.title} ({self.name}): {len(self):,} rows", lines)
 
     def __getitem__(self, name: str) -> Values:
         """The values of a column; KeyError where there is none of that name."""
@@ -82,11 +87,11 @@ class Table:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame; ImportError where pandas is not installed."""
-        return importlib.import_module("pandas").DataFrame(self._columns())
+        return to_pandas(self._columns())
 
     def to_polars(self) -> Any:
         """A polars.DataFrame; ImportError where polars is not installed."""
-        return importlib.import_module("polars").DataFrame(self._columns())
+        return to_polars(self._columns())
 
     def _columns(self) -> dict[str, Values]:
         return {column.name: column.values for column in self.columns}

@@ -29,7 +29,7 @@ class Factors:
                 for one in self._scale
                 if (one.target.label == kind if isinstance(one.target, NodeClass) else one.target.search(name))
             )
-            known = self._known[name, kind] = math.prod(applying)
+            known = self._known[name, kind] = math.prod(applying, start=1.0)
         return known
 
 

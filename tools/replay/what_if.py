@@ -1,0 +1,36 @@
+"""Graphs of all ranks and changes to their durations in, what that would bring to the whole run out, by replay."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...schema.graph import ExecutionGraph
+from .execution import Replay, replay_ranks
+from .scaling import parse_scale
+
+
+class WhatIf(NamedTuple):
+    """The run replayed as it was, and with the changes; rows of both are the graphs' rows, one graph after the other."""
+
+    before: Replay
+    after: Replay
+
+    @property
+    def saved_us(self) -> float:
+        """How much sooner (µs) the changed run ends; negative for later."""
+        return (self.before.makespan_ns - self.after.makespan_ns) / 1000
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast the changed run is; inf for one that takes no time."""
+        return self.before.makespan_ns / self.after.makespan_ns if self.after.makespan_ns else float("inf")
+
+
+def what_if(graphs: Sequence[ExecutionGraph], changes: Mapping[str, float]) -> WhatIf:
+    """What the run of these ranks would take if durations were multiplied by factors.
+
+    A key of `changes` is a regular expression, searched in the names of nodes, or `class:` with host, computation, communication,
+    memory or delay; its factor is 0 or more, and factors of one node multiply. Two replays, O(n + e) each. Raises ValueError for a
+    change that cannot be made, DataError where nodes never become ready.
+    """
+    scales = [parse_scale(f"{selector}={factor}") for selector, factor in changes.items()]
+    return WhatIf(replay_ranks(graphs), replay_ranks(graphs, scales))
