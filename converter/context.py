@@ -27,6 +27,7 @@ class Edges(NamedTuple):
         return Edges(source[real], target[real], kinds[real])
 
     def where(self, chosen: Bool) -> "Edges":
+        """The chosen edges; `chosen` has a value for each."""
         return Edges(*(column[chosen] for column in self))
 
     @staticmethod

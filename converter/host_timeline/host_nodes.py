@@ -33,10 +33,12 @@ class HostNodes:
         return len(self.start)
 
     def take(self, rows: Int64 | Bool) -> "HostNodes":
+        """The nodes of some rows, in the order of `rows`."""
         return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
 
     @staticmethod
     def joined(parts: "list[HostNodes]") -> "HostNodes":
+        """The nodes of all parts, one part after the other."""
         return HostNodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__))
 
 

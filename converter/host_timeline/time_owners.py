@@ -30,6 +30,7 @@ class Owners:
 
 
 def time_owners(linked: LinkedTrace) -> Owners:
+    """The timed ops, and the calls outside ops, of all threads, nested."""
     ops, calls = linked.ops, linked.calls
     op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
     # of ops of one length that begin together the caller has the smaller id

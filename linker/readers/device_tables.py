@@ -14,6 +14,7 @@ ALL_STREAMS = (1 << 32) - 1
 
 
 def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
+    """The ops of the profiler, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     return OpRows(
@@ -33,6 +34,7 @@ def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
 
 
 def calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
+    """Runtime and driver calls, times in ns."""
     start, end = rows.start_end(pad)
     return CallRows(
         name=rows.name.column(),
@@ -46,6 +48,7 @@ def calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
 
 
 def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
+    """What ran on devices, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     lowered = Strings.of(name.lower() for name in category.table)
@@ -67,6 +70,7 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
 
 
 def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
+    """The cuda_sync rows; streams are -1 where they stand for all."""
     start, end = rows.start_end(pad)
 
     def stream(name: str) -> Int64:
@@ -88,6 +92,7 @@ def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
 
 
 def event_records(rows: EventRows) -> EventRecordRows:
+    """The cuda_event rows."""
     return EventRecordRows(
         process=rows.column("process"),
         correlation=rows.column("correlation"),
@@ -97,6 +102,7 @@ def event_records(rows: EventRows) -> EventRecordRows:
 
 
 def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
+    """What device queues recorded of waiting and signalling, times in ns."""
     process, device = rows.column("process"), rows.column("device")
     start, end = rows.start_end(pad)
     return QueueEventRows(

@@ -15,6 +15,7 @@ class PlaceInJob(NamedTuple):
 
 
 def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
+    """As the header of the file says; parts that are no numbers or no lists count as missing."""
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []

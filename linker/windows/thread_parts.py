@@ -20,9 +20,11 @@ class ThreadParts:
         self._last = _borders(calls, self._threads, period.end)
 
     def first(self, thread: Int64) -> Int64:
+        """From when on each thread is in the part, ns."""
         return self._border(thread, self._first, self._period.start)
 
     def last(self, thread: Int64) -> Int64:
+        """Up to when each thread is in the part, ns."""
         return self._border(thread, self._last, self._period.end)
 
     def starts(self, thread: Int64, time: Int64) -> Bool:

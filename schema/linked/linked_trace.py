@@ -233,7 +233,7 @@ class LinkedTrace(Shown):
         waits = {
             "of the host": len(self.host_waits.found),
             "between streams": len(self.device_waits.found),
-            "between threads": len(self.hand_overs.found),
+            "between threads": len(self.handoffs.found),
         }
         lines = {
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),

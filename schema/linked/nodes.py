@@ -37,15 +37,19 @@ class NodeTable:
         self.texts("name", [node.name for node in nodes])
 
     def integers(self, name: str, values: Sequence[int] | Int64) -> None:
+        """Adds a piece of an integer column."""
         self._parts[name].append(np.asarray(values, np.int64))
 
     def texts(self, name: str, values: list[str]) -> None:
+        """Adds a piece of a column of texts."""
         self._codes[name].append(self._numbering[name].codes(values, len(values)))
 
     def column(self, name: str) -> Int64:
+        """The whole integer column."""
         return np.concatenate(self._parts[name])
 
     def strings(self, name: str) -> Strings:
+        """The whole column of texts."""
         return Strings(np.concatenate(self._codes[name]), list(self._numbering[name]))
 
 

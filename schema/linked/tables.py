@@ -8,6 +8,7 @@ from .linked_trace import Activities, Calls, DeviceWaits, Found, HostWaits, Ops,
 
 
 def calls(table: CallTable, op_ids: Int64) -> Calls:
+    """The calls of the table; `op_ids` are the ids of the ops, by row."""
     return Calls(
         name=Strings(np.array(table.name, np.int32), table.names),
         thread=np.array(table.thread, np.int64),
@@ -40,6 +41,7 @@ def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids:
 
 
 def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
+    """Those of the table, none where the file has none; `ids` are those of the activities, by row."""
     table = table or WaitTable([], [], [])
     return HostWaits(
         np.array(table.of, np.int64),
@@ -50,6 +52,7 @@ def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
 
 
 def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
+    """Those of the table, none where the file has none."""
     table = table or HandoffTable([], [], [], [], [], [])
     return ThreadHandoffs(
         np.array(table.source_thread, np.int64),
