@@ -1,6 +1,7 @@
 """The tree of the code holds what it promises: rooms are entered by their doors, floors stand on those below, nothing goes in circles."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,3 +124,10 @@ def test_libraries_of_commands_stay_out_of_the_lower_floors() -> None:
         & {*(getattr(node, "module", None) or "").split("."), *(alias.name for alias in node.names)}
     ]
     assert found == []
+
+
+def test_the_page_about_the_architecture_names_what_there_is() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w/.]*)`", page))
+    assert len(named) > 30
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

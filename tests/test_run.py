@@ -1,7 +1,7 @@
 """What the rules look at, by runs made by hand: streams, callers, and when work whose launch is unknown was released."""
 
 import pytest
-from execgraph.converter.building.synthetic_nodes import Annex
+from execgraph.converter.building.synthetic_nodes import SyntheticNodes
 from execgraph.converter.device_time.delays import Delays
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.machine import Machine
@@ -83,5 +83,5 @@ def test_the_thread_of_unrecorded_launches_has_a_number_below_zero_and_all_other
     """But for absurd ones."""
     run = run_of(CHAIN, [Called(0, 10)])
     run.timeline.thread[:] = recorded
-    annex = Annex(Delays(*(column() for _ in Delays.__slots__)), column(0), run.node_count)
-    assert annex.threads(run).tolist() == [unrecorded] * 3 + [unrecorded - 1]
+    synthetic = SyntheticNodes(Delays(*(column() for _ in Delays.__slots__)), column(0), run.node_count)
+    assert synthetic.threads(run).tolist() == [unrecorded] * 3 + [unrecorded - 1]
