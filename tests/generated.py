@@ -11,9 +11,9 @@ from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.graph.execution_graph import ExecutionGraph
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.build_report import BuildReport
-from execgraph.tools.build.job import Outcomes, build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.build_report import BuildReport
+from execgraph.tools.build_job.job import Outcomes, build
 from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
 
 ALONE = [job for job, preset in PRESETS.items() if preset.size.ranks == 1]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from execgraph.linker.windows.windows import Window
 from execgraph.schema.graph.execution_graph import ExecutionGraph
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.build_rank import RankResult, RankTask
-from execgraph.tools.build.job import Built, Outcomes, build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.build_rank import RankResult, RankTask
+from execgraph.tools.build_job.job import Built, Outcomes, build
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.workers import WorkerDied, in_processes

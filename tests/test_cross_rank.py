@@ -12,11 +12,11 @@ from execgraph.converter.ranks import Group as RankGroup
 from execgraph.converter.ranks import ranks_of, ranks_text
 from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.linked.linked_trace import Communication
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.build_report import BuildReport, table
-from execgraph.tools.build.cross_rank import verify
-from execgraph.tools.build.job import build
-from execgraph.tools.build.rank_comms import RankComms, group_summary
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.build_report import BuildReport, table
+from execgraph.tools.build_job.cross_rank import verify
+from execgraph.tools.build_job.job import build
+from execgraph.tools.build_job.rank_comms import RankComms, group_summary
 from execgraph.tools.commands.trace_build import main
 from generated import here
 from hypothesis import given

@@ -7,8 +7,8 @@ import pytest
 from builder import Group, Tensor, TraceBuilder
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.job import Built, build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.job import Built, build
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.replay.execution import replay_ranks
 from simulator import Generation, read_files, simulate

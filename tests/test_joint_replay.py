@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from execgraph.schema.graph.execution_graph import ExecutionGraph
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.job import build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.job import build
 from execgraph.tools.replay.execution import replay_ranks
 from execgraph.tools.replay.summary import start_error
 from generated import TOGETHER, built_job, here

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from builder import Group, Tensor, TraceBuilder
 from execgraph.schema.graph.execution_graph import ExecutionGraph
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.build_report import BuildReport
-from execgraph.tools.build.finish_rank import ALONE
-from execgraph.tools.build.job import build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.build_report import BuildReport
+from execgraph.tools.build_job.finish_rank import ALONE
+from execgraph.tools.build_job.job import build
 from execgraph.tools.replay.execution import replay_ranks
 from simulator import Generation, read_files, simulate
 from test_cross_rank import here

@@ -10,8 +10,8 @@ from builder import TraceBuilder
 from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.job import build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.job import build
 from execgraph.tools.inputs.trace_files import by_rank, find_traces
 from execgraph.tools.merge import merge_for_viewing
 from execgraph.tools.replay.execution import replay_ranks

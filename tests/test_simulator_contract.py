@@ -22,8 +22,8 @@ from execgraph.schema.columns.column_types import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
-from execgraph.tools.build.build_options import BuildOptions
-from execgraph.tools.build.job import build
+from execgraph.tools.build_job.build_options import BuildOptions
+from execgraph.tools.build_job.job import build
 from execgraph.tools.replay.execution import replay
 from generated import ALONE, TOGETHER, built_job, graphs_of, here
 from graph_file import read_nodes

@@ -14,7 +14,7 @@ import msgspec
 
 from ...converter.options import InputsOutputs, Promotion
 from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
-from ..build import BUILT, REPORT, BuildOptions, RankSummary, Runner, build, table
+from ..build_job import BUILT, REPORT, BuildOptions, RankSummary, Runner, build, table
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..workers import in_processes, on_cluster
 from .window_options import add_window_options, window_of

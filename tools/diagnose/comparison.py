@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from ..build import mark_of
+from ..build_job import mark_of
 from .findings import NOTE, WRONG, Finding
 from .inspection import GroupCount, Inspection
 from .wording import ranges

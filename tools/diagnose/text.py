@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..build import mark_of
+from ..build_job import mark_of
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime

@@ -19,6 +19,7 @@ from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
+from ..inputs import Pairs, find_pairs
 from .build_options import BuildOptions
 from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
@@ -27,7 +28,6 @@ from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
 from .issued import Issued, issued_by
 from .job_plan import Communicates, look_up, plan_job
-from ..inputs import Pairs, find_pairs
 
 REPORT = "report.json"
 GROUPS = "comm_groups.json"

@@ -13,11 +13,11 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
 from ...schema.linked import LinkedTrace
+from ..command import no_garbage_collection
+from ..inputs import Pair
 from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
-from ..command import no_garbage_collection
 from .job_plan import Communicates, look_up
-from ..inputs import Pair
 from .rank_comms import summarise_rank
 
 
