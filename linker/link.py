@@ -42,7 +42,7 @@ def link(
     match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)
     nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
-    linked, sync = _linked(host, device, match, nesting, rank)
+    linked, sync = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
     part, remarks = _part(linked, device, match, window)
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
@@ -79,7 +79,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
 
 
 def _linked(
-    host: HostTrace | None, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
+    host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation]:
     """The whole of both traces."""
     is_step = are_step_marks(device.ops.name)
@@ -127,9 +127,9 @@ def _linked(
     return linked, sync
 
 
-def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
+def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
     """All ops: the host trace's nodes in their order, then those that only the device trace holds. And the row of each device op."""
-    nodes = len(host) if host is not None else 0
+    nodes = len(host)
     alone = np.ones(len(device.start), np.bool_)
     if match is not None:
         alone[match.device_row] = False
@@ -138,26 +138,24 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
     if match is not None:
         device_op[match.device_row] = match.host_row
     count = nodes + int(alone.sum())
-    largest = int(host.id.max(initial=0)) if host is not None else 0
+    largest = int(host.id.max(initial=0))
 
     def timed(column: Int64) -> Int64:
         full = np.full(count, ABSENT, np.int64)
         full[device_op] = column
         return full
 
-    def joined(from_host: Int64 | None, from_device: Int64) -> Int64:
-        return np.concatenate((from_host, from_device[alone])) if from_host is not None else from_device[alone]
+    def joined(from_host: Int64, from_device: Int64) -> Int64:
+        return np.concatenate((from_host, from_device[alone]))
 
-    ids = np.concatenate(
-        (host.id if host is not None else np.empty(0, np.int64), largest + 1 + np.arange(int(alone.sum())))
-    )
+    ids = np.concatenate((host.id, largest + 1 + np.arange(int(alone.sum()))))
     parent_id = np.full(count, -1, np.int64)
-    parent_id[:nodes] = host.parent if host is not None else 0
+    parent_id[:nodes] = host.parent
     nested = through(device_op, nesting.parent)
     inside = nested >= 0
     parent_id[device_op[inside]] = ids[nested[inside]]
     blank, unknown = np.zeros(len(device.start), np.int64), np.full(len(device.start), -1, np.int64)
-    names = Strings.joined((*([host.name] if host is not None else []), device.name.take(alone)))
+    names = Strings.joined((host.name, device.name.take(alone)))
     missing = [NO_TENSORS] * int(alone.sum())
     recorded = [
         msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
@@ -172,16 +170,16 @@ def _ops(host: HostTrace | None, device: OpRows, match: Match | None, nesting: N
         end=timed(nesting.end),
         exclusive=timed(nesting.exclusive),
         recorded_by_host=np.arange(count) < nodes,
-        op_schema=Strings.joined((*([host.schema_text] if host is not None else []), Strings.of("" for _ in missing))),
-        rf_id=joined(host.rf_id if host is not None else None, device.rf_id),
-        fw_parent=joined(host.fw_parent if host is not None else None, blank),
-        seq_id=joined(host.seq_id if host is not None else None, device.sequence),
-        scope=joined(host.scope if host is not None else None, np.where(device.annotation, 7, 0)),
-        tid=joined(host.tid if host is not None else None, unknown),
-        fw_tid=joined(host.fw_tid if host is not None else None, device.forward_thread),
-        inputs=[*(host.inputs if host is not None else []), *arguments],
-        outputs=[*(host.outputs if host is not None else []), *missing],
-        extra=dict(host.extra) if host is not None else {},
+        op_schema=Strings.joined((host.schema_text, Strings.of("" for _ in missing))),
+        rf_id=joined(host.rf_id, device.rf_id),
+        fw_parent=joined(host.fw_parent, blank),
+        seq_id=joined(host.seq_id, device.sequence),
+        scope=joined(host.scope, np.where(device.annotation, 7, 0)),
+        tid=joined(host.tid, unknown),
+        fw_tid=joined(host.fw_tid, device.forward_thread),
+        inputs=[*host.inputs, *arguments],
+        outputs=[*host.outputs, *missing],
+        extra=dict(host.extra),
         communication_row=np.full(count, -1, np.int64),
     )
     # only the device trace tells sequence and forward thread of evaluate_function nodes
@@ -210,19 +208,19 @@ def _activities(
     )
 
 
-def _info(host: HostTrace | None, device: DeviceTrace, rank: int | None) -> TraceInfo:
-    pid = host.pid if host is not None and host.pid is not None else next(iter(device.processes), -1)
+def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
+    pid = host.pid if host.pid is not None else next(iter(device.processes), -1)
     recorded = device.rank if device.rank is not None else rank
     return TraceInfo(
-        schema=host.schema if host is not None else "",
+        schema=host.schema,
         pid=pid,
         rank=-1 if recorded is None else recorded,
         world_size=device.world_size or -1,
         base_time_ns=device.base_time_ns,
         sync_records=len(device.syncs.start),
-        source_host=Path(host.path).name if host is not None else "",
+        source_host=Path(host.path).name,
         source_device=Path(device.path).name,
-        time=host.time if host is not None else "",
-        start_ts=host.start_ts if host is not None else 0,
-        finish_ts=host.finish_ts if host is not None else 0,
+        time=host.time,
+        start_ts=host.start_ts,
+        finish_ts=host.finish_ts,
     )

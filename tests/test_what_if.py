@@ -135,7 +135,8 @@ def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
 def test_every_graph_with_synchronisation_records_replays_as_it_ran(job: Job) -> None:
     run = simulate(job)
     replayed = replay_ranks(graphs_of(run, RESOLVED)).makespan_ns
-    assert abs(replayed - run.makespan_ns) < 0.005 * run.makespan_ns
+    # when ranks began, against each other, is known to a µs or two where none of them waits at first
+    assert abs(replayed - run.makespan_ns) < max(0.005 * run.makespan_ns, 2_000)
 
 
 def dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64]:

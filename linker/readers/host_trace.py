@@ -56,6 +56,12 @@ class HostTrace(Shown):
     def __len__(self) -> int:
         return len(self.id)
 
+    @staticmethod
+    def without_nodes() -> "HostTrace":
+        """Stands in where there is none."""
+        none, no_text = np.empty(0, np.int64), Strings.of(())
+        return HostTrace("", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, [], [])
+
     def figures(self) -> Figures:
         """Which file it is, and how many nodes it holds."""
         return Figures(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
