@@ -1,6 +1,7 @@
 """Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals.
 
-In and out: arrays. Every other room of the project builds on these."""
+Every other room builds on these. Also here: how what is large shows itself in a few lines, and data frames of columns.
+"""
 
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
 from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
