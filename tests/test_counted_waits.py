@@ -166,3 +166,20 @@ def test_freeing_memory_waits_for_the_devices_whose_work_had_ended(second: bool)
     t.call("cudaFree", 200)
     awaited = {("here", "cudaFree")} if second else {("here", "cudaFree"), ("there", "cudaFree")}
     assert host_waits(link_run(t)) == awaited
+
+
+@pytest.mark.parametrize(("recordings", "further_back"), [(64, 0), (65, 1)])
+def test_a_wait_that_may_be_for_a_recording_further_back_than_is_tried_is_noted(
+    recordings: int, further_back: int
+) -> None:
+    """All are on the stream that waits, none of which it can be for."""
+    t = TraceBuilder(**UNRECORDED)
+    for _ in range(recordings):
+        t.launch("work", 7, 1)
+        event = t.record_event(stream=7)
+    t.wait_event(event, stream=7)
+    t.launch("after", 7, 1)
+    t.launch("other", 20, 1)
+    t.leaf("aten::add", 5)
+    noted = link_run(t).report.noted
+    assert noted.get("waits that may be for a recording before the last 64", 0) == further_back

@@ -54,6 +54,8 @@ class Candidates:
         self.tails = np.append(tails.before(self._recordings.time), nothing, axis=0)
         """For each recording the last activity on each stream then; the row -1 is that of no recording."""
         awaited = set(process.events.awaited)
+        self.cut_off: set[int] = set()
+        """Waits with more recordings before than were tried."""
         self._event_of = {number: -1 for number, row in enumerate(self._recordings.rows) if row in awaited}
         self._marks: set[tuple[int, int]] = set()
         self._told: set[tuple[StreamKey | None, int]] = set()
@@ -106,6 +108,8 @@ class Candidates:
             return [self._itself(wait)]
         until = bisect_left(recordings.time, self._process.start(wait.call_row))
         before = range(max(0, until - TRIED), until)
+        if before.start:
+            self.cut_off.add(wait.call_row)
         free, known = self._free(wait, before), self._known(wait)
         seen: dict[int, int] = defaultdict(int)
         options = []

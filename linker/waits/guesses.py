@@ -63,6 +63,10 @@ class Guesses:
             same = [place for place in same if not self._solve([waits[number] for number in place], by_order)]
         return self._found
 
+    def cut_off(self) -> list[int]:
+        """The waits for which nothing was found among the recordings tried, but others lie further back."""
+        return sorted(self._candidates.cut_off - set(self._found))
+
     def _solve(self, waits: list[Unnamed], by_order: bool) -> bool:
         """Finds what all waits of a place are for, unless only their order would tell; what this contradicts is looked at by itself."""
         options = self._candidates.of_place(waits)

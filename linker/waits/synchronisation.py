@@ -16,11 +16,14 @@ from ...schema.linked import DeviceWaits, Found, HostWaits
 from ...schema.machine import Machine
 from ..readers import DeviceTrace, SyncCall
 from ..submissions import Findings, Process, Queries, queries_of
+from .candidates import TRIED
 from .found_waits import FoundWaits
 from .guesses import Guess, Guesses
 from .host_holds import blocking_copies, full_queue, looking_on, only_looking_on
 from .queue_waits import queue_waits
 from .unnamed_waits import unnamed_waits, waiting_stream
+
+FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 
 @dataclass(slots=True)
@@ -63,6 +66,7 @@ def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Sync
     for row in rows.tolist():
         STEPS.get(process.kinds[row], _go_on)(run, row)
     _wait_on_queues(device, run)
+    waits.noted[FURTHER_BACK].extend(guesses.cut_off())
     waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))
     waits.held("launches held up by a full queue", full_queue(activities, calls))
     waits.held("calls of threads that only look on", looking_on(calls, activities, queries.looks_on))

@@ -22,9 +22,9 @@ from ...converter.ranks import Group, ranks_of
 from ...schema.columns import Int64
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import Activities, Communication, LinkedTrace
+from ...schema.traces import STEP_MARK
 from .issued import Issued, issued_by
 
-STEP_MARK = "ProfilerStep#"
 IN, OUT = "in_elements", "out_elements"
 COMMON: dict[CollectiveType | None, str] = {
     CollectiveType.ALL_GATHER: OUT,
