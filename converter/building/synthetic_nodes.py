@@ -31,7 +31,7 @@ class SyntheticNodes:
 
     @property
     def node_count(self) -> int:
-        """How many nodes the run and the annex have together."""
+        """How many nodes there are, synthetic ones included."""
         return self.first + len(self.delays) + len(self.groups)
 
     def edges(self, context: ConversionContext) -> Edges:
