@@ -27,7 +27,7 @@ demo: $(VENV)/.ready
 	@$(BIN)/python -c 'import json; [print(json.dumps(node)) for node in json.load(open("$(OUT)/graph.json"))["nodes"][:3]]'
 
 test: $(VENV)/.test
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 coverage: $(VENV)/.test
 	$(BIN)/coverage erase
