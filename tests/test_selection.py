@@ -1,0 +1,46 @@
+"""Rows of a trace as a trace of its own: what refers to a row by number follows it."""
+
+import numpy as np
+from device_rows import ActivityRow, CallRow, OpRow, device_trace
+from execgraph.linker.readers.categories import Role
+from execgraph.linker.readers.selection import select, select_rows, through
+from execgraph.schema.traces import kineto
+from tables import Called, calls, column
+
+
+def mask(*kept: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    return np.array(kept, np.bool_)
+
+
+def test_a_chain_of_rows_keeps_what_leads_nowhere() -> None:
+    assert through(column(5, 6), column(1, -1, 0)).tolist() == [6, -1, 5]
+    assert through(column(), column(-1, -1)).tolist() == [-1, -1]
+
+
+def test_rows_are_selected_by_mask_and_by_number() -> None:
+    table = calls(Called(0, 1, "a"), Called(2, 3, "b"), Called(4, 5, "c"))
+    by_mask, by_number = select_rows(table, mask(1, 0, 1)), select_rows(table, column(2, 0))
+    assert ([by_mask.name[row] for row in (0, 1)], by_mask.start.tolist()) == (["a", "c"], [0, 4])
+    assert ([by_number.name[row] for row in (0, 1)], by_number.start.tolist()) == (["c", "a"], [4, 0])
+
+
+def test_communication_follows_its_op_and_its_activity() -> None:
+    args = [kineto.Args(group_name=str(number)) for number in range(4)]
+    trace = device_trace(
+        ops=[OpRow(start) for start in range(3)], activities=[ActivityRow(start) for start in range(3)]
+    )
+    trace.communication = dict(
+        zip([(Role.OP, 0), (Role.OP, 2), (Role.ACTIVITY, 1), (Role.ACTIVITY, 2)], args, strict=True)
+    )
+    taken = select(trace, ops=mask(0, 1, 1), activities=mask(0, 1, 0))
+    assert taken.communication == {(Role.OP, 1): args[1], (Role.ACTIVITY, 0): args[2]}
+    assert (taken.ops.start.tolist(), taken.activities.start.tolist()) == ([1, 2], [1])
+
+
+def test_tables_without_a_mask_are_kept_with_their_communication() -> None:
+    trace = device_trace([OpRow()] * 2, [CallRow(0), CallRow(1)], [ActivityRow()] * 2)
+    trace.communication = {(Role.OP, 1): kineto.Args(), (Role.ACTIVITY, 1): kineto.Args()}
+    taken = select(trace, calls=mask(0, 1))
+    assert taken.communication == trace.communication
+    assert taken.ops is trace.ops and taken.activities is trace.activities
+    assert taken.calls.start.tolist() == [1]
