@@ -93,8 +93,9 @@ def test_of_several_nodes_with_one_id_the_first_keeps_it_and_the_children(tmp_pa
 
 
 def test_children_follow_the_first_of_the_nodes_with_a_negative_id(tmp_path: Path) -> None:
-    trace = read(tmp_path, {"id": -5}, {"id": -5}, {"id": 3, "ctrl_deps": -5})
-    assert (trace.id.tolist(), trace.parent.tolist()) == ([4, 5, 3], [-1, -1, 4])
+    children = [{"id": 2, "ctrl_deps": -6}, {"id": 3, "ctrl_deps": -5}]
+    trace = read(tmp_path, {"id": -5}, {"id": -5}, {"id": -6}, *children)
+    assert (trace.id.tolist(), trace.parent.tolist()) == ([4, 5, 6, 2, 3], [-1, -1, -1, 6, 4])
 
 
 def test_nodes_without_ids_are_numbered_from_one_and_nothing_is_their_child(tmp_path: Path) -> None:
