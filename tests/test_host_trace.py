@@ -117,6 +117,7 @@ def test_the_top_level_says_process_and_period(tmp_path: Path) -> None:
     assert (trace.pid, trace.time, trace.start_ts, trace.finish_ts) == (0, "today", 3, 8.5)
     trace = read(tmp_path, {"id": 1}, pid=-1, finish_ts=None)
     assert (trace.pid, trace.time, trace.start_ts, trace.finish_ts) == (None, "", 0, 0)
+    assert read(tmp_path, {"id": 1}).pid is None
 
 
 def test_the_stand_in_for_no_host_trace_has_no_nodes() -> None:
@@ -151,7 +152,8 @@ def test_only_a_schema_that_is_newer_or_none_is_remarked(tmp_path: Path, schema:
         ('{"traceEvents": []}', r"a device trace \(it has traceEvents\); expected a PyTorch Execution Trace"),
         ("[{}]", r"a device trace \(it has traceEvents\); expected a PyTorch Execution Trace"),
         ('{"nodes": []}', r"the host trace has no nodes; was anything recorded\?$"),
-        ('{"nodes": [7]}', r"the host trace has no nodes; was anything recorded\? .+"),
+        ('{"nodes": [{}]}', r"no nodes; was anything recorded\? 1 host nodes that cannot be read \(2 bytes\)"),
+        ('{"nodes": [7, {"id":', r"no nodes; was anything recorded\? 1 host nodes that cannot be read \(1 bytes\)"),
     ],
 )
 def test_files_without_host_nodes_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
