@@ -1,11 +1,13 @@
-"""Tables of a device trace by hand, one named tuple per row, for tests of a single part; times are in ns."""
+"""Tables of a device trace, and host nodes, by hand, one named tuple per row, for tests of a single part; times are in ns."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.linker.readers.device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from execgraph.linker.readers.host_trace import HostTrace
 from execgraph.schema.columns import Strings
+from execgraph.schema.traces import NO_TENSORS
 
 
 class OpRow(NamedTuple):
@@ -58,6 +60,21 @@ class SyncRow(NamedTuple):
     wait_stream: int = -1
     record_correlation: int = -1
     event: int = -1
+
+
+class NodeRow(NamedTuple):
+    """A node of the host trace."""
+
+    id: int
+    name: str = "aten::mm"
+    parent: int = -1
+    schema_text: str = ""
+    rf_id: int = 0
+    fw_parent: int = 0
+    seq_id: int = -1
+    scope: int = 0
+    tid: int = 0
+    fw_tid: int = 0
 
 
 class EventRecordRow(NamedTuple):
@@ -118,3 +135,13 @@ def device_trace(
         event_records=table(EventRecordRows, EventRecordRow, event_records),
         **top | other,
     )
+
+
+def host_trace(*nodes: NodeRow, pid: int | None = None) -> HostTrace:
+    """A host trace of these nodes, whose arguments are none."""
+    columns = {
+        name: Strings.of(values) if isinstance(values[0], str) else np.array(values, np.int64)
+        for name, values in zip(NodeRow._fields, zip(*nodes, strict=True), strict=True)
+    }
+    arguments = {"inputs": [NO_TENSORS for _ in nodes], "outputs": [NO_TENSORS for _ in nodes]}
+    return HostTrace("host.json", "1.1.1", pid, "today", 1, 2, **columns, **arguments)  # type: ignore[arg-type]
