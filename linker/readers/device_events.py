@@ -33,11 +33,11 @@ class DeviceEvents:
         self.recording_start: int | None = None
         self._exact = False
 
-    def add(self, events: Sequence[Event], exactly: Callable[[], Sequence[Event]]) -> None:
+    def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
         """Adds a piece. Once a double lost ns, it and all later ones are read again by `exactly`, which decodes times as text."""
         if not self._exact:
             try:
-                nanoseconds([event.ts for event in events if isinstance(event, kineto.Event) and event.ph == "X"])
+                nanoseconds([event.ts for event in events if event.ph == "X"])
             except InexactTime:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)

@@ -87,7 +87,7 @@ def merging_signs(device: DeviceTrace) -> list[str]:
     if shared:
         signs.append(f"{shared} correlations launched by several processes")
     apart = same & (calls.start[order[1:]] >= calls.end[order[:-1]]) & (calls.end[order[1:]] > calls.start[order[1:]])
-    if not shared and int(apart.sum()) > REPEATED * max(1, len(order)):
+    if not shared and int(apart.sum()) > REPEATED * len(order):
         signs.append(f"{int(apart.sum())} correlations launched more than once")
     return signs
 

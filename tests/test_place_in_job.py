@@ -1,0 +1,31 @@
+"""Where in its job a process stands, as far as the header of its device trace says so."""
+
+from typing import Any
+
+import pytest
+from execgraph.linker.readers.place_in_job import PlaceInJob, place_in_job
+from execgraph.schema.traces import kineto
+
+
+def place(base_time: Any = None, **distributed: Any) -> PlaceInJob:
+    return place_in_job(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
+
+
+@pytest.mark.parametrize(("rank", "found"), [(0, 0), ("5", 5), (-1, None), (None, None), ("none", None)])
+def test_a_rank_is_a_number_from_zero(rank: Any, found: int | None) -> None:
+    assert place(rank=rank).rank == found
+
+
+@pytest.mark.parametrize(("size", "found"), [(1, 1), ("8", 8), (0, None), (-1, None), (None, None)])
+def test_a_world_has_at_least_one_rank(size: Any, found: int | None) -> None:
+    assert place(world_size=size).world_size == found
+
+
+def test_groups_are_those_that_are_records() -> None:
+    assert place(pg_config=[{"pg_name": "0"}, 7, {}]).groups == [{"pg_name": "0"}, {}]
+    assert place(pg_config="none").groups == []
+
+
+def test_a_header_may_say_nothing() -> None:
+    assert place_in_job(kineto.DeviceFile()) == PlaceInJob(None, None, 0, [])
+    assert place(base_time="12").base_time_ns == 12
