@@ -164,9 +164,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/targets/control": ("lanes", *SIMULATORS),
     "converter/targets/ready_set": ("lanes", *SIMULATORS),
     "converter/targets/groups": ("comm_groups", *SIMULATORS),
-    "converter/ranks/groups": ("matching", "renamed_group"),
-    "converter/ranks/matching": ("matching", "renamed_group"),
-    "converter/ranks": ("matching", *SIMULATORS, "joint_replay"),
+    "converter/ranks/groups": ("rank_calls", "matching", "renamed_group"),
+    "converter/ranks/matching": ("rank_calls", "matching", "renamed_group"),
+    "converter/ranks": ("rank_calls", "matching", *SIMULATORS, "joint_replay"),
     "converter/targets": SIMULATORS,
 }
 """For a module, or a folder, the tests that concern it, the most telling first."""
