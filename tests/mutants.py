@@ -42,7 +42,7 @@ PATIENCE = 4, 10
 
 LINKING = ("link", "pairs", "matrix")
 CONVERTING = ("convert", "timeline", "matrix")
-SIMULATORS = ("astra_sim", "communication", "cross_rank", "simulator_contract")
+SIMULATORS = ("targets_by_hand", "astra_sim", "communication", "cross_rank", "simulator_contract")
 SLICING = ("slices", "hand_over", "timeline", "synchronisation", *CONVERTING)
 TESTS: dict[str, tuple[str, ...]] = {
     "linker/matching/alignment": ("alignment", "match", "windows"),
@@ -124,7 +124,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/building/communication_columns": ("communication", "recorded_arguments", "comm_groups", *CONVERTING),
     "converter/convert": CONVERTING,
     "converter/device_time/delays": ("device_split", "delays", "windows", "device_room", *CONVERTING),
-    "converter/edit/device_only": ("device_only", "simulator_contract"),
+    "converter/edit/device_only": ("targets_by_hand", "device_only", "simulator_contract"),
     "converter/device_time/device_room": ("device_split", "device_room", "delays", *CONVERTING),
     "converter/device_time/device_time": (
         "device_split",
@@ -140,9 +140,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/edit/uncovered_time": ("lanes", "device_split", *SIMULATORS),
     "converter/edit/lanes": ("lanes", *SIMULATORS, "replay"),
     "converter/host_timeline/launch_moments": ("launch_moments", "device_time", *CONVERTING),
-    "converter/edit/order": ("order", *CONVERTING),
+    "converter/edit/order": ("order", "targets_by_hand", *CONVERTING),
     "converter/building/synchronous_launches": ("promotion", *CONVERTING, "order"),
-    "converter/edit/rewiring": ("rewire", "device_only", *SIMULATORS),
+    "converter/edit/rewiring": ("rewire", "targets_by_hand", "device_only", *SIMULATORS),
     "converter/context": (*CONVERTING, "windows", "delays"),
     "converter/host_timeline/timeline": SLICING,
     "converter/host_timeline/blocking_calls": SLICING,

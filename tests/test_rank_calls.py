@@ -15,6 +15,8 @@ from execgraph.converter.ranks import (
     graph_calls,
     match,
     order_collectives,
+    ranks_of,
+    ranks_text,
     recognised,
     recorded_calls,
     resize_communication,
@@ -167,6 +169,34 @@ def test_a_group_that_shares_its_name_with_another_of_the_job_is_told_by_the_ran
     assert known[1][Group("0,1", "6")] == Group("0,1", "5")
 
 
+def test_a_group_without_ranks_is_one_with_ranks_where_its_name_is_that_of_one_list() -> None:
+    nameless, other = Group("", "5"), Group("", "", "x")
+    pair, pairs = {PAIR: "a", Group("0,1", ""): "b"}, {Group("2,3", "5"): "a"}
+    assert recognised([pair, {nameless: "a", other: "b"}])[1] == {nameless: PAIR, other: other}
+    assert recognised([pair, pairs, {nameless: "a"}])[2] == {nameless: nameless}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([], ""),
+        ([5], "5"),
+        ([0, 1], "0,1"),
+        ([0, 1, 2], "0-2"),
+        ([3, 2, 1, 0], "3-0:-1"),
+        ([0, 2, 4, 7], "0-4:2,7"),
+        ([4, 4, 4], "4,4,4"),
+        ([1, 3, 4, 5], "1,3-5"),
+        ([8, 6, 4], "8-4:-2"),
+        ([-1, 0, 1], "-1-1"),
+        ([3, 1, -1], "3--1:-2"),
+    ],
+)
+def test_runs_of_three_ranks_and_more_are_told_by_their_ends_and_step(ranks: list[int], text: str) -> None:
+    assert ranks_text(ranks) == text
+    assert list(ranks_of(text)) == ranks
+
+
 # Matches
 
 
@@ -199,6 +229,7 @@ def test_communication_comes_in_the_order_in_which_its_last_member_came() -> Non
     first, second = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
     assert common_order([first, second]) == [[2, 1], [3, 4]]
     assert common_order([second, first]) == [[3, 4], [2, 1]]
+    assert common_order([[entry(1, 0, 1), entry(2, 1, 0)]]) == [[2, 1]]
     assert common_order([]) == []
 
 
