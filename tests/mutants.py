@@ -118,7 +118,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/host_communication/transfer_waits": ("host_transfers_by_hand", "transfer_waits", "host_communication"),
     "linker/waits/unnamed_waits": ("counted_waits", "synchronisation", "waits_by_place", "host_holds", *LINKING),
     "linker/windows/windows": ("windows", "match"),
-    "converter/building/synthetic_nodes": ("run", "convert", "delays", "windows", *CONVERTING),
+    "converter/building/synthetic_nodes": ("added_nodes", "run", "convert", "delays", "windows", *CONVERTING),
     "converter/building/attributes": ("convert", "astra_sim", "et_file", *CONVERTING),
     "converter/building/calling_slices": ("calling", *CONVERTING),
     "converter/building/communication": (
@@ -154,7 +154,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/edit/lanes": ("lanes", *SIMULATORS, "replay"),
     "converter/host_timeline/launch_moments": ("launch_moments", "device_time", *CONVERTING),
     "converter/edit/order": ("order", "targets_by_hand", *CONVERTING),
-    "converter/building/synchronous_launches": ("promotion", *CONVERTING, "order"),
+    "converter/building/synchronous_launches": ("added_nodes", "promotion", *CONVERTING, "order"),
     "converter/edit/rewiring": ("rewire", "targets_by_hand", "device_only", *SIMULATORS),
     "converter/context": (*CONVERTING, "windows", "delays"),
     "converter/host_timeline/timeline": SLICING,

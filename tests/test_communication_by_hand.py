@@ -189,14 +189,14 @@ def test_every_channel_between_two_ranks_has_tags_of_its_own() -> None:
 
 def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dict[int, int]:
     """The activity that a wait at 50 is for; each of those launched is given by the row of its op, which starts at 10 times that."""
-    table = ops(*(Op(start=10 * row, end=10 * row + 5) for row in range(5)), Op(start=50, end=55))
+    table = ops(*(Op(start=10 * row, end=10 * row + 5) for row in range(5)), Op(start=50, end=55), Op(start=0, end=1))
     rows = np.arange(len(launched))
     ran = replace(
         activities(*(Ran(100, 200) for _ in launched)),
         communication_row=rows,
         op_row=column(*(op for op, _ in launched)),
     )
-    recorded = CollectiveOps({5: waiting}, np.full(6, -1), table, {}, np.full(6, -1))
+    recorded = CollectiveOps({5: waiting}, np.full(7, -1), table, {}, np.full(7, -1))
     return awaited_collectives(recorded, table, ran, [found for _, found in launched])
 
 

@@ -186,6 +186,8 @@ def test_lost_launches_are_those_of_calls_that_nearly_always_launch() -> None:
     ran = [Ran(1_000 * n + 900, 1_000 * n + 950, n) for n in range(19)]
     late = Ran(90_000, 91_000, 20)
     assert explained([*ran, late], called).cause.tolist() == [Delay.LOST_RECORDS]
+    after_it = Ran(50_900, 50_950, 21)
+    assert explained([*ran, after_it, late], [*called, Called(50_000, 50_500)]).cause.tolist() == [Delay.UNEXPLAINED]
     whole = [*ran, Ran(19_900, 19_950, 19), late]
     assert explained(whole, called).cause.tolist() == [Delay.UNEXPLAINED]
     seldom = [*called[:19], Called(59_000, 59_500, "cudaMalloc"), *called[20:]]
