@@ -99,6 +99,16 @@ def test_time_beyond_the_usual_launch_latency_is_delay(start: int, latency: int,
     assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, 500, delay)
 
 
+def test_what_launch_and_stream_usually_release_at_once_is_by_launch() -> None:
+    assert [split(*last_of_seven(end, 5_000))[1].by_launch[-1] for end in (4_500, 4_501)] == [True, False]
+
+
+def test_time_since_earlier_work_that_is_not_usual_goes_to_the_start_of_recording() -> None:
+    ran, called = last_of_seven(9_000, 9_500)
+    found = explained([*ran, Ran(20_000, 21_000, 14, stream=9)], [*called, Called(5_000, 5_500)], {14: 9_000})
+    assert (found.cause.tolist(), found.length.tolist()) == ([Delay.START_OF_RECORDING], [19_500])
+
+
 def test_what_is_usual_is_measured_where_it_is_certain_what_held_an_activity() -> None:
     """Latencies of 1 us on a free stream, gaps of 600 ns behind what still ran long after the launch."""
     called = [Called(at, at + 1_000) for n in range(7) for at in (100_000 * n, 100_000 * n + 2_000)]
