@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import RULES
-from execgraph.converter.device_time.delays import Delays, delays
+from execgraph.converter.device_time.delays import Delays, by_cause, delays
 from execgraph.converter.device_time.device_room import Room, device_room
 from execgraph.converter.device_time.device_time import DeviceTime, device_time, release
 from execgraph.converter.host_timeline.timeline import slice_host
@@ -63,6 +63,17 @@ def test_an_activity_is_released_by_its_launch_and_by_what_it_follows() -> None:
     assert released.freed.tolist() == [NEVER, 9_000]
 
 
+def test_what_released_something_else_than_an_activity_releases_none() -> None:
+    """A node of time that no call stands for comes right behind the activities."""
+    ran = [Ran(3_000, 9_000, 0), Ran(9_500, 12_000), Ran(13_000, 14_000, 1)]
+    run, edges = run_of(ran, CALLS)
+    behind = Edges(*(np.append(column, more) for column, more in zip(edges, (2, run.unrecorded_from, 0), strict=True)))
+    known, found = device_time(run, edges, MACHINE), device_time(run, behind, MACHINE)
+    for one, other in zip(release(run, edges), release(run, behind), strict=True):
+        assert one.tolist() == other.tolist()
+    assert known.after.tolist() == found.after.tolist()
+
+
 def test_in_a_part_of_a_trace_what_came_before_it_holds_activities_back() -> None:
     run, edges = run_of([Ran(9_500, 10_000, 0), Ran(10_500, 12_000, 1)], CALLS, {0: 9_000, 1: 8_000})
     released = release(run, edges)
@@ -86,6 +97,16 @@ def test_time_beyond_the_usual_launch_latency_is_delay(start: int, latency: int,
     _, time = split(*last_of_seven(4_000, start))
     assert time.by_launch[-1]
     assert (time.latency[-1], time.gap[-1], time.delay[-1]) == (latency, 500, delay)
+
+
+def test_what_launch_and_stream_usually_release_at_once_is_by_launch() -> None:
+    assert [split(*last_of_seven(end, 5_000))[1].by_launch[-1] for end in (4_500, 4_501)] == [True, False]
+
+
+def test_time_since_earlier_work_that_is_not_usual_goes_to_the_start_of_recording() -> None:
+    ran, called = last_of_seven(9_000, 9_500)
+    found = explained([*ran, Ran(20_000, 21_000, 14, stream=9)], [*called, Called(5_000, 5_500)], {14: 9_000})
+    assert (found.cause.tolist(), found.length.tolist()) == ([Delay.START_OF_RECORDING], [19_500])
 
 
 def test_what_is_usual_is_measured_where_it_is_certain_what_held_an_activity() -> None:
@@ -165,6 +186,55 @@ def test_gaps_of_activities_whose_launch_is_unknown_say_nothing_of_the_machine()
     chain = [Ran(600 + 1_600 * n, 1_600 + 1_600 * n) for n in range(9)]
     _, time = split([*chain, Ran(95_000, 96_000, 0)], [Called(90_000, 93_000)])
     assert (time.latency[-1], time.gap[-1]) == (2_000, 500)
+
+
+# Why an activity was late
+
+
+def test_lost_launches_are_those_of_calls_that_nearly_always_launch() -> None:
+    called = [*(Called(1_000 * n, 1_000 * n + 500) for n in range(20)), Called(60_000, 60_500)]
+    ran = [Ran(1_000 * n + 900, 1_000 * n + 950, n) for n in range(19)]
+    late = Ran(90_000, 91_000, 20)
+    assert explained([*ran, late], called).cause.tolist() == [Delay.LOST_RECORDS]
+    after_it = Ran(50_900, 50_950, 21)
+    assert explained([*ran, after_it, late], [*called, Called(50_000, 50_500)]).cause.tolist() == [Delay.UNEXPLAINED]
+    whole = [*ran, Ran(19_900, 19_950, 19), late]
+    assert explained(whole, called).cause.tolist() == [Delay.UNEXPLAINED]
+    seldom = [*called[:19], Called(59_000, 59_500, "cudaMalloc"), *called[20:]]
+    assert explained([*ran, late], seldom).cause.tolist() == [Delay.UNEXPLAINED]
+
+
+@pytest.mark.parametrize(("until", "cause"), [(58_998, Delay.CONTENTION), (58_400, Delay.UNEXPLAINED)])
+def test_a_delay_in_which_the_device_was_busy_but_for_the_usual_gap_is_contention(until: int, cause: Delay) -> None:
+    ran, called = last_of_seven(9_000, 59_000)
+    busy = Ran(FROM + 9_500, FROM + until, 14, stream=8)
+    found = explained([*ran, busy], [*called, Called(FROM + 8_000, FROM + 8_500)])
+    assert found.cause[found.activity.tolist().index(13)] == cause
+
+
+def test_work_on_another_device_is_no_contention() -> None:
+    ran, called = last_of_seven(9_000, 59_000)
+    busy = Ran(FROM + 9_000, FROM + 59_000, 14, stream=8, device=1)
+    found = explained([*ran, busy], [*called, Called(FROM + 7_000, FROM + 7_500)])
+    assert found.cause[found.activity.tolist().index(13)] == Delay.UNEXPLAINED
+
+
+@pytest.mark.parametrize(("start", "cause"), [(14_000, Delay.START_OF_RECORDING), (13_999, Delay.UNEXPLAINED)])
+def test_a_first_activity_as_late_as_the_trace_had_lasted_was_held_from_before(start: int, cause: Delay) -> None:
+    """Its launch was over 6 us after the start, and usually it would have started 2 us later."""
+    pairs = [pair(100_000 * n, 2 * n - 2, 9_000, 9_500) for n in range(1, 7)]
+    ran, called = ([row for part in column for row in part] for column in zip(*pairs, strict=True))
+    called += [Called(5_000, 6_000), Called(0, 1_000, "cudaMalloc")]
+    found = explained([*ran, Ran(start, 30_000, 12, stream=9)], called)
+    assert found.cause.tolist() == [cause]
+    held = cause == Delay.START_OF_RECORDING
+    assert (found.start.tolist(), found.length.tolist()) == (([0], [start]) if held else ([6_000], [start - 8_000]))
+
+
+def test_delays_are_counted_and_timed_by_cause() -> None:
+    found = explained([Ran(9_500, 10_000, 0)], CALLS, {0: 9_000})
+    assert by_cause(found) == ({"start of recording": 1}, {"start of recording": 9.0})
+    assert by_cause(found.none()) == ({}, {})
 
 
 # A full device

@@ -145,7 +145,7 @@ def _message_attributes(columns: CommunicationColumns, messages: Sequence[Messag
         "comm_size": [message.size for message in messages],
     }
     node = np.array([message.node for message in messages], np.int64)
-    several = np.bincount(node, minlength=columns.count)[node] > 1 if len(node) else np.zeros(0, np.bool_)
+    several = np.bincount(node, minlength=columns.count)[node] > 1
     lists: dict[str, Column] = {}
     for name, values in facts.items():
         column = np.array(values, np.int64)

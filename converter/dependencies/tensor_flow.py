@@ -223,7 +223,7 @@ def _flows(context: ConversionContext, accesses: Accesses, first: Int64, last: I
     """(writer, reader) activity pairs, from one pass over the accesses in launch order: an op reads before it writes."""
     rank = _launch_rank(context)
     activity = np.where(accesses.written, last[accesses.op], first[accesses.op])
-    order = np.argsort(rank[activity] * 2 + accesses.written, kind="stable")
+    order = np.lexsort((accesses.written, rank[activity]))
     columns = (accesses.storage, accesses.low, accesses.high, accesses.written, accesses.dense, activity)
     writers: dict[int, list[Writer]] = {}
     pairs: set[tuple[int, int]] = set()

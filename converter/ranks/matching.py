@@ -98,7 +98,7 @@ def _complete(rank: Int64, group: Int64, key: Int64) -> Int64:
 
 def _repetition(*columns: Int64) -> Int64:
     """For each row how many before it are alike in all columns."""
-    order = np.lexsort(columns[::-1])
+    order = np.lexsort(columns)
     starts = np.flatnonzero(_changes([column[order] for column in columns]))
     lengths = np.diff(np.append(starts, len(order)))
     found = np.empty(len(order), np.int64)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-RUN = re.compile(r"(\d+)(?:-(\d+)(?::(-?\d+))?)?")
+RUN = re.compile(r"(-?\d+)(?:-(-?\d+)(?::(-?\d+))?)?")
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

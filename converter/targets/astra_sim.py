@@ -58,7 +58,7 @@ def for_astra_sim(
     """
     graph = separate_messages(graph)
     size = int(graph.metadata.get("world_size", -1))
-    world = world or tuple(range(size if size <= LARGEST_JOB else 0)) or None
+    world = world or (tuple(range(size)) if size <= LARGEST_JOB else None) or None
     silent = np.isin(graph.type, SILENT)
     if silent.all():
         raise DataError("the graph has no node that a simulator runs; was the trace recorded while the model ran?")

@@ -50,7 +50,8 @@ class Users:
     def first(self, written: Stretches, since: int) -> int:
         """The row of the first op from then on that uses any of what was written, -1 for none."""
         found = (_first(self._uses[storage], some, since) for storage, some in written.items())
-        return min((use for use in found if use is not None), default=Use(0, -1, Bytes(0, 0))).row
+        use = min((use for use in found if use is not None), default=None)
+        return -1 if use is None else use.row
 
 
 def stretches(arguments: bytes) -> Stretches:

@@ -139,6 +139,6 @@ def _blocks(transfers: Transfers, request: int) -> bool:
 def _written(ops: Ops, request: int) -> Stretches:
     """What a request writes: its first argument, unless it only sends or meets."""
     lists = msgspec.json.decode(ops.inputs[request], type=TensorLists)
-    first = msgspec.json.decode(lists.values, type=list[msgspec.Raw])[:1]
+    first = next(iter(msgspec.json.decode(lists.values, type=list[msgspec.Raw])), b"")
     writes = not plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING)
-    return stretches(bytes(first[0])) if first and writes else {}
+    return stretches(bytes(first)) if writes else {}
