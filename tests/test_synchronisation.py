@@ -476,3 +476,18 @@ def test_the_real_run_on_several_streams(real_traces: Path) -> None:
     }
     assert activities.stream[device.source_row].tolist() == [20]
     assert activities.name[int(device.target_row[0])] == "Memset (Device)"
+
+
+def test_a_loop_of_queries_goes_on_until_what_the_stream_itself_waited_for_is_over() -> None:
+    """The stream has long been done when the event is recorded, but for what another one does."""
+    t = TraceBuilder()
+    t.launch("own", 7, 5)
+    t.launch("other", 20, 400)
+    t.wait_event(t.record_event(stream=20), stream=7)
+    event = t.record_event(stream=7)
+    first = t.now
+    while t.now < 420:
+        t.event_query(event)
+    t.leaf("aten::add", 5)
+    waits = link_run(t).host_waits
+    assert waits.since.max() - t.origin_ns == pytest.approx(1000 * first, abs=2_000)

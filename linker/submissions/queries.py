@@ -9,8 +9,9 @@ import numpy as np
 
 from ...schema.columns import Bool
 from ..readers import SyncCall
+from .events import Recording
 from .process import Process
-from .streams import calls_before
+from .streams import StreamKey, StreamQueues, calls_before
 
 
 class Loop(NamedTuple):
@@ -39,16 +40,28 @@ def queries_of(process: Process, looks_on: Bool) -> Queries:
     """
     call_before, loops, asked_again = calls_before(process.calls), dict[int, Loop](), set[int]()
     queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~looks_on)
+    queues = _with_named_waits(process) if len(queries) else process.queues
     for row in queries[np.argsort(process.calls.start[queries], kind="stable")].tolist():
         before = int(call_before[row])
-        if before >= 0 and _is_asked_again(process, before, row):
+        if before >= 0 and _is_asked_again(process, queues, before, row):
             asked_again.add(before)
             pending = process.start(before)
             loops[row] = Loop(loops[before].since if before in loops else pending, pending)
     return Queries(loops, asked_again, looks_on)
 
 
-def _is_asked_again(process: Process, row: int, following: int) -> bool:
+def _with_named_waits(process: Process) -> StreamQueues:
+    """The queues with the stream waits that records name: what a stream waited for is part of an event recorded there later."""
+    queues = StreamQueues(process.activities, process.calls)
+    waits = np.flatnonzero(process.kinds == SyncCall.STREAM_WAIT)
+    for row in waits[np.argsort(process.calls.start[waits], kind="stable")].tolist():
+        recording, waiting = process.named(row), process.recorded_stream(row)
+        if recording is not None and waiting is not None:
+            queues.add_wait(_known(queues, waiting), process.start(row), _sources(queues, recording))
+    return queues
+
+
+def _is_asked_again(process: Process, queues: StreamQueues, row: int, following: int) -> bool:
     """Whether a call is a query that found its event pending, for which the following one asks again."""
     op = process.calls.op_row
     if process.kinds[row] != SyncCall.EVENT_QUERY or op[row] != op[following]:
@@ -58,5 +71,14 @@ def _is_asked_again(process: Process, row: int, following: int) -> bool:
     named = process.named(row)
     if named is None:
         return True
-    ended = process.last_end(process.queues.sources(named.stream, named.time))
+    ended = process.last_end(_sources(queues, named))
     return bool(ended + process.evidence.doubt >= process.start(row))
+
+
+def _sources(queues: StreamQueues, recording: Recording) -> tuple[int, ...]:
+    return queues.sources(_known(queues, recording.stream), recording.time)
+
+
+def _known(queues: StreamQueues, stream: StreamKey) -> StreamKey:
+    """The stream, which has a queue from now on though nothing ran on it."""
+    return queues.find(*stream) or stream
