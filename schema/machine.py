@@ -20,7 +20,10 @@ AGREEING = 3
 LAUNCHES = 0.5
 """Of a name's calls this share must own activities for the others to have lost theirs; other APIs launch only at times."""
 CROWDED = 0.9
-"""Of the late activities this share must have waited for a place for their device to be known as full."""
+"""Of the late activities that were ready when a device ran as many as ever this share must have started when one ended for it to be
+known as full,"""
+BY_CHANCE = 0.01
+"""and this likely at most may it be that they did so by chance."""
 ENOUGH = 5
 """So many times tell what is usual; of fewer nothing is known but what holds for all machines."""
 FENCE = 3.0

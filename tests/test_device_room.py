@@ -12,11 +12,11 @@ from runs import broken_rules, convert_run
 STREAMS, LATENCY, GAP = 4, 2.3, 1.1
 
 
-def crowded(room: int | None, factor: float = 1) -> TraceBuilder:
+def crowded(room: int | None, factor: float = 1, kernels: int = 40) -> TraceBuilder:
     """Kernels of four streams, launched in turn, on a device that runs so many at once, any number if that is None."""
     t = TraceBuilder()
     places = [0.0] * (room or 10**3)
-    for number in range(40):
+    for number in range(kernels):
         stream, duration = number % STREAMS, (30.3 + number % 7) * factor
         with t.op("aten::mm"):
             ready = max(t.now + CALL_US + LATENCY, t.ready[stream] / 1000 + GAP if t.ready[stream] else 0)
@@ -34,6 +34,12 @@ def test_the_room_of_a_full_device_is_found(room: int) -> None:
     assert set(nodes.report.delays) == {"contention"}
     assert broken_rules(nodes) == []
     assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
+
+
+def test_two_activities_that_waited_for_a_place_show_the_room() -> None:
+    nodes = convert_run(crowded(2, kernels=4))
+    assert nodes.graph.metadata["room_of_device_0"] == 2
+    assert nodes.report.delays == {"contention": 2}
 
 
 @pytest.mark.parametrize("room", [STREAMS, None])

@@ -11,8 +11,11 @@ LATENCIES_AND_GAPS = [(1, 0.5), (2.2, 1.1), (6, 20), (25, 1), (25, 20)]
 COPY = "cudaMemcpyAsync"
 
 
-def copies(latency: float, gap: float, *, held: bool = False, stalled: bool = False) -> TraceBuilder:
-    """Six blocking copies on a free stream, then one that a kernel held up, or whose call was long in launching it."""
+def copies(
+    latency: float, gap: float, *, held: bool = False, branched: bool = False, stalled: bool = False
+) -> TraceBuilder:
+    """Six blocking copies on a free stream, then one that a kernel held up, or a graph's other branch, or whose call was long in
+    launching it."""
     t = TraceBuilder()
     for number in range(6):
         with t.op("aten::mm"):
@@ -27,6 +30,10 @@ def copies(latency: float, gap: float, *, held: bool = False, stalled: bool = Fa
         if held:
             kernel = t.launch("kernel", 7, 400.4, latency=CALL_US + latency)
             t.memcpy("DtoH", 7, 5.5, start=kernel.end / 1000 + gap)
+        if branched:
+            _, branch = t.graph_launch([("own", 7, 20.4), ("branch", 9, 400.4)], latency=latency)
+            t.idle(200)
+            t.memcpy("DtoH", 7, 5.5, start=branch.end / 1000 + gap)
         if stalled:
             t.memcpy("DtoH", 7, 5.5, latency=CALL_US + 400 + latency)
     return t
@@ -43,6 +50,11 @@ def last_copy_launched_after(t: TraceBuilder) -> float:
 @pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
 def test_a_copy_that_the_device_held_up_was_launched_early_in_its_call(latency: float, gap: float) -> None:
     assert last_copy_launched_after(copies(latency, gap, held=True)) == pytest.approx(CALL_US, abs=0.01)
+
+
+@pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)
+def test_a_copy_that_a_branch_of_a_graph_held_up_was_launched_early_in_its_call(latency: float, gap: float) -> None:
+    assert last_copy_launched_after(copies(latency, gap, branched=True)) == pytest.approx(CALL_US, abs=0.01)
 
 
 @pytest.mark.parametrize(("latency", "gap"), LATENCIES_AND_GAPS)

@@ -1,7 +1,7 @@
 """Room on a device: how many activities it runs at once, where the trace shows that it could not run more.
 
-A device was full if never more than so many activities ran on it at once, and those that
-were late were ready when so many ran and started when one of them ended. Communication does not take room: it waits for others.
+A device was full if never more than so many activities ran on it at once, and those that were late and ready when so many ran
+started when one of them ended, more often than by chance. Communication does not take room: it waits for others.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.machine import CROWDED, ENOUGH
+from ...schema.machine import BY_CHANCE, CROWDED
 from ..context import ConversionContext
 from .device_time import DeviceTime
 
@@ -38,20 +38,25 @@ def _measure(context: ConversionContext, time: DeviceTime, device: int, own: Int
     end = np.maximum(context.activity_end[own] - context.slack, start)
     running = np.searchsorted(np.sort(start), start, side="right") - np.searchsorted(np.sort(end), start, side="right")
     places = int(running.max(initial=0))
-    late = time.delay[own] > 0
-    if places >= len(np.unique(stream)) or late.sum() < ENOUGH:
+    if places >= len(np.unique(stream)):
         return
-    waited = _found_no_place(context, start, end, time.delay[own], places)
-    if waited[late].mean() >= CROWDED:
+    found_no_place = _found_no_place(context, start, end, time.delay[own], places)
+    took_a_place = _took_a_place(context, start, end)
+    waited, kept_waiting = int((found_no_place & took_a_place).sum()), int(found_no_place.sum())
+    if (
+        waited > 1
+        and waited >= CROWDED * kept_waiting
+        and _right_after_an_end(context, start, end) ** waited <= BY_CHANCE
+    ):
         room.places[device] = places
-        room.placed[own[_took_a_place(context, start, end)]] = True
+        room.placed[own[took_a_place]] = True
 
 
 def _found_no_place(context: ConversionContext, start: Int64, end: Int64, delay: Int64, places: int) -> Bool:
-    """Which of the activities, ready `delay` ns before they started, found the device full then and started when another one ended."""
+    """Which of the activities were late and, when ready `delay` ns before they started, found the device full."""
     ready = start - delay + context.slack
     running = np.searchsorted(np.sort(start), ready, side="right") - np.searchsorted(np.sort(end), ready, side="right")
-    return np.asarray((running >= places) & _took_a_place(context, start, end))
+    return np.asarray((delay > 0) & (running >= places))
 
 
 def _took_a_place(context: ConversionContext, start: Int64, end: Int64) -> Bool:
@@ -59,3 +64,8 @@ def _took_a_place(context: ConversionContext, start: Int64, end: Int64) -> Bool:
     ends = np.sort(end)
     last = np.searchsorted(ends, start + context.slack, side="right") - 1
     return np.asarray((last >= 0) & (start - ends[last] <= 2 * context.slack))
+
+
+def _right_after_an_end(context: ConversionContext, start: Int64, end: Int64) -> float:
+    """How likely it is that an activity takes a place by chance: the share of the device's time that is right after an end."""
+    return min(3 * context.slack * len(end) / max(int(end.max() - start.min()), 1), 1.0)

@@ -56,7 +56,18 @@ def _freed(linked: LinkedTrace) -> Int64:
     """When what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
     activities, waits = linked.activities, linked.device_waits
     before = previous_on_stream(activities)
-    freed = np.where(before >= 0, activities.end[before], NEVER) if len(before) else before
+    freed = np.where(before >= 0, _launch_ended(linked, before, activities.start), NEVER) if len(before) else before
     real = waits.source_row >= 0
     np.maximum.at(freed, waits.target_row[real], activities.end[waits.source_row[real]])
     return freed
+
+
+def _launch_ended(linked: LinkedTrace, rows: Int64, by: Int64) -> Int64:
+    """When all branches of the launches of `rows` had ended, as a CUDA graph's stream waits for them; where that is later than `by`, when
+    the rows themselves had."""
+    activities = linked.activities
+    ended = np.full(len(linked.calls) + 1, NEVER, np.int64)
+    np.maximum.at(ended, activities.call_row, activities.end)
+    ended[-1] = FOREVER
+    of_launch = ended[activities.call_row[rows]]
+    return np.where(of_launch <= by, of_launch, activities.end[rows])

@@ -242,11 +242,15 @@ class TraceBuilder:
         named = {"call": "cudaMemsetAsync", "category": "gpu_memset"}
         return self.launch("Memset (Device)", stream, duration, **named | COPIED | options)
 
-    def graph_launch(self, kernels: Sequence[tuple[str, int, float]], *, call_duration: float = 8) -> list[Activity]:
-        """One cudaGraphLaunch and its kernels, each (name, stream, duration)."""
+    def graph_launch(
+        self, kernels: Sequence[tuple[str, int, float]], *, call_duration: float = 8, latency: float = 0
+    ) -> list[Activity]:
+        """One cudaGraphLaunch and its kernels, each (name, stream, duration), `latency` us after the call."""
         made = self.call("cudaGraphLaunch", call_duration)
         return [
-            self.activity(name, stream, max(made.end, self.ready[stream]) / 1000, duration, made)
+            self.activity(
+                name, stream, max(made.end + round(1000 * latency), self.ready[stream]) / 1000, duration, made
+            )
             for name, stream, duration in kernels
         ]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..generate import DEFAULT, RANDOM, Machine, draw_machine
 from .dependencies import Tally
-from .what_if import BASE, CHANGES, DERIVED, Allowed, Answer, Variant
+from .what_if import BASE, CHANGES, CROWDED, RECORDED, Allowed, Answer, Variant
 
 KINDS = list(dict.fromkeys(change.kind for change in CHANGES))
 
@@ -88,8 +88,9 @@ class Group(NamedTuple):
 
     @property
     def allowed(self) -> Allowed:
-        """As with derived waits where devices are full: which of two goes first that are ready within a µs decides what follows."""
-        return DERIVED if self.changed[0].subject.machine.at_once else self.variant.allowed
+        """Fewer have to be close where devices are full: which of two goes first that are ready within a µs decides what follows."""
+        crowded = self.changed[0].subject.machine.at_once is not None
+        return CROWDED if crowded and self.variant.allowed == RECORDED else self.variant.allowed
 
     @property
     def holds(self) -> bool:

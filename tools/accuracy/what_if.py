@@ -36,8 +36,8 @@ class Variant(NamedTuple):
     allowed: Allowed
 
 
-RECORDED, DERIVED = Allowed(99, 1, 3), Allowed(95, 3, 15)
-"""Where traces say what waits are for, and where that has to be derived."""
+RECORDED, CROWDED, DERIVED = Allowed(99, 1, 3), Allowed(95, 1, 3), Allowed(95, 3, 15)
+"""Where traces say what waits are for, there on full devices, and where that has to be derived."""
 VARIANTS = (
     Variant("sync records", True, True, RECORDED),
     Variant("sync records, events unresolved", True, False, DERIVED),
