@@ -257,11 +257,18 @@ def test_a_device_on_which_late_activities_start_as_others_end_is_full(gap: int)
 
 
 @pytest.mark.parametrize(
-    ("streams", "late", "gap"), [(1, 5, 0), (2, 4, 0), (2, 0, 0), (2, 5, 3)], ids=["one stream", "few", "none", "gaps"]
+    ("streams", "late", "gap"), [(1, 5, 0), (2, 1, 0), (2, 0, 0), (2, 5, 3)], ids=["one stream", "one", "none", "gaps"]
 )
 def test_no_device_is_full_of_which_less_is_known(streams: int, late: int, gap: int) -> None:
     room = in_turn(9, streams, late, gap)
     assert (room.places, room.placed.any()) == ({}, False)
+
+
+def test_starts_as_others_end_prove_nothing_where_most_of_the_time_is_as_others_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MACHINE, "resolution_ns", 200)
+    assert in_turn(9, 2, 5).places == {}
 
 
 def test_what_delays_an_activity_after_earlier_work_had_ended_is_kept_beside_the_carry_in() -> None:

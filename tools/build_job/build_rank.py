@@ -1,6 +1,7 @@
 """Builds one rank's graph file and a small summary from its pair of traces, in a process of its own, here or on another machine."""
 
 import os
+import pickle
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -22,12 +23,13 @@ from .rank_comms import summarise_rank
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the graph file to write, all ranks of the build, what an earlier one with the same options said of this
-    one, and which part of the traces to build."""
+    """A pair below `folder`, the graph file to write, where a graph that has to wait for those of all ranks does so, all ranks of the
+    build, what an earlier one with the same options said of this one, and which part of the traces to build."""
 
     folder: Path
     pair: Pair
     graph: Path
+    waiting: Path
     options: BuildOptions
     ranks: tuple[int, ...]
     earlier: RankSummary | None = None
@@ -91,12 +93,14 @@ def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
         graph = for_target(graph, GENERIC, number_groups(known.groups))
-    graph.write(str(task.graph))
+        graph.write(str(task.graph))
+    else:
+        task.waiting.write_bytes(pickle.dumps(graph))
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
         **inputs.result()._asdict(),
-        graph=content_of(task.graph, task.graph.name),
+        graph=content_of(task.graph, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
         link=linked.report,

@@ -1,5 +1,6 @@
-"""Second step of a build: one rank's graph rewritten so that it keeps the plan of all ranks. Runs in a process of its own."""
+"""Second step of a build: one rank's graph made to keep the plan of all ranks. Runs in a process of its own."""
 
+import pickle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +25,14 @@ class FinishTask(NamedTuple):
 
 
 def finish_rank(task: FinishTask) -> RankResult:
-    """Rewrites a rank's graph so that it keeps the plan. Reports every failure, raises none."""
+    """Writes a rank's graph so that it keeps the plan. Reports every failure, raises none."""
     build, plan = task.task, task.plan
     try:
-        graph = ExecutionGraph.read(str(build.graph))
         if build.options.target == ASTRA_SIM:
-            graph = compute_instead(graph, plan.alone)
+            graph = compute_instead(pickle.loads(build.waiting.read_bytes()), plan.alone)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
+        else:
+            graph = ExecutionGraph.read(str(build.graph))
         graph = for_target(graph, build.options.target, plan.numbers)
         graph.write(str(build.graph))
         changes = graph.changes or TargetChanges()

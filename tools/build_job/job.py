@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -64,40 +65,60 @@ def build(
     source, target = input_dir.resolve(), output_dir.resolve()
     pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress)
     _make_folder(target)
+    with TemporaryDirectory(dir=target, prefix=".building-") as waiting:
+        tasks = _tasks(source, target, Path(waiting), pairs, options, window, anew)
+        results = _first_step(target, pairs, tasks, run, progress)
+        _finish(target, results, tasks, run, progress)
+    report = _report(pairs, options, window, _summaries(results))
+    _compare_ranks(report, tasks)
+    write_report(report, target / REPORT)
+    return Built(report, {rank for rank, result in results.items() if result.unchanged})
+
+
+def _tasks(
+    source: Path, target: Path, waiting: Path, pairs: Pairs, options: BuildOptions, window: Window, anew: bool
+) -> dict[int, RankTask]:
+    """The task of each rank."""
     earlier = {} if anew else _earlier(target / REPORT, options, window)
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
-    tasks = [
-        RankTask(
-            source,
-            pair,
-            graph_path(target, ranks, pair.rank, options.target),
-            options,
-            ranks,
-            earlier.get(pair.rank),
-            window,
+    tasks = {
+        pair.rank: RankTask(
+            folder=source,
+            pair=pair,
+            graph=graph_path(target, ranks, pair.rank, options.target),
+            waiting=waiting / str(pair.rank),
+            options=options,
+            ranks=ranks,
+            earlier=earlier.get(pair.rank),
+            window=window,
         )
         for pair in pairs.ranks
-    ]
-    if options.target == ASTRA_SIM and not all(map(is_up_to_date, tasks)):
+    }
+    if options.target == ASTRA_SIM and not all(map(is_up_to_date, tasks.values())):
         # a rank's graph depends on the communication of all others
-        tasks = [task._replace(earlier=None) for task in tasks]
+        tasks = {rank: task._replace(earlier=None) for rank, task in tasks.items()}
+    return tasks
+
+
+def _first_step(
+    target: Path, pairs: Pairs, tasks: dict[int, RankTask], run: Runner, progress: Progress
+) -> dict[int, RankResult]:
+    """Each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     try:
-        with closing(run(build_rank, tasks)) as outcomes:
+        with closing(run(build_rank, list(tasks.values()))) as outcomes:
             for task, outcome in progress(outcomes, "building ranks", len(tasks), "rank"):
                 result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
                 results[task.pair.rank] = _sharing(result, lists)
     except KeyboardInterrupt:
         # the next build goes on from here, with what an earlier one said of the ranks that were not reached
-        unreached = {task.pair.rank: task.earlier for task in tasks if task.earlier}
-        write_report(_report(pairs, options, window, unreached | _summaries(results)), target / REPORT)
+        unreached = {rank: task.earlier for rank, task in tasks.items() if task.earlier}
+        first = next(iter(tasks.values()))
+        done = {rank: result for rank, result in results.items() if result.summary.graph or result.summary.error}
+        write_report(_report(pairs, first.options, first.window, unreached | _summaries(done)), target / REPORT)
         raise
-    _finish(target, results, {task.pair.rank: task for task in tasks}, run, progress)
-    report = _report(pairs, options, window, _summaries(results))
-    _compare_ranks(report, {task.pair.rank: task for task in tasks})
-    write_report(report, target / REPORT)
-    return Built(report, {rank for rank, result in results.items() if result.unchanged})
+    return results
 
 
 def _finish(
