@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from execgraph.converter.edit import rows_of_graph
 from execgraph.converter.edit.device_only import without_host
 from execgraph.converter.ranks import (
     CommunicationEntry,
@@ -24,7 +25,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, DependencyKind, ExecutionGraph, NodeType
 from execgraph.tools.replay.execution import replay
 from generated import graphs_of
-from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
+from graphs import EVENT_WAIT, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 
 COLLECTIVE = DependencyKind.COLLECTIVE
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
@@ -47,6 +48,11 @@ def value(graph: ExecutionGraph, attribute: str, row: int = -1) -> int:
 
 def targets(graph: ExecutionGraph, **options: Any) -> ExecutionGraph:
     return for_astra_sim(graph, **options)[0]
+
+
+def times(graph: ExecutionGraph) -> list[tuple[int, int]]:
+    """Start in ns and length in us of each node, in the order of starts."""
+    return sorted(zip(graph.start_ns.tolist(), graph.duration_micros.tolist(), strict=True))
 
 
 def report(graph: ExecutionGraph, **options: Any) -> TargetReport:
@@ -283,8 +289,9 @@ def test_idle_time_beside_work_on_another_thread_is_cut() -> None:
     g.host("host idle", 0, 100_000, thread=1)
     g.host("work", 30_000, 60_000, thread=2)
     played, told = for_astra_sim(g.build())
-    assert played.duration_micros.tolist() == [40, 60]
-    assert played.duration_ns.tolist() == [100_000, 60_000]
+    assert list(played.name) == ["work", "host idle"]
+    assert played.duration_micros.tolist() == [60, 40]
+    assert played.duration_ns.tolist() == [60_000, 100_000]
     assert told.idle_dropped_us == 60
 
 
@@ -295,11 +302,36 @@ def test_idle_time_of_two_threads_at_once_counts_once() -> None:
     assert targets(g.build()).duration_micros.tolist() == [100, 50]
 
 
+def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
+    g = GraphBuilder(rank=0)
+    g.host("long", 0, 100_000, thread=1)
+    g.host("short", 20_000, 30_000, thread=2)
+    played, told = for_astra_sim(g.build())
+    assert list(zip(played.name, played.duration_micros.tolist(), strict=True)) == [("short", 30), ("long", 70)]
+    assert told.remarks[0].startswith("30.0 us of host work at the same time on several threads")
+
+
+def test_gaps_behind_work_of_another_stream_are_cut() -> None:
+    g = GraphBuilder(rank=0)
+    g.activity("first", 0, 80_000, stream=7)
+    g.activity("second", 90_000, 5_000, stream=8, gap=50_000)
+    assert targets(g.build()).duration_micros.tolist() == [80, 15]
+
+
+def test_what_ended_first_has_the_lower_id_unless_it_depends_on_the_other() -> None:
+    g = GraphBuilder(rank=0)
+    long = g.activity("long", 0, 100_000, stream=7)
+    g.activity("short", 10_000, 20_000, stream=8)
+    g.activity("early", 5_000, 1_000, stream=9, after=[(long, EVENT_WAIT)])
+    assert list(targets(g.build()).name) == ["short", "long", "early"]
+
+
 def test_idle_time_between_the_ops_of_one_thread_stays() -> None:
     for graph in graphs_of("hostbound"):
         played, told = for_astra_sim(graph)
         assert told.idle_dropped_us == 0
-        assert played.duration_micros.tolist() == graph.duration_micros[graph.type != NodeType.METADATA].tolist()
+        runs = graph.type != NodeType.METADATA
+        assert times(played) == times(rows_of_graph(graph, np.flatnonzero(runs)))
 
 
 def test_host_delays_behind_work_of_another_stream_are_cut() -> None:
@@ -460,9 +492,11 @@ def test_issues_count_time_from_the_first_node_and_have_no_negative_size() -> No
     g.activity("kernel", 700, 10)
     g.collective(750, 10, ranks=[0, 1], comm_size=-5)
     g.collective(800, 10, ranks=[0, 1], comm_size=5)
-    assert [(issue.node, issue.start_ns, issue.size) for issue in communication_summary(g.build()).entries] == [
-        (2, 50, 0),
-        (3, 100, 5),
+    assert [
+        (issue.node, issue.end_ns, issue.length_ns, issue.size) for issue in communication_summary(g.build()).entries
+    ] == [
+        (2, 60, 10, 0),
+        (3, 110, 10, 5),
     ]
 
 
@@ -528,12 +562,13 @@ def test_members_of_a_whole_job_all_have_their_counterparts(job: str) -> None:
         ]
 
 
-def _entry(node: int, matched: str, start: int, follows: tuple[int, ...] = (), **more: Any) -> CommunicationEntry:
+def _entry(node: int, matched: str, end: int, follows: tuple[int, ...] = (), **more: Any) -> CommunicationEntry:
     told = {"type": NodeType.COMM_COLL, "collective": ALL_REDUCE, "members": 2, "size": 8, **more}
     return CommunicationEntry(
         node=node,
         matched=int.from_bytes(matched.encode()),
-        start_ns=start,
+        end_ns=end,
+        length_ns=5,
         follows=follows,
         **told,
     )

@@ -220,12 +220,12 @@ def test_order_is_believed_where_it_finds_more_than_twice_and_a_few_as_many_matc
 # What all ranks agree on
 
 
-def entry(node: int, matched: int, start: int = 0, follows: tuple[int, ...] = (), **more: object) -> CommunicationEntry:
+def entry(node: int, matched: int, end: int = 0, follows: tuple[int, ...] = (), **more: object) -> CommunicationEntry:
     told = {"type": COLL, "collective": int(CollectiveType.ALL_REDUCE), "members": 2, "size": 8} | more
-    return CommunicationEntry(node=node, matched=matched, start_ns=start, follows=follows, **told)
+    return CommunicationEntry(node=node, matched=matched, end_ns=end, length_ns=5, follows=follows, **told)
 
 
-def test_communication_comes_in_the_order_in_which_its_last_member_came() -> None:
+def test_communication_comes_in_the_order_in_which_it_ended_for_the_last_member() -> None:
     first, second = [entry(1, 0, 10), entry(2, 1, 20)], [entry(3, 1, 21), entry(4, 0, 30)]
     assert common_order([first, second]) == [[2, 1], [3, 4]]
     assert common_order([second, first]) == [[3, 4], [2, 1]]
@@ -233,7 +233,7 @@ def test_communication_comes_in_the_order_in_which_its_last_member_came() -> Non
     assert common_order([]) == []
 
 
-def test_a_receive_comes_after_its_send_however_early_it_began() -> None:
+def test_a_receive_comes_after_its_send_however_early_it_ended() -> None:
     send, receive = entry(1, 0, 50, type=SEND), entry(1, 0, 0, type=RECV)
     assert common_order([[send, entry(2, 1, 40)], [receive, entry(2, 1, 40)]]) == [[2, 1], [2, 1]]
     assert common_order([[receive, entry(2, 1, 40)], [entry(2, 1, 40)]]) == [[1, 2], [2]]
@@ -279,18 +279,18 @@ def test_a_match_lacks_somebody_where_fewer_took_part_than_its_members() -> None
 # What others have to know of a graph
 
 
-def test_a_summary_tells_members_sizes_and_starts() -> None:
+def test_a_summary_tells_members_sizes_and_times() -> None:
     g = GraphBuilder(rank=0, world_size=6)
     g.host("op", 100, 10)
     g.collective(150, 10, ranks=[0, 1, 2], comm_type=int(CollectiveType.BROADCAST), comm_size=8)
     g.collective(160, 10, ranks=[])
     g.activity("send", 170, 10, type=SEND, comm_dst=1)
     entries = communication_summary(g.build()).entries
-    told = [entry[:7] for entry in entries]
+    told = [entry[:8] for entry in entries]
     assert told == [
-        (2, COLL, CollectiveType.BROADCAST, -1, 3, 8, 50),
-        (3, COLL, -1, -1, 6, 0, 60),
-        (4, SEND, -1, -1, 2, 0, 70),
+        (2, COLL, CollectiveType.BROADCAST, -1, 3, 8, 60, 10),
+        (3, COLL, -1, -1, 6, 0, 70, 10),
+        (4, SEND, -1, -1, 2, 0, 80, 10),
     ]
     g.metadata = {}
     assert [one.members for one in communication_summary(g.build()).entries] == [3, 0, 2]

@@ -138,7 +138,7 @@ def test_without_a_delay_before_communication_the_graph_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_host", "kind", "us"), [(True, "host work", 60), (False, "computation", 60)], ids=["threads", "streams"]
+    ("on_host", "kind", "us"), [(True, "host work", 60), (False, "device work", 60)], ids=["threads", "streams"]
 )
 def test_overlaps_are_told_in_us(on_host: bool, kind: str, us: int) -> None:
     g = GraphBuilder(rank=0)

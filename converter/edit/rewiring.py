@@ -59,9 +59,9 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
 
 
 def edited_graph(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:
-    """The graph of the `kept` rows (ascending) with these edges between rows of `graph`, which must join kept rows only.
+    """The graph of the `kept` rows, in that order, with these edges between rows of `graph`, which must join kept rows only.
 
-    Nodes keep their order if every edge points forward in it, else they follow their measured starts. Raises DataError, naming
+    If an edge points backward in that order, nodes follow their measured starts. Raises DataError, naming
     the nodes, where the edges form a cycle.
     """
     place = np.full(len(graph), -1, np.int64)

@@ -21,8 +21,8 @@ class CommunicationEntry(NamedTuple):
     """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
 
     `matched` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many take part (0: not
-    known).
-    `start_ns` counts from the rank's first node. `follows` are places of the rank's earlier entries that it depends on.
+    known). `end_ns` counts from the rank's first node, and it took `length_ns`. `follows` are places of the rank's earlier entries that
+    it depends on.
     """
 
     node: int
@@ -31,7 +31,8 @@ class CommunicationEntry(NamedTuple):
     matched: int
     members: int
     size: int
-    start_ns: int
+    end_ns: int
+    length_ns: int
     follows: tuple[int, ...]
 
 
@@ -57,13 +58,14 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
         graph.integers("comm_type", -1),
         np.where(graph.type == NodeType.COMM_COLL, sizes, 2),
         np.maximum(graph.integers("comm_size", 0), 0),
-        graph.start_ns - graph.start_ns.min(initial=FOREVER),
+        graph.start_ns + graph.duration_ns - graph.start_ns.min(initial=FOREVER),
+        graph.duration_ns,
     )
     types = (NodeType(kind) for kind in graph.type[rows].tolist())
     facts = zip(types, *(column[rows].tolist() for column in columns), _follows(graph, rows), strict=True)
     found = [
-        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, start, follows)
-        for kind, node, collective, members, size, start, follows in facts
+        CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, follows)
+        for kind, node, collective, members, size, end, length, follows in facts
     ]
     return CommunicationSummary(graph_calls(graph, rows, int(graph.metadata.get("rank", -1))), found)
 

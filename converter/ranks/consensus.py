@@ -21,8 +21,8 @@ SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 def common_order(summaries: Summaries) -> list[list[int]]:
     """For each rank the ids of its communication nodes in an order that all ranks share and that keeps what they depend on.
 
-    By start time, that of the last member to come, as far as dependencies allow. O(n log n) in all entries. Raises DataError where
-    the dependencies of different ranks contradict each other.
+    By when they ended, for which others wait, as far as dependencies allow. O(n log n) in all entries. Raises DataError where the
+    dependencies of different ranks contradict each other.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     events: dict[tuple[int, bool], int] = {}
@@ -30,16 +30,16 @@ def common_order(summaries: Summaries) -> list[list[int]]:
         [events.setdefault((entry.matched, entry.type is NodeType.COMM_RECV), len(events)) for entry in issued]
         for issued in summaries
     ]
-    ready_ns, dependents = [0] * len(events), [list[int]() for _ in events]
+    ended_ns, dependents = [0] * len(events), [list[int]() for _ in events]
     for issued, own in zip(summaries, of_issue, strict=True):
         for entry, event in zip(issued, own, strict=True):
-            ready_ns[event] = max(ready_ns[event], entry.start_ns)
+            ended_ns[event] = max(ended_ns[event], entry.end_ns)
             for before in entry.follows:
                 dependents[own[before]].append(event)
     for (matched, is_receive), event in events.items():
         if is_receive and (matched, False) in events:
             dependents[events[matched, False]].append(event)
-    place = _places(ready_ns, dependents, _words(summaries, of_issue))
+    place = _places(ended_ns, dependents, _words(summaries, of_issue))
     in_order = [
         sorted((place[event], entry.node) for event, entry in zip(*pair, strict=True))
         for pair in zip(of_issue, summaries, strict=True)
@@ -47,15 +47,15 @@ def common_order(summaries: Summaries) -> list[list[int]]:
     return [[node for _, node in issued] for issued in in_order]
 
 
-def _places(ready_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
+def _places(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
     """The place of each event in a topological order, the earliest of those possible first."""
-    unmet = [0] * len(ready_ns)
+    unmet = [0] * len(ended_ns)
     for events in dependents:
         for event in events:
             unmet[event] += 1
-    ready = [(ready_ns[event], event) for event, count in enumerate(unmet) if not count]
+    ready = [(ended_ns[event], event) for event, count in enumerate(unmet) if not count]
     heapq.heapify(ready)
-    place, placed = [-1] * len(ready_ns), 0
+    place, placed = [-1] * len(ended_ns), 0
     while ready:
         _, event = heapq.heappop(ready)
         place[event] = placed
@@ -63,7 +63,7 @@ def _places(ready_ns: list[int], dependents: list[list[int]], words: dict[int, s
         for dependent in dependents[event]:
             unmet[dependent] -= 1
             if not unmet[dependent]:
-                heapq.heappush(ready, (ready_ns[dependent], dependent))
+                heapq.heappush(ready, (ended_ns[dependent], dependent))
     if placed < len(place):
         raise DataError(_contradiction(place, dependents, words))
     return place

@@ -20,7 +20,7 @@ from .control import implied
 from .groups import name_groups
 from .host_delays import delays_before_communication
 from .ready_set import WIDE, widest_ready_set
-from .serial_time import SerialTime, serialise
+from .serial_time import SerialTime, in_order_of_ends, serialise
 from .unplayable import complete_messages, compute_unplayable
 
 LARGEST_NUMBER = 2_147
@@ -76,6 +76,7 @@ def for_astra_sim(
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
     played, delay_nodes = delays_before_communication(played)
     serial = serialise(played)
+    played = in_order_of_ends(played)
     report = TargetReport(
         removed=int(silent.sum()),
         lowered=dict(lowered),
@@ -116,11 +117,11 @@ def _remarks(graph: ExecutionGraph, report: TargetReport, serial: SerialTime, un
             ),
             (
                 serial.host_overlap,
-                f"{us['host_overlap']} of host work at the same time on several threads will run in turn",
+                f"{us['host_overlap']} of host work at the same time on several threads counts once, as one host node runs at a time",
             ),
             (
                 serial.device_overlap,
-                f"{us['device_overlap']} of computation at the same time on several streams will run in turn",
+                f"{us['device_overlap']} of device work at the same time on several streams counts once, as one runs at a time",
             ),
             (
                 report.widest_ready_set > WIDE,

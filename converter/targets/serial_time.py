@@ -1,15 +1,27 @@
-"""Durations for a simulator that runs one host node and one computation at a time, whatever their threads and streams.
+"""Durations for a simulator that runs one host node, one computation and one communication at a time, whatever their threads and streams.
 
-Waiting that overlaps work there would come on top of it: idle host time and host delays before activities are cut to the part
-during which nothing else of their kind ran.
+What ran at the same time would run in turn there and take longer. So each moment counts for one node of a kind only: of those that
+worked the one that ended first, as others depend on ends; for waiting, which is idle host time, host delays and gaps, only where none
+worked.
 """
 
 from typing import NamedTuple
 
-from ...schema.columns import Bool, Int64
-from ...schema.graph import ExecutionGraph, NodeType
+import numpy as np
+
+from ...schema.graph import ExecutionGraph
 from ..building import UNRECORDED
-from ..edit import alone, lanes_of, whole_microseconds
+from ..context import Edges
+from ..edit import (
+    COMMUNICATION,
+    alone,
+    control_edges,
+    data_edges,
+    edited_graph,
+    lanes_of,
+    topological_order,
+    whole_microseconds,
+)
 from ..host_timeline import IDLE
 
 WAITING = (IDLE, UNRECORDED)
@@ -17,7 +29,7 @@ WAITING = (IDLE, UNRECORDED)
 
 
 class SerialTime(NamedTuple):
-    """In ns: waiting that was cut, and work that overlapped and will run in turn."""
+    """In ns: what was cut, as something else of its kind went on at the same time."""
 
     idle_cut: int
     delay_cut: int
@@ -25,34 +37,34 @@ class SerialTime(NamedTuple):
     device_overlap: int
 
 
-class _Intervals(NamedTuple):
-    start: Int64
-    end: Int64
-
-    def of(self, rows: Bool) -> "_Intervals":
-        return _Intervals(self.start[rows], self.end[rows])
-
-    def overlap(self) -> int:
-        return int((self.end - self.start).sum() - alone(*self, self.start[:0], self.end[:0]).sum())
+def in_order_of_ends(graph: ExecutionGraph) -> ExecutionGraph:
+    """The graph with ids that follow the measured ends: of several nodes that are ready the simulator takes that of the lowest id."""
+    data, control = data_edges(graph), control_edges(graph)
+    order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
+    return edited_graph(graph, order, data, control)
 
 
 def serialise(graph: ExecutionGraph) -> SerialTime:
     """Sets `duration_micros` in place, whole µs that keep the total of each thread and stream; `duration_ns` stays as measured."""
-    measured = _Intervals(graph.start_ns, graph.start_ns + graph.duration_ns)
-    on_host = ~graph.is_activity & ~graph.is_delay
-    computes = graph.is_activity & (graph.type == NodeType.COMP)
-    waits = on_host & graph.name.where(WAITING.__contains__)
-    idle, kept_idle = graph.duration_ns[waits], alone(*measured.of(waits), *measured.of(on_host & ~waits))
-    duration = graph.duration_ns.copy()
-    duration[waits] = kept_idle
+    start, length = graph.start_ns, graph.duration_ns
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
-    delays = _Intervals(measured.start - gap - delay, measured.start - gap)
-    kept_delay = delay.copy()
-    kept_delay[computes] = alone(*delays.of(computes), *measured.of(computes))
-    graph.duration_micros = whole_microseconds(duration + gap + kept_delay, lanes_of(graph))
+    on_host = ~graph.is_activity & ~graph.is_delay
+    idles = on_host & graph.name.where(WAITING.__contains__)
+    work, waiting = np.where(idles, 0, length), np.where(idles, length, gap + delay)
+    until = np.where(idles, start + length, start)
+    kept_work, kept_waiting = work.copy(), waiting.copy()
+    communicates = np.isin(graph.type, COMMUNICATION)
+    for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
+        worked, waited = kind & (work > 0), kind & (waiting > 0)
+        none = start[:0]
+        kept_work[worked] = alone(start[worked], (start + work)[worked], none, none)
+        spans = start[worked], (start + work)[worked]
+        kept_waiting[waited] = alone((until - waiting)[waited], until[waited], *spans)
+    graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
+    cut, not_waited = work - kept_work, waiting - kept_waiting
     return SerialTime(
-        idle_cut=int((idle - kept_idle).sum()),
-        delay_cut=int((delay - kept_delay)[computes].sum()),
-        host_overlap=measured.of(on_host & ~waits).overlap(),
-        device_overlap=measured.of(computes).overlap(),
+        idle_cut=int(not_waited[idles].sum()),
+        delay_cut=int(not_waited[~on_host].sum()),
+        host_overlap=int(cut[on_host].sum()),
+        device_overlap=int(cut[~on_host].sum()),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ...converter import ConvertReport
+from ...converter.targets import Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
@@ -57,7 +58,8 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 class BuildReport(msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind.
 
-    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have.
+    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is what the
+    measured communication fits, for simulators.
     """
 
     tool: str
@@ -69,6 +71,7 @@ class BuildReport(msgspec.Struct):
     disagreements: list[str] = []
     absences: list[str] = []
     window: Window = EVERYTHING
+    network: Network | None = None
 
     @property
     def all_failures(self) -> list[str]:

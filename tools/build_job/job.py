@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...converter.targets import ASTRA_SIM, GENERIC
+from ...converter.targets import ASTRA_SIM, GENERIC, Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError
@@ -32,6 +32,8 @@ from .job_plan import Communicates, look_up, plan_job
 
 REPORT = "report.json"
 GROUPS = "comm_groups.json"
+GRAPHS = "graph"
+"""What the names of graph files begin with, before the rank."""
 EXPLAINED = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
 OUTPUT = re.compile(r"graph\.\d+\.et|report\.json|comm_groups\.json")
@@ -68,8 +70,9 @@ def build(
     with TemporaryDirectory(dir=target, prefix=".building-") as waiting:
         tasks = _tasks(source, target, Path(waiting), pairs, options, window, anew)
         results = _first_step(target, pairs, tasks, run, progress)
-        _finish(target, results, tasks, run, progress)
+        network = _finish(target, results, tasks, run, progress)
     report = _report(pairs, options, window, _summaries(results))
+    report.network = network
     _compare_ranks(report, tasks)
     write_report(report, target / REPORT)
     return Built(report, {rank for rank, result in results.items() if result.unchanged})
@@ -123,16 +126,20 @@ def _first_step(
 
 def _finish(
     target: Path, results: dict[int, RankResult], tasks: dict[int, RankTask], run: Runner, progress: Progress
-) -> None:
-    """The second step, for the ranks that were built now: numbers of groups, and for simulators one order of communication."""
+) -> Network | None:
+    """The second step, for the ranks that were built now: numbers of groups, and for simulators one order of communication.
+
+    The network that the communication fits; of a simulator's graphs that are up to date the earlier one.
+    """
     known = {rank: result.communicates for rank, result in results.items() if result.communicates}
     if not known:
-        return
+        earlier = read_report(target / REPORT)
+        return earlier.network if earlier else None
     for rank, result in results.items():
         if result.unchanged:
             known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
-        plans = plan_job(known)
+        plan = plan_job(known)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
         for rank in known:
@@ -140,20 +147,21 @@ def _finish(
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
-        return
-    numbers = next(iter(plans.values())).numbers
-    write_groups(str(target / GROUPS), numbers)
+        return None
+    write_groups(str(target / GROUPS), plan.numbers)
     finishing = [
-        FinishTask(tasks[rank], results[rank].summary, plans[rank])
+        FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
         for rank in sorted(known)
-        if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], numbers)
+        if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], plan.numbers)
     ]
+    network = plan.network if plan.network.transfers else None
     if not finishing:
-        return
+        return network
     with closing(run(finish_rank, finishing)) as outcomes:
         for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
             result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
             results[task.task.pair.rank] = result
+    return network
 
 
 def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:

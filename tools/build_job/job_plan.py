@@ -4,7 +4,8 @@ Groups get their numbers when those of all ranks are known. For a simulator with
 communication are made the same on all members too, and what lacks a partner becomes computation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...converter.ranks import (
@@ -18,7 +19,7 @@ from ...converter.ranks import (
     settled,
     unmatched,
 )
-from ...converter.targets import ASTRA_SIM, Target
+from ...converter.targets import ASTRA_SIM, MESSAGE, Network, Target, Transfer, fitted_network
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.graph import ExecutionGraph
 
@@ -45,15 +46,36 @@ def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
     return Communicates(recorded_groups(graph).lists, known)
 
 
-def plan_job(known: Mapping[int, Communicates]) -> dict[int, JobPlan]:
-    """What each rank has to keep. Raises DataError where the ranks' communication contradicts itself."""
+class Plan(NamedTuple):
+    """What each rank has to keep, the numbers of all groups, and the network that what was measured fits."""
+
+    ranks: dict[int, JobPlan]
+    numbers: dict[RankList, int]
+    network: Network
+
+
+def plan_job(known: Mapping[int, Communicates]) -> Plan:
+    """What the ranks' communication needs. Raises DataError where it contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
     issued = settled([known[rank].summary for rank in present])
     alone = unmatched(issued)
     left = [_leaving_out(own, set(without)) for own, without in zip(issued, alone, strict=True)]
     columns = zip(present, alone, common_sizes(left), common_order(left), strict=True)
-    return {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
+    plans = {rank: JobPlan(numbers, without, sizes, order) for rank, without, sizes, order in columns}
+    return Plan(plans, numbers, fitted_network(list(_transfers(left))))
+
+
+def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:
+    """What all members took part in; the last one to come took the shortest."""
+    met = defaultdict[int, list[CommunicationEntry]](list)
+    for entry in (entry for own in issued for entry in own):
+        met[entry.matched].append(entry)
+    for members in met.values():
+        kind, count = members[0].collective, members[0].members or len(issued)
+        if len(members) == count:
+            size, length = max(entry.size for entry in members), min(entry.length_ns for entry in members)
+            yield Transfer(kind if kind >= 0 else MESSAGE, count, size, length)
 
 
 def _leaving_out(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -14,7 +15,17 @@ import msgspec
 
 from ...converter.options import InputsOutputs, Promotion
 from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
-from ..build_job import BUILT, REPORT, BuildOptions, RankSummary, Runner, build, table
+from ..build_job import (
+    BUILT,
+    REPORT,
+    BuildOptions,
+    RankSummary,
+    Runner,
+    Simulation,
+    build,
+    table,
+    write_astra_sim_files,
+)
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..workers import in_processes, on_cluster
 from .window_options import add_window_options, window_of
@@ -30,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
         usage_error(parser, f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
+    if (options.bandwidth or options.latency or options.replay) and options.target != ASTRA_SIM:
+        usage_error(
+            parser, f"--bandwidth, --latency and --replay are for --target {ASTRA_SIM}, whose configuration they set"
+        )
     run_command(_run, options, NAME)
 
 
@@ -49,6 +64,15 @@ def _parser() -> argparse.ArgumentParser:
         default="restrict",
         help="for astra-sim, where the folder holds some ranks of a job, which are numbered anew from 0: restrict groups to the ranks "
         "that are there, or keep them whole, so that what they communicate takes its measured time",
+    )
+    simulation = parser.add_argument_group(
+        f"for --target {ASTRA_SIM}",
+        f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
+    )
+    simulation.add_argument("--bandwidth", type=_positive, metavar="GB/S", help="of a link, in 2**30 bytes per second")
+    simulation.add_argument("--latency", type=_positive, metavar="NS", help="of a link")
+    simulation.add_argument(
+        "--replay", action="store_true", help="let every node, collectives too, take its recorded time"
     )
     parser.add_argument(
         "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
@@ -73,6 +97,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
 
 
 def _count(text: str) -> int:
@@ -115,6 +149,15 @@ def _run(options: argparse.Namespace) -> int:
     log.info(
         f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
     )
+    if built and options.target == ASTRA_SIM:
+        network = report.network
+        if network:
+            log.info(
+                f"network     {network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link, as {network.transfers} collectives "
+                f"and messages fit, half of them within {network.off_pct:g} %"
+            )
+        simulation = Simulation(options.bandwidth, options.latency, options.replay)
+        log.info(f"simulate    {write_astra_sim_files(options.output_dir, built, network, simulation)}")
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 

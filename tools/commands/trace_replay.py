@@ -2,16 +2,28 @@
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import msgspec
 
+from ...converter.targets import ASTRA_SIM
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
 from ..command import command_parser, print_json, progress, run_command, usage_error
-from ..replay import SCALABLE, Replay, Scale, describe, parse_scale, replay_ranks, summarise, write_timeline
+from ..replay import (
+    SCALABLE,
+    Scale,
+    describe,
+    describe_simulated,
+    parse_scale,
+    replay_ranks,
+    simulated,
+    summarise,
+    write_timeline,
+)
 
 NAME = "trace-replay"
 log = logging.getLogger("execgraph")
@@ -34,10 +46,16 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         help="REGEX=F: multiply the durations of the nodes whose name matches by F, or class:CLASS=F: those of a class "
         f"({', '.join(SCALABLE)}); repeatable, factors multiply",
     )  # fmt: skip
+    parser.add_argument(
+        "--simulator", choices=[ASTRA_SIM],
+        help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay mode",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     if arguments.json and arguments.timeline == STANDARD_STREAM:
         usage_error(parser, "--json and --timeline - both write to stdout")
+    if arguments.simulator and (arguments.timeline or arguments.scale):
+        usage_error(parser, "--simulator plays the run as it was; leave --timeline and --scale out")
     run_command(_run, arguments, NAME)
 
 
@@ -49,7 +67,13 @@ def _scale(spec: str) -> Scale:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    replayed = _replay(arguments.inputs, arguments.scale)
+    graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(arguments.inputs, "reading", unit="graph")]
+    with _naming(arguments.inputs):
+        if arguments.simulator:
+            found = simulated(graphs)
+            print_json(msgspec.to_builtins(found)) if arguments.json else log.info("%s", describe_simulated(found))
+            return
+        replayed = replay_ranks(graphs, arguments.scale)
     if arguments.timeline:
         write_timeline(replayed, arguments.timeline)
     summary = summarise(replayed)
@@ -59,10 +83,11 @@ def _run(arguments: argparse.Namespace) -> None:
         log.info("%s", describe(replayed, summary))
 
 
-def _replay(paths: list[str], scale: list[Scale]) -> Replay:
-    graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
+@contextmanager
+def _naming(paths: list[str]) -> Iterator[None]:
+    """Says in errors which files it is about."""
     try:
-        return replay_ranks(graphs, scale)
+        yield
     except DataError as error:
         where = paths[0] if len(paths) == 1 else f"{len(paths)} graphs"
         raise DataError(f"{where}: {error}") from error

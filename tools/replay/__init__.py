@@ -6,6 +6,7 @@ from .critical_path import WAITS, critical_path
 from .execution import Replay, replay, replay_ranks, topological_order
 from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
 from .scaling import SCALABLE, Scale, parse_scale
+from .simulator_rules import Simulated, SimulatedRank, describe_simulated, simulated, simulated_ends
 from .summary import describe, summarise
 from .timeline import write_timeline
 from .what_if import WhatIf, what_if
@@ -20,10 +21,13 @@ __all__ = [
     "NodeClass",
     "Replay",
     "Scale",
+    "Simulated",
+    "SimulatedRank",
     "WhatIf",
     "Workload",
     "critical_path",
     "describe",
+    "describe_simulated",
     "gather",
     "moves_memory",
     "node_classes",
@@ -31,6 +35,8 @@ __all__ = [
     "parse_scale",
     "replay",
     "replay_ranks",
+    "simulated",
+    "simulated_ends",
     "summarise",
     "topological_order",
     "what_if",

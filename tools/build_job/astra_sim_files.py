@@ -1,0 +1,67 @@
+"""What ASTRA-sim reads besides the graphs: OUT/astra-sim with its configuration, and the command that runs it."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from ...converter.targets import Network
+from ...schema.io import open_output
+from .job import GRAPHS, GROUPS
+
+FOLDER = "astra-sim"
+BINARY = "AstraSim_Analytical_Congestion_Unaware"
+
+
+class Simulation(NamedTuple):
+    """With which bandwidth (2**30 bytes/s) and latency (ns) of a link, as fitted where None, or with every node as long as recorded."""
+
+    bandwidth_gb_s: float | None = None
+    latency_ns: float | None = None
+    replay: bool = False
+
+
+def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> str:
+    """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all; the command line that runs them."""
+    network, folder = fitted or Network(), output_dir / FOLDER
+    folder.mkdir(exist_ok=True)
+    bandwidth = simulation.bandwidth_gb_s or network.bandwidth_gb_s
+    latency = network.latency_ns if simulation.latency_ns is None else simulation.latency_ns
+    files = {
+        "system.json": json.dumps(_system(network, simulation.replay), indent=1) + "\n",
+        "network.yml": "topology: [ Switch ]\n"
+        f"npus_count: [ {ranks} ]\n"
+        f"bandwidth: [ {bandwidth} ]  # 2**30 bytes/s of each link\n"
+        f"latency: [ {latency} ]  # ns of each link\n",
+        "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
+    }
+    for name, text in files.items():
+        with open_output(str(folder / name)) as out:
+            out.write(text.encode())
+    given = {
+        "workload": output_dir / GRAPHS,
+        "system": folder / "system.json",
+        "network": folder / "network.yml",
+        "remote-memory": folder / "memory.json",
+        "comm-group": output_dir / GROUPS,
+    }
+    return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in given.items())])
+
+
+def _system(network: Network, replay: bool) -> dict[str, object]:
+    """One chunk at a time and no cost but the network's, as the fit reckons; endpoints need 1 ns, or the simulator's clock stands still."""
+    return {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 1,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["ring"],
+        "all-gather-implementation": ["ring"],
+        "reduce-scatter-implementation": ["ring"],
+        "all-to-all-implementation": ["direct" if network.direct else "ring"],
+        "collective-optimization": "localBWAware",
+        "local-mem-bw": 100000,
+        "boost-mode": 0,
+        "trace-enabled": 0,
+        "replay-only": int(replay),
+    }

@@ -1,0 +1,105 @@
+"""How long ASTRA-sim's replay mode takes a rank: the graph played by that simulator's rules.
+
+It runs one host node, one computation and one communication at a time, each for its `duration_micros`, as soon as all data and control
+dependencies have ended; of several that are ready it takes the one with the lowest id. Streams and threads do not count, and ranks do not
+wait for each other. Read from the generations of 2025-08 and 2026-03 and compared with them: the same to the ns, but for 1 ns per node of
+0 µs, which either may take.
+"""
+
+import heapq
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ...converter.edit import COMMUNICATION, control_edges, data_edges
+from ...converter.targets import ASTRA_SIM
+from ...schema.columns import Int64, Ragged
+from ...schema.errors import DataError
+from ...schema.graph import ExecutionGraph
+from .workload import gather
+
+HOST, COMPUTATION, TRANSFER = range(3)
+
+
+class SimulatedRank(msgspec.Struct, frozen=True):
+    """When a rank finishes in the simulator, and when the run that was measured did, in µs from its start; `error_pct` between the two."""
+
+    finish_us: float
+    measured_us: float
+    error_pct: float
+
+
+class Simulated(msgspec.Struct, frozen=True):
+    """Every rank by its label, and how far the worst is off."""
+
+    simulator: str
+    ranks: dict[str, SimulatedRank]
+    worst_error_pct: float
+
+
+def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
+    """What the simulator will say of each rank. O((n + e) log n). Raises DataError for a graph that is not for it, or has a cycle."""
+    work = gather(graphs)
+    ranks = {}
+    for place, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
+        if graph.metadata.get("target") != ASTRA_SIM:
+            raise DataError(f"the graph of rank {label} is not for {ASTRA_SIM}; convert with --target {ASTRA_SIM}")
+        finish = int(simulated_ends(graph).max(initial=0)) / 1000
+        of_rank = work.ranks_of(np.arange(len(work))) == place
+        measured = int(work.measured_end_ns[of_rank].max(initial=0)) / 1000
+        ranks[label] = SimulatedRank(finish, measured, 100 * (finish - measured) / measured if measured else 0.0)
+    return Simulated(ASTRA_SIM, ranks, max((rank.error_pct for rank in ranks.values()), key=abs, default=0.0))
+
+
+def simulated_ends(graph: ExecutionGraph) -> Int64:
+    """When each node of a graph ends by these rules, in ns. Raises DataError where nodes never become ready."""
+    count, slot = len(graph), _slots(graph)
+    data, control = data_edges(graph), control_edges(graph)
+    edges = np.unique(
+        np.stack((np.append(data.source, control.source), np.append(data.target, control.target))), axis=1
+    )
+    dependents = Ragged.grouped(edges[0], edges[1], count)
+    starts, values = dependents.starts.tolist(), dependents.values.tolist()
+    unmet = np.bincount(edges[1], minlength=count).tolist()
+    length = (graph.duration_micros.astype(np.int64) * 1000).tolist()
+    # rows are in the order of ids
+    ready: list[list[int]] = [[], [], []]
+    for row in range(count):
+        if not unmet[row]:
+            ready[slot[row]].append(row)
+    running: list[tuple[int, int]] = []
+    free, end, now = [True] * 3, [-1] * count, 0
+    while True:
+        for place in range(3):
+            if free[place] and ready[place]:
+                row = heapq.heappop(ready[place])
+                free[place] = False
+                heapq.heappush(running, (now + length[row], row))
+        if not running:
+            break
+        now, row = heapq.heappop(running)
+        end[row], free[slot[row]] = now, True
+        for dependent in values[starts[row] : starts[row + 1]]:
+            unmet[dependent] -= 1
+            if not unmet[dependent]:
+                heapq.heappush(ready[slot[dependent]], dependent)
+    if -1 in end:
+        raise DataError(f"{end.count(-1)} of {count} nodes never become ready; the dependencies form a cycle")
+    return np.array(end, np.int64)
+
+
+def _slots(graph: ExecutionGraph) -> list[int]:
+    on_host = graph.integers("is_cpu_op", 0) != 0
+    on_device = np.where(np.isin(graph.type, COMMUNICATION), TRANSFER, COMPUTATION)
+    slots: list[int] = np.where(on_host, HOST, on_device).tolist()
+    return slots
+
+
+def describe_simulated(found: Simulated) -> str:
+    """A line per rank, for people."""
+    lines = [
+        f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %"
+        for label, rank in found.ranks.items()
+    ]
+    return "\n".join([*lines, f"worst {found.worst_error_pct:+.2f} %, in {found.simulator}'s replay mode"])
