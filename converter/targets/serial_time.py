@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph
 from ..building import UNRECORDED
 from ..context import Edges
@@ -52,13 +53,13 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
     idles = on_host & graph.name.where(WAITING.__contains__)
     work, waiting = np.where(idles, 0, length), np.where(idles, length, gap + delay)
     until = np.where(idles, start + length, start)
-    kept_work, kept_waiting = work.copy(), waiting.copy()
     communicates = np.isin(graph.type, COMMUNICATION)
+    begin = _after_communication(graph, communicates)
+    kept_work, kept_waiting = start + work - begin, waiting.copy()
     for kind in (on_host & ~communicates, ~on_host & ~communicates, communicates):
-        worked, waited = kind & (work > 0), kind & (waiting > 0)
-        none = start[:0]
-        kept_work[worked] = alone(start[worked], (start + work)[worked], none, none)
-        spans = start[worked], (start + work)[worked]
+        worked, waited = kind & (kept_work > 0), kind & (waiting > 0)
+        spans, none = (begin[worked], (start + work)[worked]), start[:0]
+        kept_work[worked] = alone(*spans, none, none)
         kept_waiting[waited] = alone((until - waiting)[waited], until[waited], *spans)
     graph.duration_micros = whole_microseconds(kept_work + kept_waiting, lanes_of(graph))
     cut, not_waited = work - kept_work, waiting - kept_waiting
@@ -68,3 +69,11 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
         host_overlap=int(cut[on_host].sum()),
         device_overlap=int(cut[~on_host].sum()),
     )
+
+
+def _after_communication(graph: ExecutionGraph, communicates: Bool) -> Int64:
+    """When each node began; communication that the ranks agreed to have after other communication, no sooner than that ended."""
+    begin, end, edges = graph.start_ns.copy(), graph.start_ns + graph.duration_ns, data_edges(graph)
+    inside = communicates[edges.source] & communicates[edges.target]
+    np.maximum.at(begin, edges.target[inside], end[edges.source[inside]])
+    return np.minimum(begin, end)

@@ -146,13 +146,14 @@ METADATA = (
 
 # fmt: off
 FIELDS = {
-    "id": "from 1 on; a node's dependencies have smaller ids, and ids follow the measured start",
+    "id": "from 1 on; a node's dependencies have smaller ids, and ids follow the measured start, for ASTRA-sim the end",
     "name": "of the op, call or activity as recorded; `host idle`, `unrecorded host`, `host delay` and delays are named here",
     "type": "by the table of types below",
     "ctrl_deps": "at most one: the slice that launched an activity, or the calling op's slice before a slice; implied by `data_deps`",
     "data_deps": "the nodes that must have ended before this one starts",
     "start_time_micros": "`start_time_ns` in whole µs",
-    "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is right to 1 µs",
+    "duration_micros": "`duration_ns`, `gap_ns` and `host_delay_ns` in whole µs; the total of each thread and stream is right to 1 µs;"
+        " for ASTRA-sim less, where something else of its kind went on at the same time",
     "inputs": "arguments of the op, on its first slice: values, shapes and types, each a JSON text; not with `--io none` or without host",
     "outputs": "the same of its results",
     "attr": "the attributes below",

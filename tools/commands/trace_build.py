@@ -157,6 +157,10 @@ def _run(options: argparse.Namespace) -> int:
                 f"and messages fit, half of them within {network.off_pct:g} %"
             )
         simulation = Simulation(options.bandwidth, options.latency, options.replay)
+        if built == 1:
+            log.warning(
+                f"{NAME}: note: the simulator's network needs two ranks or more; trace-replay --simulator shows one alone"
+            )
         log.info(f"simulate    {write_astra_sim_files(options.output_dir, built, network, simulation)}")
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
