@@ -76,4 +76,4 @@ def _after_communication(graph: ExecutionGraph, communicates: Bool) -> Int64:
     begin, end, edges = graph.start_ns.copy(), graph.start_ns + graph.duration_ns, data_edges(graph)
     inside = communicates[edges.source] & communicates[edges.target]
     np.maximum.at(begin, edges.target[inside], end[edges.source[inside]])
-    return np.minimum(begin, end)
+    return np.asarray(np.minimum(begin, end))
