@@ -223,4 +223,5 @@ def _info(host: HostTrace, device: DeviceTrace, rank: int | None) -> TraceInfo:
         time=host.time,
         start_ts=host.start_ts,
         finish_ts=host.finish_ts,
+        devices={one: name for one, name in device.device_names.items() if one in device.activities.device},
     )

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, Ragged, Strings, begins
-from ...schema.graph import Column, ExecutionGraph, NodeType, TensorText
+from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import NEVER, NO_TENSORS, TensorLists
 from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
@@ -250,4 +250,5 @@ def _metadata(context: ConversionContext) -> dict[str, str | int]:
         "clock_offset_ns": info.machine.clock_offset_ns + info.machine.clock_drift_ns // 2,
         "source_host": info.source_host,
         "source_device": info.source_device,
+        **{f"{DEVICE_NAME}{device}": name for device, name in info.devices.items()},
     }

@@ -133,6 +133,7 @@ class DeviceTrace(Shown):
     noted: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
     recording_start: int | None = None
+    device_names: dict[int, str] = field(default_factory=dict)
     read: int = 0
     ignored: int = 0
 

@@ -18,7 +18,7 @@ from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
 from .duplicates import without_duplicates
 from .event_rows import unpadded
-from .place_in_job import place_in_job
+from .place_in_job import device_names, place_in_job
 from .rocpd import read_rocpd
 from .rocpd_database import is_database
 
@@ -98,6 +98,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
         queue_events=device_tables.queue_events(rows[Role.DEVICE_WAIT], pad),
         labels=events.labels,
         merged=top.merged,
+        device_names=device_names(top),
         skipped=events.skipped,
         noted=events.noted,
         recording_start=events.recording_start,

@@ -1,4 +1,4 @@
-"""What the top level of a device trace says of the process's place among others."""
+"""What the top level of a device trace says of the process's place among others, and of the devices."""
 
 from typing import Any, NamedTuple
 
@@ -12,6 +12,13 @@ class PlaceInJob(NamedTuple):
     world_size: int | None
     base_time_ns: int
     groups: list[dict[str, Any]]
+
+
+def device_names(top: kineto.DeviceFile) -> dict[int, str]:
+    """The recorded names of devices by number, where both are told."""
+    listed = top.devices if isinstance(top.devices, list) else []
+    known = [(integer(one.get("id"), -1), one.get("name")) for one in listed if isinstance(one, dict)]
+    return {number: name for number, name in known if number >= 0 and isinstance(name, str) and name}
 
 
 def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:

@@ -4,6 +4,7 @@
 """
 
 from .execution_graph import (
+    DEVICE_NAME,
     ROOM,
     CollectiveType,
     Column,
@@ -21,6 +22,7 @@ from .varints import varint, varint_lengths
 from .wire import WireError
 
 __all__ = [
+    "DEVICE_NAME",
     "METADATA",
     "NODE",
     "ROOM",

@@ -116,6 +116,10 @@ ROOM = "room_of_device_"
 """Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
 
 
+DEVICE_NAME = "device_name_"
+"""Metadata of this name and a device's number is what the profiler called the device."""
+
+
 class MetadataKey(NamedTuple):
     """A key of the metadata; one that ends in an underscore goes on with a number."""
 
@@ -139,6 +143,7 @@ METADATA = (
         "to be added to activities' start times for the host's clock; of a device clock that drifts the mean"),
     MetadataKey("source_host", "string_val", "", "name of the host trace's file; empty without one"),
     MetadataKey("source_device", "string_val", "", "name of the device trace's file"),
+    MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran anything"),
     MetadataKey(ROOM, "int64_val", "activities",
         "how many the device of this number ran at once at most, though more were ready; only of devices that were full"),
 )

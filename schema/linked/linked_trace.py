@@ -194,6 +194,7 @@ class TraceInfo(msgspec.Struct):
     """Where the trace comes from, and what machine it was recorded on.
 
     Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held that activity.
+    `devices` are the recorded names of the devices that ran anything, by number.
     """
 
     schema: str = ""
@@ -210,6 +211,7 @@ class TraceInfo(msgspec.Struct):
     finish_ts: float = 0
     machine: Machine = msgspec.field(default_factory=Machine)
     carried: dict[int, int] | None = None
+    devices: dict[int, str] = {}
 
 
 @dataclass(slots=True, repr=False)

@@ -137,6 +137,7 @@ RECORDS = (
         Member("machine", "", "what the trace tells of the machine"),
         Member("carried", "ns", "of a part of a trace: by activity id until when work outside the part held it, on the device's clock;"
                                 " null for a whole trace"),
+        Member("devices", "", "recorded names of the devices that ran anything, by number"),
     )),
     Record("Machine", "What the trace tells of the machine that it was recorded on. Members at their default are left out.", Machine, (
         Member("resolution_ns", "ns", "the unit in which the trace counts time"),

@@ -101,4 +101,5 @@ class DeviceFile(msgspec.Struct):
     events: list[Event] = msgspec.field(name="traceEvents", default_factory=list)
     distributed: DistributedInfo | None = msgspec.field(name="distributedInfo", default=None)
     base_time: Number = msgspec.field(name="baseTimeNanoseconds", default=None)
+    devices: Any = msgspec.field(name="deviceProperties", default=None)
     merged: list[MergedRank] = msgspec.field(name="mergedRanks", default_factory=list)
