@@ -1,6 +1,6 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
-# make docs       writes docs/graph.md and docs/linked-trace.md from the tables in the code
+# make docs       writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md from the tables in the code
 # make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 

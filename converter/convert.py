@@ -12,7 +12,7 @@ from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from ..schema.traces import GROUP_INIT
-from .building import CommunicationColumns, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
+from .building import Built, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
@@ -62,12 +62,13 @@ def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
     edges = Edges(place[edges.source], place[edges.target], edges.kind)
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
-    graph, communication = graph_of(context, synthetic, time, order, edges, control, options)
+    built = graph_of(context, synthetic, time, order, edges, control, options)
+    graph = built.graph
     if options.host:
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     else:
         graph = without_host(graph)
-    graph.report = replace(_report(context, graph, explained, communication), dropped=dropped)
+    graph.report = replace(_report(context, built._replace(graph=graph), explained), dropped=dropped)
     return graph
 
 
@@ -104,9 +105,8 @@ def _group_nodes(context: ConversionContext, target: Target) -> Int64:
     return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)
 
 
-def _report(
-    context: ConversionContext, graph: ExecutionGraph, found: Delays, communication: CommunicationColumns
-) -> ConvertReport:
+def _report(context: ConversionContext, built: Built, found: Delays) -> ConvertReport:
+    graph, communication, work = built
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     counted = Counter[str]()
@@ -126,6 +126,9 @@ def _report(
         span_us=float(context.end.max(initial=context.start_of_trace) - context.start_of_trace) / 1000,
         delays=causes,
         delays_us=time,
+        kernels_with_work=work.known,
+        kernels_without_work=work.unknown,
+        time_with_work_pct=100 * work.known_ns / work.whole_ns if work.whole_ns else 0.0,
         unknown_communications=communication.unknown_types,
         unknown_dtypes=communication.unknown_dtypes,
     )

@@ -1,4 +1,4 @@
-"""Writes docs/graph.md and docs/linked-trace.md from the tables in the code: python docs/formats.py"""
+"""Writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md from the tables in the code: python docs/formats.py"""
 
 import re
 import types
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from execgraph.converter.kernel_work import RULES, TRITON
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, FIELDS, KINDS, METADATA, TYPES
 from execgraph.schema.graph.encoder import FORMAT_VERSION
@@ -48,6 +49,29 @@ of a collective, follows.
 """
 
 
+KERNEL_WORK = """
+Of every kernel, copy and set a graph says how many floating-point operations it does (`num_ops`) and how many bytes it reads and
+writes (`tensor_size`): what the op that launched it does, by the op's name and the recorded shapes and types of its arguments. What
+simulators with a roofline ask for is both.
+
+**Operations** are those of torch.utils.flop_counter, 2 for a product and its sum, where that knows the op. Elsewhere each elementary
+step of each element is one, whatever its type. **Bytes** are those of the tensors that the op reads and of those that it writes, each
+once, a tensor that is changed in place once each way; dimensions that are expanded are in memory once; numbers on the host are
+no memory of the device. Activities that are copies and sets do no operations and move the bytes that the device trace has for
+them, within one device twice. Communication has neither; it has `comm_size`.
+
+**Whose work a kernel does.** That of the op that launched it, if the table has that; else of the nearest op around it that
+the table has, unless ops inside that one do its work. An op around others of its own family has handed its work on to them. The
+kernels of one call of an op share operations and bytes in proportion to their measured time: the sums are the op's, and each kernel
+has its operations per byte.
+
+**What is not known is absent**: an op that the table lacks, or whose shapes were not recorded, or whose work depends on values (sequences
+of several lengths, attention within a window). `trace-convert` counts it by op. Where the host trace is missing, results follow from
+the arguments as far as these tell them. For ASTRA-sim every computation whose work is known has at least one operation and one
+byte, as its roofline mode divides by them, and the first of all 64 KiB, as it stops at an event of 0 ns.
+"""
+
+
 def graph() -> str:
     """docs/graph.md."""
     attributes = [(code(a.name), code(a.value), a.where.value, a.unit, a.meaning) for a in ATTRIBUTES]
@@ -77,6 +101,24 @@ def linked_trace() -> str:
         "How it is known": table("found meaning", ((code(found), why) for found, why in FOUND.items())),
     }
     return page("The linked trace file", LINKED_TRACE, sections)
+
+
+def kernel_work() -> str:
+    """docs/kernel-work.md."""
+    families = dict.fromkeys(rule.family for rule in RULES.values()) | {TRITON: None}
+    steps: dict[tuple[str, int], list[str]] = {}
+    for name, rule in RULES.items():
+        steps.setdefault((rule.family.name, rule.steps), []).append(code(name))
+    sections = {
+        "Families": table(
+            "family operations bytes source", ((f.name, f.operations, f.bytes, f.source) for f in families)
+        ),
+        "Ops": "*Steps* are operations of each element, of families that count so.\n\n"
+        + table(
+            "family steps ops", ((family, count or "", " ".join(names)) for (family, count), names in steps.items())
+        ),
+    }
+    return page("The work of kernels", KERNEL_WORK, sections)
 
 
 def page(title: str, about: str, sections: dict[str, str]) -> str:
@@ -143,7 +185,7 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (columns, ["---"] * len(columns), *rows))
 
 
-PAGES = {"graph.md": graph, "linked-trace.md": linked_trace}
+PAGES = {"graph.md": graph, "linked-trace.md": linked_trace, "kernel-work.md": kernel_work}
 
 if __name__ == "__main__":
     for name, made in PAGES.items():

@@ -202,6 +202,7 @@ def _activities(
         end=rows.end,
         correlation=rows.correlation,
         graph_node=rows.graph_node,
+        size=rows.size,
         call_row=call_row,
         op_row=op_row,
         communication_row=communication_row,

@@ -110,6 +110,7 @@ def _activities_of(acts: Sequence[Act], op_of_call: Any) -> Activities:
         end=_integers(act.end for act in acts),
         correlation=np.where(call_row >= 0, 100 + call_row, 0),
         graph_node=np.full(len(acts), -1),
+        size=np.full(len(acts), -1),
         call_row=call_row,
         op_row=op_of_call[call_row],
         communication_row=np.where(talks > 0, np.cumsum(talks) - 1, -1),

@@ -99,6 +99,7 @@ def is_there(where: Where, node: pb.Node, graph: Graph) -> bool:
         Where.SLICES: is_slice,
         Where.WORK: is_slice or is_activity,
         Where.ACTIVITIES: is_activity,
+        Where.COMPUTATION: not on_host and node.type == NodeType.COMP,
         Where.DELAYS: not on_host and node.name not in graph.activities,
         Where.DEVICE_ONLY: not graph.has_host,
         Where.COMMUNICATION: is_message or node.type == NodeType.COMM_COLL,

@@ -3,6 +3,7 @@
 import importlib.metadata
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,11 +14,20 @@ from ...schema.traces import NEVER, NO_TENSORS, TensorLists
 from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
+from ..kernel_work import KernelWork, kernel_work
 from ..options import GENERIC, Options
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .synthetic_nodes import SyntheticNodes
 
 LISTS_AT_ONCE = 1 << 11
+
+
+class Built(NamedTuple):
+    """A graph, and what became of the communication and of the work of kernels in it."""
+
+    graph: ExecutionGraph
+    communication: CommunicationColumns
+    work: KernelWork
 
 
 def graph_of(
@@ -28,8 +38,8 @@ def graph_of(
     edges: Edges,
     control: Edges,
     options: Options,
-) -> tuple[ExecutionGraph, CommunicationColumns]:
-    """The graph whose i-th node is number `order[i]`, and what became of its communication.
+) -> Built:
+    """The graph whose i-th node is number `order[i]`.
 
     `edges` and `control` are between positions in `order`; ids are positions + 1.
     """
@@ -38,6 +48,7 @@ def graph_of(
     gap = _gap(context, edges, columns)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
+    work = kernel_work(context)
     dependencies, kinds = _by_target(edges, len(order))
     recorded = start - columns.clock_shift()
     attributes: dict[str, Column] = {
@@ -51,6 +62,8 @@ def graph_of(
         "overlap_ns": columns.of_activities(context.linked.activities.end - context.activity_end),
         **columns.host_attributes(),
         **columns.device_attributes(),
+        "num_ops": columns.of_activities(work.operations),
+        "tensor_size": columns.of_activities(work.bytes),
         **communication.attributes,
     }
     graph = ExecutionGraph(
@@ -66,7 +79,7 @@ def graph_of(
         tensors=columns.tensors() if options.io == "full" else None,
     )
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
-    return graph, communication
+    return Built(graph, communication, work)
 
 
 def _gap(context: ConversionContext, edges: Edges, columns: "_Columns") -> Int64:

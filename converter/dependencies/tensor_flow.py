@@ -18,6 +18,7 @@ from ...schema.graph import DependencyKind
 from ...schema.linked import Ops, streams_of
 from ...schema.traces import TensorLists
 from ..context import ConversionContext, Edges
+from ..op_schema import mutated
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
 from .tensor_bytes import byte_ranges
@@ -144,21 +145,10 @@ def _ranges(texts: Sequence[bytes]) -> Ranges:
     return Ranges(row, storage[code], (offset * size)[code], ((offset + count) * size)[code])
 
 
-@cache
-def _mutated(schema: str) -> tuple[int, ...]:
-    """Positions of the arguments that an op's schema marks as written.
-
-    >>> _mutated("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)")
-    (0,)
-    """
-    arguments = schema.partition(" -> ")[0]
-    return tuple(i for i, argument in enumerate(a for a in arguments.split(", ") if a != "*") if "!" in argument)
-
-
 def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
     """For each op the text of the inputs that it writes: those marked in its schema, or all buffers of an in-place collective."""
     records = ops.name.equal(RECORD)[rows].tolist()
-    marked = [_mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
+    marked = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
     changed = []
     for op, is_record, schema in zip(rows, records, ops.op_schema.codes[rows].tolist(), strict=True):
         if marked[schema]:

@@ -20,6 +20,7 @@ from .control import implied
 from .groups import name_groups
 from .host_delays import delays_before_communication
 from .ready_set import WIDE, widest_ready_set
+from .roofline import for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
 from .unplayable import complete_messages, compute_unplayable
 
@@ -43,6 +44,7 @@ class TargetReport:
     idle_dropped_us: float
     host_delay_dropped_us: float
     delay_nodes: int
+    without_work: int
     widest_ready_set: int
     groups: dict[RankList, int]
     remarks: list[str]
@@ -86,6 +88,7 @@ def for_astra_sim(
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
         delay_nodes=delay_nodes,
+        without_work=for_roofline(played),
         widest_ready_set=widest_ready_set(played, data_edges(played)),
         groups=numbered,
         remarks=[],
@@ -126,6 +129,10 @@ def _remarks(graph: ExecutionGraph, report: TargetReport, serial: SerialTime, un
             (
                 report.widest_ready_set > WIDE,
                 f"up to {report.widest_ready_set} nodes are ready at once; the time to simulate grows with the square of that",
+            ),
+            (
+                report.without_work and "num_ops" in graph.attributes,
+                f"operations or bytes of {report.without_work} computations are not known, so the graph is not for roofline mode",
             ),
             (
                 _ends_in_message(graph),

@@ -12,6 +12,7 @@ from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_gr
 NAME = "host delay"
 PLACE = ("device", "stream")
 """What such a node has in common with the communication that follows it."""
+NO_WORK = {"num_ops": 0, "tensor_size": 0}
 
 
 def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
@@ -38,7 +39,7 @@ def _widened(graph: ExecutionGraph, late: Int64) -> ExecutionGraph:
     widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), late)))
     added = np.arange(len(graph), len(widened))
     start = graph.start_ns[late] - graph.integers("gap_ns", 0)[late]
-    own: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0}
+    own: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0, **NO_WORK}
     for name, column in widened.attributes.items():
         widened.attributes[name] = _blank(column, added, own.get(name, ABSENT)) if name not in PLACE else column
     delay = graph.integers("host_delay_ns")

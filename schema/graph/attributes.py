@@ -15,6 +15,7 @@ class Where(Enum):
     SLICES = "slices of ops"
     WORK = "slices of ops, activities"
     ACTIVITIES = "activities"
+    COMPUTATION = "computation of the device"
     DELAYS = "delays"
     DEVICE_ONLY = "activities and communication of graphs without host"
     COMMUNICATION = "communication"
@@ -80,6 +81,10 @@ ATTRIBUTES = (
         "what the profiler numbers launch calls by: an activity has the number of its call"),
     Attribute("cat", "string_val", Where.ACTIVITIES, "",
         "category as recorded: `kernel`, `gpu_memcpy`, `gpu_memset` and what other vendors write"),
+    Attribute("num_ops", "int64_val", Where.COMPUTATION, "operations",
+        "floating-point operations, by the [table of ops](kernel-work.md); absent where not known"),
+    Attribute("tensor_size", "uint64_val", Where.COMPUTATION, "bytes",
+        "read and written, by the same table; absent where not known"),
     Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
         "which collective, by the table of collectives below"),
     Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",

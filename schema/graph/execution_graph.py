@@ -49,6 +49,9 @@ class ConvertReport:
     span_us: float = 0.0
     delays: dict[str, int] = field(default_factory=dict)
     delays_us: dict[str, float] = field(default_factory=dict)
+    kernels_with_work: int = 0
+    kernels_without_work: dict[str, int] = field(default_factory=dict)
+    time_with_work_pct: float = 0.0
     unknown_communications: int = 0
     unknown_dtypes: int = 0
     dropped: dict[str, int] = field(default_factory=dict)

@@ -51,6 +51,7 @@ class Node(msgspec.Struct, gc=False):
     stream: Whole = -1
     correlation: Whole = 0
     graph_node: Whole = -1
+    size: Whole = -1
     call: Whole = -1
     communication: Whole = -1
     sync_dep: list[Whole] | None = None

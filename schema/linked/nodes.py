@@ -112,7 +112,7 @@ class LinkedNodes:
             self.extra.setdefault(self.ops.count + int(row[place]), {})[every[place].name] = value[place]
 
     def _add_activities(self, nodes: list[Node]) -> None:
-        for name in ("device", "stream", "correlation", "graph_node", "call"):
+        for name in ("device", "stream", "correlation", "graph_node", "size", "call"):
             self.activities.integers(name, list(map(attrgetter(name), nodes)))
         self.activities.texts("category", [node.cat or "" for node in nodes])
         for row, node in enumerate(nodes, self.activities.count):

@@ -17,6 +17,7 @@ from ..command import command_parser, print_json, progress_bar, run_command, usa
 
 log = logging.getLogger("execgraph")
 NOTEWORTHY_PCT = 0.5
+OPS_SHOWN = 3
 REMEDIES = {
     Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, for a whole trace",
     Delay.START_OF_RECORDING.label: "; synchronise before recording, or give the profiler warm-up steps",
@@ -106,6 +107,16 @@ def _run(options: argparse.Namespace) -> None:
         log.info(f"{'note':<12}{remark}")
 
 
+def _work(report: ConvertReport) -> str:
+    """Of how many kernels operations and bytes are known, and the ops of most of the others."""
+    lacking = report.kernels_without_work
+    count = report.kernels_with_work + sum(lacking.values())
+    known = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
+    shown = [f"{number} of {name}" for name, number in list(lacking.items())[:OPS_SHOWN]]
+    more = ["…"] * (len(lacking) > OPS_SHOWN)
+    return f"{known}; not {', '.join(shown + more)}" if shown else known
+
+
 def summary(report: ConvertReport) -> str:
     """What the graph holds and what stayed unexplained, a line each."""
     edges = ", ".join(f"{count} {kind}" for kind, count in report.edges.items())
@@ -122,6 +133,8 @@ def summary(report: ConvertReport) -> str:
             f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
         )
     lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
+    if report.kernels_with_work or report.kernels_without_work:
+        lines.append(f"work        {_work(report)}")
     if report.unknown_communications:
         lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
     if report.unknown_dtypes:

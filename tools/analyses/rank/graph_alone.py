@@ -86,6 +86,7 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
         end=start + (graph.duration_ns + graph.integers("overlap_ns", 0))[rows],
         correlation=graph.integers("correlation", 0)[rows],
         graph_node=unknown,
+        size=unknown,
         call_row=unknown,
         op_row=unknown,
         communication_row=communication_row,

@@ -1,0 +1,47 @@
+"""The work of ops of a linked trace: told once for all ops that were recorded alike."""
+
+from collections.abc import Iterable
+
+from ...schema.columns import Bool, Int64
+from ...schema.linked import Ops
+from .recorded_op import Unknown, alike, recorded_by_device, recorded_by_host
+from .table import RULES, Work, work_of, work_of_triton
+
+BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
+"""The attribute of what a Triton kernel was launched as, its value, and how such ops are named."""
+
+
+class OpWorks:
+    """Asked for ops by row. By row, too, whether the table `has_rule` for an op, and a number of its `family`."""
+
+    def __init__(self, ops: Ops) -> None:
+        self._ops = ops
+        self._known: dict[tuple[str, str, bytes], Work | None] = {}
+        self._triton = ops.name.where(lambda name: name.startswith(PREFIX))
+        self._triton[[row for row, attributes in ops.extra.items() if attributes.get(BACKEND) == TRITON]] = True
+        families = {rule.family.name: number for number, rule in enumerate(RULES.values())}
+        named = ops.name.numbers(lambda name: families[RULES[name].family.name] if name in RULES else -1, -1)
+        self.has_rule: Bool = (named >= 0) | self._triton
+        self.family: Int64 = named
+
+    def works(self, rows: Iterable[int]) -> dict[int, Work]:
+        """The work of each of these ops that is known; all of them must have a rule."""
+        found = {row: self._work(row) for row in rows}
+        return {row: work for row, work in found.items() if work is not None}
+
+    def _work(self, row: int) -> Work | None:
+        ops = self._ops
+        by_host = bool(ops.recorded_by_host[row])
+        text = alike(ops.inputs[row], ops.outputs[row]) if by_host else ops.inputs[row]
+        key = ops.name[row], ops.op_schema[row] if by_host else "", text
+        if key not in self._known:
+            self._known[key] = self._told(row, *key)
+        return self._known[key]
+
+    def _told(self, row: int, name: str, schema: str, text: bytes) -> Work | None:
+        try:
+            by_host = self._ops.recorded_by_host[row]
+            op = recorded_by_host(name, schema, text) if by_host else recorded_by_device(name, text)
+            return work_of(op) if name in RULES else work_of_triton(op)
+        except Unknown:
+            return None

@@ -1,0 +1,291 @@
+"""An op with its arguments and results, of the texts that were recorded of it."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from ...schema.traces import TensorLists
+from ..op_schema import mutated, only_written, position
+
+HOST_DEVICE = "cpu"
+MOST_LISTED = 4096
+"""Of longer lists the host trace holds the beginning alone."""
+LARGEST = 1 << 62
+"""What is more than this is no number of this world."""
+ITEM_SIZES = {
+    **dict.fromkeys(("double", "long int", "long", "unsigned long", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "unsigned int", "c10::qint32", "c10::complex<c10::Half>"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short", "unsigned short"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "bool", "c10::qint8", "c10::quint8"), 1),
+    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"), 1),
+    "c10::Float8_e8m0fnu": 1,
+    "c10::complex<double>": 16,
+}
+"""Bytes of an element by the C++ type, as device traces name it."""
+FLOATING = ("double", "float", "c10::Half", "c10::BFloat16")
+UNKNOWN_SIZE = -1
+NO_TYPE = ("", "Scalar", "ScalarList")
+LIST = "TensorList"
+
+
+class Unknown(Exception):
+    """What was recorded of an op does not tell its work."""
+
+
+class Tensor(NamedTuple):
+    """A tensor: its extents, bytes of an element, its distinct elements in memory, and a number that tensors of the same memory share.
+
+    `dtype` is known of ops that only the device trace holds.
+    """
+
+    shape: tuple[int, ...]
+    item: int
+    stored: int
+    memory: int
+    on_host: bool = False
+    dtype: str = ""
+
+    @property
+    def elements(self) -> int:
+        """How many elements it shows."""
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory: elements that an expanded dimension repeats are there once. Raises Unknown."""
+        if self.item == UNKNOWN_SIZE:
+            raise Unknown("an element's size")
+        return self.stored * self.item
+
+    @staticmethod
+    def of(shape: tuple[int, ...], item: int, memory: int, dtype: str = "") -> "Tensor":
+        """A tensor that stands dense in memory."""
+        return Tensor(shape, item, prod(shape), memory, dtype=dtype)
+
+
+Value: TypeAlias = "Tensor | list[Value] | int | float | str | None"
+
+
+class RecordedOp:
+    """An op as it was recorded; `results` is None where they were not. Whoever asks for what is not there gets Unknown."""
+
+    def __init__(self, name: str, schema: str, inputs: list[Value], results: list[Value] | None) -> None:
+        self.name, self.schema, self.inputs = name, schema, inputs
+        self._results = results
+
+    @property
+    def has_results(self) -> bool:
+        """Whether results were recorded, or are known to be none."""
+        return self._results is not None
+
+    @property
+    def results(self) -> list[Tensor]:
+        """The tensors that the op gives. Raises Unknown."""
+        if self._results is None:
+            raise Unknown("results")
+        return list(_tensors(self._results))
+
+    def with_results(self, results: list[Tensor]) -> "RecordedOp":
+        """The op with results that follow from its arguments."""
+        return RecordedOp(self.name, self.schema, self.inputs, list(results))
+
+    def argument(self, place: int) -> Value:
+        """The argument at this position. Raises Unknown."""
+        if place >= len(self.inputs):
+            raise Unknown(f"argument {place}")
+        return self.inputs[place]
+
+    def named(self, name: str, place: int | None = None) -> Value:
+        """The argument that the schema names so; without a schema the one at this position, None without one."""
+        found = position(self.schema, name) if self.schema else place
+        return None if found is None else self.argument(found)
+
+    def tensor(self, place: int) -> Tensor:
+        """The tensor at this position. Raises Unknown."""
+        value = self.argument(place)
+        if not isinstance(value, Tensor):
+            raise Unknown(f"tensor {place}")
+        return value
+
+    def shape(self, place: int, dimensions: int | None = None) -> tuple[int, ...]:
+        """The extents of the tensor at this position, as many as asked for. Raises Unknown."""
+        shape = self.tensor(place).shape
+        if dimensions is not None and len(shape) != dimensions:
+            raise Unknown(f"{dimensions} dimensions of tensor {place}")
+        return shape
+
+    def tensors(self, place: int) -> list[Tensor]:
+        """The tensors of the list at this position; one tensor is a list of one. Raises Unknown."""
+        value = self.argument(place)
+        if isinstance(value, Tensor):
+            return [value]
+        if not isinstance(value, list):
+            raise Unknown(f"tensors {place}")
+        return list(_tensors(value))
+
+    def integers(self, place: int) -> tuple[int, ...]:
+        """The list of integers at this position; one integer is a list of one. Raises Unknown."""
+        value = self.argument(place)
+        values = value if isinstance(value, list) else [value]
+        found = [item for item in values if isinstance(item, int)]
+        if len(found) < len(values):
+            raise Unknown(f"integers {place}")
+        return tuple(found)
+
+    @cached_property
+    def read(self) -> list[Tensor]:
+        """The arguments whose content the op may use: all but those that only take results. Raises Unknown."""
+        taking = only_written(self.schema)
+        return self._moved([value for place, value in enumerate(self.inputs) if place not in taking])
+
+    @cached_property
+    def written(self) -> list[Tensor]:
+        """The results, and the arguments that the schema marks as written. Raises Unknown."""
+        # what takes the results stands among them as it is afterwards; before it may have had another shape
+        marked = set(mutated(self.schema)) - set(only_written(self.schema))
+        return self._moved([*self.results, *(value for place, value in enumerate(self.inputs) if place in marked)])
+
+    def _moved(self, values: Sequence[Value]) -> list[Tensor]:
+        """The tensors among them; beside tensors on a device those of the host are arguments of the launch."""
+        return [tensor for tensor in _tensors(values) if not (self._on_device and tensor.on_host)]
+
+    @cached_property
+    def _on_device(self) -> bool:
+        return any(not tensor.on_host for tensor in _tensors([*self.inputs, *(self._results or ())]))
+
+
+def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list):
+            if len(value) > MOST_LISTED:
+                raise Unknown("the rest of a long list")
+            yield from _tensors(value)
+
+
+TENSOR = re.compile(rb'\[\d+, ?(\d+, ?\d+, ?(\d+)), ?(\d+), ?"([^"]*)"\]')
+"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
+RESULTS = b"\0"
+"""Stands between arguments and results; no JSON text holds it."""
+
+
+def alike(inputs: bytes, outputs: bytes) -> bytes:
+    """The texts of an op's arguments and results without what differs between calls alike: memory is numbered within the op."""
+    memory: dict[bytes, int] = {}
+
+    def tensor(found: re.Match[bytes]) -> bytes:
+        where, elements, item, device = found.groups()
+        number = memory.setdefault(where, len(memory))
+        return b'{"memory":%d,"elements":%b,"item":%b,"device":"%b"}' % (number, elements, item, device)
+
+    return TENSOR.sub(tensor, inputs + RESULTS + outputs)
+
+
+class _Shown(msgspec.Struct):
+    """A tensor as `alike` shows it."""
+
+    memory: int
+    elements: int
+    item: int
+    device: str
+
+
+def recorded_by_host(name: str, schema: str, text: bytes) -> RecordedOp:
+    """An op of the host trace, of what `alike` gives. Raises Unknown."""
+    inputs, outputs = text.split(RESULTS)
+    return RecordedOp(name, schema, _host_values(inputs), _host_values(outputs))
+
+
+def _host_values(text: bytes) -> list[Value]:
+    return _each_value(*_lists(text, "values", "shapes", "strides"))
+
+
+def _lists(text: bytes, *names: str) -> list[list[Any]]:
+    try:
+        lists = msgspec.json.decode(text, type=TensorLists)
+        found = [msgspec.json.decode(getattr(lists, name)) for name in names]
+    except msgspec.DecodeError as error:
+        raise Unknown("arguments that are no lists") from error
+    if not all(isinstance(column, list) for column in found):
+        raise Unknown("arguments that are no lists")
+    return found
+
+
+def _each_value(values: list[Any], shapes: Any, strides: Any) -> list[Value]:
+    if not isinstance(shapes, list) or len(shapes) < len(values):
+        shapes = [None] * len(values)
+    # arguments that the launch added have no strides
+    steps = [*(strides if isinstance(strides, list) else []), *[None] * len(values)]
+    return [_host_value(*parts) for parts in zip(values, shapes, steps, strict=False)]
+
+
+def _host_value(value: Any, shape: Any, strides: Any) -> Value:
+    if isinstance(value, dict):
+        return _host_tensor(_decoded(value), shape, strides)
+    if isinstance(value, list):
+        return _each_value(value, shape, strides)
+    return value if isinstance(value, int | float | str) and value != "<None>" else None
+
+
+def _decoded(value: dict[str, Any]) -> _Shown:
+    try:
+        return msgspec.convert(value, _Shown)
+    except msgspec.ValidationError as error:
+        raise Unknown("a value that is no tensor") from error
+
+
+def _host_tensor(shown: _Shown, shape: Any, strides: Any) -> Tensor | None:
+    if not shown.device and not shown.elements and not shape:
+        return None
+    if not _are_extents(shape) or prod(shape) != shown.elements:
+        raise Unknown("a tensor's shape")
+    stored = shown.elements
+    if stored and _are_extents(strides) and len(strides) == len(shape):
+        stored = prod(extent for extent, step in zip(shape, strides, strict=True) if step)
+    return Tensor(tuple(shape), shown.item, stored, shown.memory, shown.device == HOST_DEVICE)
+
+
+def recorded_by_device(name: str, text: bytes) -> RecordedOp:
+    """An op that only the device trace holds, of what was recorded of its arguments; it does not tell results. Raises Unknown."""
+    values, shapes, types = _lists(text, "values", "shapes", "types")
+    if not shapes or len(shapes) != len(types):
+        raise Unknown("shapes")
+    shown = [*values, *[""] * len(shapes)]
+    parts = enumerate(zip(shown, shapes, types, strict=False))
+    return RecordedOp(name, "", [_device_value(place, *part) for place, part in parts], None)
+
+
+def _device_value(place: int, value: Any, shape: Any, kind: Any) -> Value:
+    if kind == LIST:
+        if not isinstance(shape, list) or not all(map(_are_extents, shape)):
+            raise Unknown("a list's shapes")
+        # their type was not recorded; no two tensors are known to share memory
+        return [Tensor.of(tuple(extents), UNKNOWN_SIZE, -1 - number) for number, extents in enumerate(shape)]
+    if kind in NO_TYPE:
+        return _literal(value)
+    if not _are_extents(shape) or not isinstance(kind, str):
+        raise Unknown("a tensor's shape")
+    return Tensor.of(tuple(shape), ITEM_SIZES.get(kind, UNKNOWN_SIZE), place, kind)
+
+
+def _literal(text: Any) -> Value:
+    """What a number or a list of numbers in a text means, None for anything else.
+
+    >>> _literal("[1, 2]"), _literal("False"), _literal("")
+    ([1, 2], False, None)
+    """
+    try:
+        value = ast.literal_eval(text) if isinstance(text, str) else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value if isinstance(value, int | float | list) else None
+
+
+def _are_extents(shape: Any) -> bool:
+    return isinstance(shape, list) and all(isinstance(extent, int) and 0 <= extent < LARGEST for extent in shape)

@@ -1,0 +1,54 @@
+"""The one table of all ops whose work is known, and the work of an op by it."""
+
+from typing import NamedTuple
+
+from . import attention, convolutions, elementwise, matrix_products, memory_ops, optimizers, reductions
+from .family import Family, Rule, everything, moved, not_told
+from .recorded_op import LARGEST, RecordedOp, Unknown
+
+TRITON = Family(
+    "Triton kernel",
+    "not known, and absent",
+    "the arguments that the kernel was launched with",
+    "the tensors among its arguments, each once",
+)
+SCAN = Rule(reductions.SCAN, reductions.of_elements(1), everything, not_told, 1)
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **reductions.RULES,
+    **memory_ops.RULES,
+    **optimizers.RULES,
+    **matrix_products.RULES,
+    **convolutions.RULES,
+    **attention.RULES,
+    "fbgemm::asynchronous_complete_cumsum": SCAN,
+}
+"""By the op's name."""
+
+
+class Work(NamedTuple):
+    """What an op does: floating-point operations, None where not known, and bytes read and written."""
+
+    operations: int | None
+    bytes: int
+
+
+def work_of(op: RecordedOp) -> Work:
+    """The work of an op that is in the table. Raises Unknown where what was recorded does not tell it."""
+    rule = RULES[op.name]
+    if not op.has_results:
+        op = op.with_results(rule.results(op))
+    return _possible(op, Work(rule.operations(op), rule.moved(op)))
+
+
+def work_of_triton(op: RecordedOp) -> Work:
+    """The work of a Triton kernel that was launched as an op. Raises Unknown."""
+    return _possible(op, Work(None, moved(op.read, [])))
+
+
+def _possible(op: RecordedOp, work: Work) -> Work:
+    if not op.read and not op.written:
+        raise Unknown("tensors")
+    if max(work.operations or 0, work.bytes) >= LARGEST:
+        raise Unknown("a number of this world")
+    return work
