@@ -5,9 +5,10 @@ from typing import Final, Literal, get_args
 
 from .dependencies import RULES
 
-Target = Literal["generic", "astra-sim"]
+Target = Literal["generic", "astra-sim", "goal"]
 GENERIC: Final = "generic"
 ASTRA_SIM: Final = "astra-sim"
+GOAL: Final = "goal"
 
 Promotion = Literal["sync", "all"]
 InputsOutputs = Literal["full", "none"]
@@ -20,14 +21,14 @@ RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 class Options:
     """How to convert; the defaults keep everything that is known. Raises ValueError, naming option and value, for one that does not exist.
 
-    `target` is who runs the graph. With `promote` "sync" the host runs ahead of the device as it did, with "all" it blocks on what it
-    launched. `io` "none" leaves the ops' tensors out, `inferred` False the edges that are known from timing alone, `host` False all
+    `target` is who runs the graph; for "goal" a job is built as a whole. With `promote` "sync" the host runs ahead of the device as it
+    did, with "all" it blocks on what it launched. `io` "none" leaves the ops' tensors out, `inferred` False the edges that are known from timing alone, `host` False all
     but activities. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when what is known of its
     dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are for.
 
     >>> Options(target="nonsense")
     Traceback (most recent call last):
-    ValueError: Options: target is 'nonsense', not one of 'generic', 'astra-sim'
+    ValueError: Options: target is 'nonsense', not one of 'generic', 'astra-sim', 'goal'
     """
 
     target: Target = "generic"

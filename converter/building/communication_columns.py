@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Int64, Ragged, Strings
 from ...schema.comm_groups import ADDRESS, natural
-from ...schema.graph import Column, NodeType
+from ...schema.graph import CollectiveType, Column, NodeType
 from ...schema.linked import Communication, LinkedTrace
 from .communication import Meaning, is_known_dtype, meaning, peers
 
@@ -64,6 +64,7 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
     columns.integers = {name: np.full(count, ABSENT, np.int64) for name in INTEGERS}
     kernels, nth = Counter(place.row for place in places), Counter[int]()
     group, members = np.full(count, -1, np.int32), np.zeros(count, np.int64)
+    splits: dict[int, list[int]] = {}
     names, ranks, messages = dict[str, int](), list[int](), list[Message]()
     labels: defaultdict[tuple[int, ...], dict[str, str]] = defaultdict(dict)
     for place in places:
@@ -80,6 +81,8 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
             messages += _messages(recorded, found, place, linked.info.rank, share, labels)
         else:
             _collective(columns, place.node, recorded, found, share)
+            if split := split_bytes(recorded, found, share.of(found.size)):
+                splits[place.node] = split
         if recorded.sequence >= 0:
             columns.integers["comm_seq"][place.node] = recorded.sequence
         group[place.node] = names.setdefault(recorded.group, len(names))
@@ -91,7 +94,20 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
     if ranks:
         starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
         columns.attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))
+    if splits:
+        node = np.repeat(list(splits), [len(split) for split in splits.values()])
+        values = np.array([size for split in splits.values() for size in split], np.int64)
+        columns.attributes["comm_split"] = Ragged.grouped(node, values, count)
     return columns
+
+
+def split_bytes(recorded: Communication, found: Meaning, size: int) -> list[int]:
+    """How many of `size` bytes an all-to-all sends to each member of its group; empty where that is not known. O(members)."""
+    split, rows = recorded.in_split, sum(recorded.in_split)
+    if found.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks) or min(split, default=-1) < 0:
+        return []
+    # splits may count rows
+    return [size * part // rows for part in split] if rows else [0] * len(split)
 
 
 class _Share(NamedTuple):

@@ -33,7 +33,9 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
             attributes[name] = Ragged(peers.starts, _renumbered(peers.values, kept))
     if isinstance(groups := attributes.get("pg_ranks"), Ragged):
         members = Ragged(groups.starts, _renumbered(groups.values, kept))
-        attributes["pg_ranks"] = members if whole_groups else _without_outsiders(members)
+        attributes["pg_ranks"] = members if whole_groups else _of_members(members, members)
+        if isinstance(splits := attributes.get("comm_split"), Ragged) and not whole_groups:
+            attributes["comm_split"] = _of_members(splits, members)
     metadata = {**graph.metadata, "rank": list(ranks).index(own), "world_size": len(ranks)}
     return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
 
@@ -44,6 +46,8 @@ def _renumbered(column: Int64, kept: Int64) -> Int64:
     return np.where(kept[place] == column, place, OUTSIDE)
 
 
-def _without_outsiders(groups: Ragged) -> Ragged:
-    left = groups.values != OUTSIDE
-    return Ragged.grouped(groups.rows()[left], groups.values[left], len(groups))
+def _of_members(column: Ragged, groups: Ragged) -> Ragged:
+    """A column that has a value for each member, in the rows that it has, without those of members that are outside."""
+    has = (column.lengths() > 0)[groups.rows()]
+    left = groups.values[has] != OUTSIDE
+    return Ragged.grouped(column.rows()[left], column.values[left], len(column))

@@ -1,18 +1,25 @@
-"""Graphs made fit for one simulator."""
+"""Graphs made fit for one simulator, and a whole job for those that run GOAL."""
 
-from ..options import ASTRA_SIM, GENERIC, Target
+from ..options import ASTRA_SIM, GENERIC, GOAL, Target
 from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
 from .fitted_network import MESSAGE, Network, Transfer, fitted_network
-from .select import TARGET_HELP, TARGETS, for_target
+from .goal import Algorithm, GoalOptions, GoalReport, Simulator, write_goal
+from .select import TARGET_HELP, TARGETS, WHOLE_JOB, for_target
 
 __all__ = [
     "ASTRA_SIM",
     "GENERIC",
+    "GOAL",
     "MESSAGE",
     "TARGETS",
     "TARGET_HELP",
+    "WHOLE_JOB",
+    "Algorithm",
+    "GoalOptions",
+    "GoalReport",
     "Network",
+    "Simulator",
     "Target",
     "TargetReport",
     "Transfer",
@@ -20,4 +27,5 @@ __all__ = [
     "for_astra_sim",
     "for_target",
     "separate_messages",
+    "write_goal",
 ]

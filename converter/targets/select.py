@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from ...schema.comm_groups import RankList
+from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, TargetChanges
-from ..options import ASTRA_SIM, Target
+from ..options import ASTRA_SIM, GOAL, Target
 from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
 from .collectives import LOWERED
@@ -16,8 +17,11 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 TARGET_HELP = (
     "who runs the graph. astra-sim: attributes as it reads them, no metadata, groups by number; "
     + ", ".join(f"{kind.name.lower()} as {instead.name.lower()}" for kind, instead in LOWERED.items())
-    + "; messages launched together one by one; what it would stop or hang at as computation of the measured time, counted"
+    + "; messages launched together one by one; what it would stop or hang at as computation of the measured time, counted. "
+    "goal: one file for the whole job, which only trace-build writes"
 )
+
+WHOLE_JOB = "a GOAL file is of a whole job: trace-build --target goal writes it from the traces of all ranks"
 
 
 def for_target(graph: ExecutionGraph, target: Target, groups: Mapping[RankList, int] | None = None) -> ExecutionGraph:
@@ -26,6 +30,8 @@ def for_target(graph: ExecutionGraph, target: Target, groups: Mapping[RankList, 
     With `groups`, the number of each rank list, collectives name their group by its number; a generic graph without keeps the recorded
     names. Raises DataError where the target can do nothing with the graph, or `groups` lacks one of its groups.
     """
+    if target == GOAL:
+        raise DataError(WHOLE_JOB)
     if target == ASTRA_SIM:
         played, report = for_astra_sim(graph, groups)
         counts = {

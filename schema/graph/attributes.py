@@ -89,6 +89,8 @@ ATTRIBUTES = (
         "which collective, by the table of collectives below"),
     Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",
         "what the rank puts into a collective, or what a message carries; of several messages what the last one does"),
+    Attribute("comm_split", "int64_list", Where.COLLECTIVES, "bytes",
+        "what of `comm_size` goes to each member of an all-to-all, in the order of `pg_ranks`; where it was recorded"),
     Attribute("comm_seq", "int64_val", Where.COMMUNICATION, "",
         "sequence number in the process group, as recorded"),
     Attribute("pg_name", "string_val", Where.COMMUNICATION, "",

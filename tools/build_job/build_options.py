@@ -1,8 +1,9 @@
 """How to build the graphs of a job."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...converter import Options
+from ...converter.targets import GoalOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +11,8 @@ class BuildOptions(Options):
     """How to convert each rank, and what to do with groups of which the build lacks members.
 
     Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time.
+    communicate takes its measured time. `goal` is how the file of the target "goal" is written.
     """
 
     whole_groups: bool = False
+    goal: GoalOptions = field(default_factory=GoalOptions)

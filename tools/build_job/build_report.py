@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ...converter import ConvertReport
-from ...converter.targets import Network
+from ...converter.targets import GoalReport, Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
@@ -59,7 +59,7 @@ class BuildReport(msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is what the
-    measured communication fits, for simulators.
+    measured communication fits, for simulators, `goal` what the file of the target "goal" holds.
     """
 
     tool: str
@@ -72,6 +72,7 @@ class BuildReport(msgspec.Struct):
     absences: list[str] = []
     window: Window = EVERYTHING
     network: Network | None = None
+    goal: GoalReport | None = None
 
     @property
     def all_failures(self) -> list[str]:

@@ -4,6 +4,7 @@ The same inputs give the same bytes, wherever and in whatever order the ranks ar
 are left alone, also after a build that was stopped.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...converter.targets import ASTRA_SIM, GENERIC, Network
+from ...converter.targets import ASTRA_SIM, GENERIC, GOAL, Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError
@@ -27,6 +28,7 @@ from .build_report import FAILED, BuildReport, RankSummary, read_report, this_to
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
+from .goal_job import GOAL_FILE, write_goal_job
 from .issued import Issued, issued_by
 from .job_plan import Communicates, look_up, plan_job
 
@@ -36,7 +38,7 @@ GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""
 EXPLAINED = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
-OUTPUT = re.compile(r"graph\.\d+\.et|report\.json|comm_groups\.json")
+OUTPUT = re.compile(rf"graph\.\d+\.et|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
 
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
 Runner = Callable[[Callable[[Any], RankResult], Sequence[Any]], Outcomes]
@@ -59,7 +61,7 @@ def build(
     window: Window = EVERYTHING,
     progress: Progress = unwatched,
 ) -> Built:
-    """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json.
+    """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when
     there is nothing to build or `output_dir` cannot be made; what is wrong with single ranks is in the report.
@@ -69,11 +71,13 @@ def build(
     _make_folder(target)
     with TemporaryDirectory(dir=target, prefix=".building-") as waiting:
         tasks = _tasks(source, target, Path(waiting), pairs, options, window, anew)
-        results = _first_step(target, pairs, tasks, run, progress)
+        results = _first_step(target, pairs, tasks, options, run, progress)
         network = _finish(target, results, tasks, run, progress)
     report = _report(pairs, options, window, _summaries(results))
     report.network = network
     _compare_ranks(report, tasks)
+    if options.target == GOAL:
+        write_goal_job(target, report)
     write_report(report, target / REPORT)
     return Built(report, {rank for rank, result in results.items() if result.unchanged})
 
@@ -90,7 +94,8 @@ def _tasks(
             pair=pair,
             graph=graph_path(target, ranks, pair.rank, options.target),
             waiting=waiting / str(pair.rank),
-            options=options,
+            # the file of a job in GOAL is written from generic graphs
+            options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
             earlier=earlier.get(pair.rank),
             window=window,
@@ -104,7 +109,7 @@ def _tasks(
 
 
 def _first_step(
-    target: Path, pairs: Pairs, tasks: dict[int, RankTask], run: Runner, progress: Progress
+    target: Path, pairs: Pairs, tasks: dict[int, RankTask], options: BuildOptions, run: Runner, progress: Progress
 ) -> dict[int, RankResult]:
     """Each rank by itself."""
     results: dict[int, RankResult] = {}
@@ -119,7 +124,7 @@ def _first_step(
         unreached = {rank: task.earlier for rank, task in tasks.items() if task.earlier}
         first = next(iter(tasks.values()))
         done = {rank: result for rank, result in results.items() if result.summary.graph or result.summary.error}
-        write_report(_report(pairs, first.options, first.window, unreached | _summaries(done)), target / REPORT)
+        write_report(_report(pairs, options, first.window, unreached | _summaries(done)), target / REPORT)
         raise
     return results
 

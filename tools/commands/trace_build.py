@@ -28,6 +28,7 @@ from ..build_job import (
 )
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..workers import in_processes, on_cluster
+from .goal_options import add_goal_options, goal_lines, goal_of
 from .window_options import add_window_options, window_of
 
 NAME = "trace-build"
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         usage_error(
             parser, f"--bandwidth, --latency and --replay are for --target {ASTRA_SIM}, whose configuration they set"
         )
+    options.goal = goal_of(parser, options)
     run_command(_run, options, NAME)
 
 
@@ -88,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     add_window_options(parser)
+    add_goal_options(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--jobs", type=_count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
@@ -124,6 +127,7 @@ def _run(options: argparse.Namespace) -> int:
         inferred=not options.no_inferred,
         host=not options.no_host,
         whole_groups=options.incomplete_groups == "keep",
+        goal=options.goal,
     )
     run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
     if options.scheduler:
@@ -137,6 +141,8 @@ def _run(options: argparse.Namespace) -> int:
         log.info(table(report.ranks, unchanged))
     for change, count in _changes(report.ranks).items():
         log.info(f"target      {change}: {count:g}")
+    for line in goal_lines(report.goal) if report.goal else ():
+        log.info(line)
     for kind, count in report.skipped.items():
         log.info(f"skipped     {count} {kind}")
     for note in report.all_notes:

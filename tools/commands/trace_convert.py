@@ -8,7 +8,7 @@ from typing import NoReturn, get_args
 
 from ...converter import Options, convert
 from ...converter.options import InputsOutputs, Promotion
-from ...converter.targets import TARGET_HELP, TARGETS
+from ...converter.targets import GOAL, TARGET_HELP, TARGETS, WHOLE_JOB
 from ...schema.comm_groups import read_groups
 from ...schema.graph import ConvertReport, Delay, TargetChanges
 from ...schema.io import STANDARD_STREAM
@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         usage_error(parser, "--json and --output - both want stdout")
     if options.simulate:
         usage_error(parser, "--simulate is a command of its own: trace-replay --input GRAPH.et")
+    if options.target == GOAL:
+        usage_error(parser, WHOLE_JOB)
     run_command(_run, options, "trace-convert")
 
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...converter.ranks import EVER
 from ...schema.columns import Bool, Int64
-from .rank_clocks import EVER, await_each_other
+from .rank_clocks import await_each_other
 from .rendezvous import MatchedNodes
 from .workload import Workload
 

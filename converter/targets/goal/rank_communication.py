@@ -1,0 +1,64 @@
+"""What the other ranks of a job have to know of one rank's graph before any of them is written."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....schema.columns import ABSENT, Bool, Int64, Ragged
+from ....schema.graph import ExecutionGraph, NodeType
+from ....schema.traces import FOREVER
+from ...edit import COMMUNICATION
+from ...ranks import Calls, graph_calls
+
+
+class RankCommunication(NamedTuple):
+    """The calls of a rank, and a row each: times in ns since its first node, whether a host thread communicates, the root, and what of an
+    all-to-all goes to each member of its group (empty: not known). `end_ns` is when its last node ended."""
+
+    rank: int
+    calls: Calls
+    start_ns: Int64
+    duration_ns: Int64
+    on_host: Bool
+    root: Int64
+    splits: list[tuple[int, ...]]
+    last_end_ns: int
+
+
+class MeasuredTimes(NamedTuple):
+    """Of each node of a graph, in ns since the first one, on the host's clock."""
+
+    start_ns: Int64
+    end_ns: Int64
+
+
+def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
+    """When each node ran as measured; what is trimmed of a duration counts to the end."""
+    start = graph.start_ns + np.where(graph.is_activity, int(graph.metadata.get("clock_offset_ns", 0)), 0)
+    delay = graph.integers("host_delay_ns", 0)
+    # of a graph without host the first activity's host delay is the beginning
+    before = np.where((graph.data_deps.lengths() == 0) & (delay > 0), graph.integers("gap_ns", 0) + delay, 0)
+    timed = graph.type != NodeType.METADATA
+    first = int((start - before)[timed].min(initial=FOREVER)) if timed.any() else 0
+    end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
+    return MeasuredTimes(start - first, end - first)
+
+
+def rank_communication(graph: ExecutionGraph, place: int) -> RankCommunication:
+    """What a graph communicates; its rank is `place` where the graph does not tell. O(n log n)."""
+    rank = int(graph.metadata.get("rank", place))
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    calls = graph_calls(graph, rows[np.argsort(graph.id[rows], kind="stable")], rank)
+    times, splits = measured_times(graph), graph.attributes.get("comm_split")
+    source, target = (graph.integers(name)[calls.row] for name in ("comm_src", "comm_dst"))
+    timed = graph.type != NodeType.METADATA
+    return RankCommunication(
+        rank=rank,
+        calls=calls,
+        start_ns=times.start_ns[calls.row],
+        duration_ns=graph.duration_ns[calls.row],
+        on_host=~graph.is_activity[calls.row],
+        root=np.where(source == ABSENT, target, source),
+        splits=[tuple(splits[row].tolist()) if isinstance(splits, Ragged) else () for row in calls.row.tolist()],
+        last_end_ns=int(times.end_ns[timed].max(initial=0)),
+    )

@@ -1,0 +1,64 @@
+"""The options of trace-build for a job in GOAL, and what is said of the file."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from ...converter.targets import GOAL, Algorithm, GoalOptions, GoalReport, Simulator
+from ..command import usage_error
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "algorithm": {
+        "choices": get_args(Algorithm),
+        "help": "how all-reduces and all-gathers are done: round a ring, or by recursive doubling where their members are 2^n (ring)",
+    },
+    "chunk": {"type": int, "metavar": "BYTES", "help": "the longest message (524288)"},
+    "gpus-per-node": {
+        "type": int,
+        "metavar": "N",
+        "help": "N ranks share a node, within which messages take nic 1 (1)",
+    },
+    "measured-communication": {
+        "action": "store_true",
+        "default": None,
+        "help": "collectives and messages only wait for all members, and then take as long as measured",
+    },
+    "simulator": {
+        "choices": get_args(Simulator),
+        "help": "loggopsim: cpus wait for each other by messages of a rank to itself, as LogGOPSim forgets the time else; atlahs: by "
+        "`requires` alone, for ATLAHS' LogGOPSim and htsim (loggopsim)",
+    },
+}
+FIELDS = {"chunk": "chunk_bytes"}
+"""Where the field has another name."""
+
+
+def add_goal_options(parser: argparse.ArgumentParser) -> None:
+    """Adds them, as a group; none has a default, so that it shows which were given."""
+    group = parser.add_argument_group("options of --target goal, which writes job.goal for LogGOPSim and ATLAHS")
+    for name, facts in OPTIONS.items():
+        group.add_argument(f"--{name}", **facts)
+
+
+def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> GoalOptions:
+    """How to write the file; wrong usage for options of it without it, and for numbers that make no sense."""
+    given = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and options.target != GOAL:
+        usage_error(parser, f"--{next(iter(given))} is for --target {GOAL}")
+    for name, value in given.items():
+        if isinstance(value, int) and value < 1:
+            usage_error(parser, f"--{name} is {value}, not 1 or more")
+    return GoalOptions(**{FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()})
+
+
+def goal_lines(report: GoalReport) -> Iterator[str]:
+    """What the file holds, a line each."""
+    operations = Counter[str]()
+    for rank in report.ranks:
+        operations.update(rank.operations)
+    counts = ", ".join(f"{count} {verb}" for verb, count in sorted(operations.items()))
+    yield f"goal        {len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks"
+    for what, count in report.communication.items():
+        yield f"goal        {what}: {count}"
