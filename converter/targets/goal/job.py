@@ -35,6 +35,7 @@ DOUBLING = {
 
 ALONE = "collectives that no other rank recorded, as calc of the measured time"
 UNANSWERED = "messages of which the other end is not there, as calc of the measured time"
+MEASURED = "collectives and messages that meet, then take their measured time"
 PARTIAL = "collectives without some members of their group, of those that are there"
 WITHOUT_BYTES = "communications without a recorded size, as barriers"
 NO_SPLITS = "all-to-alls without recorded splits, taken as even"
@@ -166,7 +167,7 @@ def _meeting(
     shares = _shares(ranks, order, group, counts) if kind == CollectiveType.ALL_TO_ALL else ()
     part = Part(0, len(order), sizes, shares, root, options.chunk_bytes)
     algorithm = BARRIER if options.measured_communication else _algorithm(kind, part, options, counts)
-    counts[algorithm] += not options.measured_communication
+    counts[MEASURED if options.measured_communication else algorithm] += 1
     return Meeting(algorithm, tuple(one.rank for one in order), part, _lasts(ranks, begin, order)), order
 
 
