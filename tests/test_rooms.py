@@ -131,3 +131,9 @@ def test_the_page_about_the_architecture_names_what_there_is() -> None:
     named = set(re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w/.]*)`", page))
     assert len(named) > 30
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_every_room_is_shipped() -> None:
+    """A folder that pyproject.toml does not list is in the checkout and missing where the project is installed."""
+    listed = re.findall(r'^    "execgraph\.(\S+)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert PACKAGES - set(listed) - set(FLOORS) == set()

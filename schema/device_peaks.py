@@ -1,0 +1,91 @@
+"""What devices can do at most, by their recorded names: dense floating-point operations by number format, and bytes of memory traffic.
+
+From the datasheets, without sparsity and at boost clock, of NVIDIA's V100, T4, A100, A10, A30, A40, L4, L40S, H100, H200, B200 and
+RTX and of AMD's Instinct line. Matrix engines' rates, as those are what matrix products and attention run on; fp32 is the rate of the
+ordinary units, tf32 that of the matrix engines where PyTorch was allowed to use it.
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Peak(NamedTuple):
+    """TFLOP/s by number format (0: not supported), and memory traffic in GB/s (10**9 bytes)."""
+
+    fp64: float
+    fp32: float
+    tf32: float
+    fp16: float
+    fp8: float
+    int8: float
+    memory_gb_s: float
+
+    def tflops(self, dtype: str) -> float:
+        """For operands of this dtype, as PyTorch names it; 0 where nothing is known.
+
+        >>> PEAKS[3].peak.tflops("c10::BFloat16")
+        312.0
+        """
+        plain = re.sub(r"^(c10::|torch\.)", "", dtype).lower()
+        return float(getattr(self, FORMATS[plain])) if plain in FORMATS else 0.0
+
+
+class Device(NamedTuple):
+    """A device: what its recorded name matches (the first of the table does), and its peak."""
+
+    pattern: str
+    peak: Peak
+
+
+FORMATS = {
+    "double": "fp64", "float64": "fp64", "float": "fp32", "float32": "fp32", "half": "fp16", "float16": "fp16", "bfloat16": "fp16",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "signed char": "int8", "int8": "int8",
+    "unsigned char": "int8", "uint8": "int8",
+}  # fmt: skip
+"""The format of a dtype, as the profiler or PyTorch writes it."""
+
+# fmt: off
+PEAKS = (
+    #                                   fp64   fp32   tf32   fp16    fp8    int8   GB/s
+    Device(r"V100",               Peak( 7.8,  15.7,   0.0, 125.0,    0.0,   62.8,  900)),
+    Device(r"Tesla T4|\bT4\b",    Peak( 0.25,  8.1,   0.0,  65.0,    0.0,  130.0,  320)),
+    Device(r"A100.*80GB",         Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 2039)),
+    Device(r"A100",               Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 1555)),
+    Device(r"A800",               Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 2039)),
+    Device(r"\bA30\b",            Peak(10.3,  10.3,  82.0, 165.0,    0.0,  330.0,  933)),
+    Device(r"\bA40\b",            Peak( 0.58, 37.4,  74.8, 149.7,    0.0,  299.3,  696)),
+    Device(r"\bA10G?\b",          Peak( 0.49, 31.2,  62.5, 125.0,    0.0,  250.0,  600)),
+    Device(r"RTX A6000",          Peak( 0.60, 38.7,  77.4, 154.8,    0.0,  309.7,  768)),
+    Device(r"L40S",               Peak( 1.4,  91.6, 183.0, 362.0,  733.0,  733.0,  864)),
+    Device(r"\bL4\b",             Peak( 0.47, 30.3,  60.0, 121.0,  242.5,  242.5,  300)),
+    Device(r"RTX 4090",           Peak( 1.3,  82.6,  82.6, 165.2,  330.3,  660.6, 1008)),
+    Device(r"RTX 3090",           Peak( 0.56, 35.6,  35.6,  71.0,    0.0,  284.0,  936)),
+    Device(r"GH200",              Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 4000)),
+    Device(r"H200",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 4800)),
+    Device(r"H100 PCIe",          Peak(51.0,  51.0, 378.0, 756.0, 1513.0, 1513.0, 2039)),
+    Device(r"H100 NVL",           Peak(60.0,  60.0, 417.5, 835.5, 1670.5, 1670.5, 3938)),
+    Device(r"H100|H800",          Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 3352)),
+    Device(r"H20\b",              Peak( 1.0,  44.0,  74.0, 148.0,  296.0,  296.0, 4000)),
+    Device(r"GB200|B200",         Peak(37.0,  75.0,1100.0,2250.0, 4500.0, 4500.0, 8000)),
+    Device(r"B100",               Peak(30.0,  60.0, 900.0,1800.0, 3500.0, 3500.0, 8000)),
+    Device(r"MI355",              Peak(78.6, 157.3,   0.0,2516.6, 5033.2, 5033.2, 8000)),
+    Device(r"MI350",              Peak(72.1, 144.2,   0.0,2306.9, 4613.7, 4613.7, 8000)),
+    Device(r"MI325",              Peak(163.4,163.4, 653.7,1307.4, 2614.9, 2614.9, 6000)),
+    Device(r"MI300X",             Peak(163.4,163.4, 653.7,1307.4, 2614.9, 2614.9, 5300)),
+    Device(r"MI300A",             Peak(122.6,122.6, 490.3, 980.6, 1961.2, 1961.2, 5300)),
+    Device(r"MI250X",             Peak(47.9,  47.9,   0.0, 191.5,    0.0,  191.5, 1638)),
+    Device(r"MI250",              Peak(45.3,  45.3,   0.0, 181.0,    0.0,  181.0, 1638)),
+    Device(r"MI210",              Peak(45.3,  45.3,   0.0, 181.0,    0.0,  181.0, 1638)),
+    Device(r"MI100",              Peak(11.5,  46.1,   0.0, 184.6,    0.0,  184.6, 1229)),
+)
+# fmt: on
+"""MI250 and MI250X as one of their two dies, which is what the profiler calls a device."""
+
+
+def peak_of(name: str) -> Peak | None:
+    """The peak of the device of this recorded name; None where the table lacks it.
+
+    >>> peak_of("NVIDIA H100 80GB HBM3").memory_gb_s
+    3352
+    """
+    return next((device.peak for device in PEAKS if re.search(device.pattern, name)), None)
