@@ -23,6 +23,7 @@ VALUES = {
     "bool_val": st.integers(0, 1),
     "int32_val": INT32,
     "int64_val": INT64,
+    "uint64_val": st.integers(0, (1 << 63) - 1),
     "string_val": TEXT,
     "int32_list": st.lists(INT32, min_size=1, max_size=5),
     "int64_list": st.lists(INT64, min_size=1, max_size=200),
@@ -185,7 +186,7 @@ def test_any_unsigned_integer_type_is_read(tmp_path, kind):
 def test_unknown_attributes_and_values_of_other_kinds_are_skipped(tmp_path):
     attributes = [
         pb.AttributeProto(name="is_cpu_op", bool_val=True),
-        pb.AttributeProto(name="num_ops", double_val=1.5),
+        pb.AttributeProto(name="priority", double_val=1.5),
         pb.AttributeProto(name="a name longer than any known one", int64_val=3),
         pb.AttributeProto(name="stream", string_val="seven"),
         pb.AttributeProto(name="device"),
