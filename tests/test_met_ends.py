@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from execgraph.linker.submissions.evidence import NEVER, Evidence
+from execgraph.linker.submissions.evidence import Evidence
 from execgraph.linker.submissions.streams import StreamKey, StreamQueues, Tails
 from execgraph.linker.waits.met_ends import MetEnds
 from execgraph.linker.waits.unnamed_waits import HOST, Held, Unnamed
 from execgraph.schema.columns.column_types import Bool, Int64
 from execgraph.schema.machine import ENOUGH, Machine, Usual
+from execgraph.schema.traces.times import NEVER
 from tables import Called, Ran, activities, calls
 
 MACHINE = Machine(

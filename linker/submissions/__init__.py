@@ -1,15 +1,13 @@
 """What a process submitted to its device: streams as queues, recordings of events, calls that ask or wait, what times say of them."""
 
 from .events import Findings, Recording
-from .evidence import FAR, NEVER, Evidence
+from .evidence import Evidence
 from .places import Places
 from .process import Process, process_of
 from .queries import Queries, queries_of
 from .streams import StreamKey, StreamQueues, Tails
 
 __all__ = [
-    "FAR",
-    "NEVER",
     "Evidence",
     "Findings",
     "Places",

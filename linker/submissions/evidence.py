@@ -9,9 +9,7 @@ import numpy as np
 from ...schema.columns import ROUNDING
 from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
-from ...schema.traces import NEVER as NEVER
-
-FAR = 1 << 62
+from ...schema.traces import NEVER
 
 
 class Evidence:

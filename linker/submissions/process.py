@@ -8,11 +8,12 @@ import numpy as np
 from ...schema.columns import Int64
 from ...schema.linked import Activities, Calls
 from ...schema.machine import Machine
+from ...schema.traces import NEVER
 from ..communication import CollectiveOps
 from ..readers import SYNC_RECORDS, DeviceTrace, SyncCall, sync_calls
 from .data_origins import DataOrigins
 from .events import NamedEvents, Recording, SyncRecord
-from .evidence import NEVER, Evidence
+from .evidence import Evidence
 from .places import Places
 from .recordings import Recordings
 from .streams import StreamKey, StreamQueues, ThreadLaunches

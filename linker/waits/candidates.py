@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ..submissions import FAR, NEVER, Process, StreamKey, Tails
+from ...schema.traces import FOREVER, NEVER
+from ..submissions import Process, StreamKey, Tails
 from .unnamed_waits import Unnamed
 
 TRIED = 64
@@ -190,7 +191,7 @@ class Candidates:
         # several waits with nothing in between hold the same work up
         before = (at for at in reversed(waits[:place]) if self._queues.position(waiting, at) < position)
         after = (at for at in waits[place:] if self._queues.position(waiting, at) > position)
-        until = self._queues.position(waiting, next(after, FAR))
+        until = self._queues.position(waiting, next(after, FOREVER))
         rows = self._queues.rows[waiting][position : min(until, position + TRIED)]
         return self._process.origins.streams(rows, next(before, NEVER), time)
 

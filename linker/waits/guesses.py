@@ -12,7 +12,8 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import Found
-from ..submissions import NEVER, Findings, Process, Recording, StreamKey, Tails
+from ...schema.traces import NEVER
+from ..submissions import Findings, Process, Recording, StreamKey, Tails
 from .candidates import BY_TIME, LEAST, Candidates, Option
 from .met_ends import MetEnds
 from .unnamed_waits import Held, Unnamed

@@ -11,7 +11,8 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.linked import Activities, Calls
 from ...schema.machine import usual
-from ..submissions import FAR, NEVER, Evidence, Tails
+from ...schema.traces import FOREVER, NEVER
+from ..submissions import Evidence, Tails
 from .unnamed_waits import Held, Unnamed
 
 
@@ -77,7 +78,7 @@ class MetEnds:
             elif target >= 0:
                 rows.append((self._evidence.freed[target], self._evidence.due[target], int(self._start[target])))
             else:
-                rows.append((NEVER, FAR, FAR))
+                rows.append((NEVER, FOREVER, FOREVER))
         freed, due, until = np.array(rows, np.int64).T
         return Times(freed, due, until)
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ...schema.traces import NEVER
 from ..readers import SyncCall
-from ..submissions import NEVER, Process, Queries, StreamKey
+from ..submissions import Process, Queries, StreamKey
 
 
 class Held(NamedTuple):
