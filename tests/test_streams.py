@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
 from execgraph.linker.submissions.streams import (
-    LOOK_BACK,
     StreamKey,
     StreamQueues,
     Tails,
@@ -164,10 +162,9 @@ def test_communication_uses_no_stream() -> None:
     assert found.stream_of(1) == SECOND
 
 
-@pytest.mark.parametrize(("changes", "is_found"), [(LOOK_BACK - 1, True), (LOOK_BACK, False)])
-def test_streams_in_use_are_looked_for_as_far_back_as_the_search_goes(changes: int, is_found: bool) -> None:
-    """Changes of stream count, not launches."""
-    streams = [24, *(7 + 13 * (number % 2) for number in range(changes) for _ in range(2))]
+def test_streams_in_use_are_found_however_many_changes_of_stream_lie_between() -> None:
+    streams = [24, *(7 + 13 * (number % 2) for number in range(1_000))]
     ran = [Ran(1_000 * number, 1_000 * number + 9, number, stream) for number, stream in enumerate(streams)]
     table = calls(*(Called(10 * number, 10 * number + 5) for number in range(len(ran))))
-    assert (StreamKey(0, 24) in ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))) == is_found
+    found = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
+    assert found == [StreamKey(0, 20), StreamKey(0, 7), StreamKey(0, 24)]

@@ -140,6 +140,20 @@ def calls_before(calls: Calls) -> Int64:
     return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
 
 
+class _Changes(NamedTuple):
+    """When launches went over to another stream, in the order of time, and for each stream the positions of the changes to it."""
+
+    times: list[int]
+    to: dict[StreamKey, list[int]]
+
+    def last_used(self, time: int) -> list[StreamKey]:
+        """The streams in use before `time`, the last used one first."""
+        until = bisect_left(self.times, time)
+        before = ((bisect_left(places, until), places, stream) for stream, places in self.to.items())
+        used = [(places[count - 1], stream) for count, places, stream in before if count]
+        return [stream for _, stream in sorted(used, reverse=True)]
+
+
 class ThreadLaunches:
     """Which streams each host thread launched to, and when."""
 
@@ -149,7 +163,7 @@ class ThreadLaunches:
         order = np.lexsort((activities.start[rows], time, thread))
         self._times: dict[int, list[int]] = {}
         self._rows: dict[int, list[int]] = {}
-        self._runs: dict[int, tuple[list[int], list[StreamKey]]] = {}
+        self._changes: dict[int, _Changes] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
         self._is_first = _first_of_call(activities)
@@ -157,10 +171,9 @@ class ThreadLaunches:
             mine = order[thread[order] == number]
             self._times[number] = time[mine].tolist()
             self._rows[number] = rows[mine].tolist()
-            self._runs[number] = self._runs_of(rows[mine], time[mine])
+            self._changes[number] = self._changes_of(rows[mine], time[mine])
         by_time = np.argsort(time, kind="stable")
-        self._all_runs = self._runs_of(rows[by_time], time[by_time])
-        self._count = len(set(self._all_runs[1]))
+        self._all_changes = self._changes_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:
         """The stream of an activity."""
@@ -180,24 +193,17 @@ class ThreadLaunches:
         place = bisect_left(self._times.get(thread, []), time) - 1
         return self._rows[thread][place] if place >= 0 else -1
 
-    def _runs_of(self, rows: Int64, time: Int64) -> tuple[list[int], list[StreamKey]]:
-        """When the thread went over to another stream with what was no communication, and to which."""
+    def _changes_of(self, rows: Int64, time: Int64) -> _Changes:
+        """The changes to another stream with what was no communication, of launches in the order of time."""
         own = self._is_first[rows] & ~self._communicates[rows]
         rows, time = rows[own], time[own]
         fresh = begins(self._stream[rows], self._device[rows])
-        return time[fresh].tolist(), [self.stream_of(row) for row in rows[fresh].tolist()]
+        to: dict[StreamKey, list[int]] = {}
+        for number, row in enumerate(rows[fresh].tolist()):
+            to.setdefault(self.stream_of(row), []).append(number)
+        return _Changes(time[fresh].tolist(), to)
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
         """The streams of launches before `time` that were no communication: the thread's own, the last used one first, then others'."""
-        found = dict[StreamKey, None]()
-        for times, streams in (self._runs.get(thread, ([], [])), self._all_runs):
-            place = bisect_left(times, time)
-            for stream in reversed(streams[max(0, place - LOOK_BACK) : place]):
-                found[stream] = None
-                if len(found) == self._count:
-                    return list(found)
-        return list(found)
-
-
-LOOK_BACK = 256
-"""Changes of stream looked back over, so that the search stays constant per wait."""
+        own = self._changes[thread].last_used(time) if thread in self._changes else []
+        return list(dict.fromkeys([*own, *self._all_changes.last_used(time)]))
