@@ -4,7 +4,7 @@ Measured times count from the first recorded start of the node's own rank.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,23 +43,6 @@ def number_text(number: int) -> str:
     return "?" if number == ABSENT else str(number)
 
 
-class RankColumns(NamedTuple):
-    """The columns of one rank; rows, lanes and dependencies are numbered within the rank."""
-
-    node_class: Classes
-    lane: Int64
-    measured_start_ns: Ns
-    measured_end_ns: Ns
-    wait_ns: Ns
-    host_delay_ns: Ns
-    duration_ns: Ns
-    source: Rows
-    target: Rows
-    kind: Int64
-    lag_ns: Ns
-    place: Int64
-
-
 class Places(NamedTuple):
     """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
 
@@ -68,21 +51,18 @@ class Places(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Workload(Shown):
-    """n nodes and e dependencies (`source` before `target`, rows, sorted by target) of all ranks.
+class Columns:
+    """n nodes and e dependencies: `source` before `target`, rows, sorted by target.
 
     A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
     `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies that counts from the rank's
     start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
     where none were recorded, and on the host's clock.
 
-    Where durations are changed and a device has room for some activities only, `place` is the position in `places` of how many, -1 for
-    what takes no place.
+    Where durations are changed and a device has room for some activities only, `place` is the position among its rank's devices (in a
+    Workload: in `places`) of how many, -1 for what takes no place.
     """
 
-    graphs: Sequence[ExecutionGraph]
-    lanes: list[Lane]
-    first_row: Rows
     node_class: Classes
     lane: Int64
     measured_start_ns: Ns
@@ -95,7 +75,16 @@ class Workload(Shown):
     kind: Int64
     lag_ns: Ns
     place: Int64
-    places: "list[Places]"
+
+
+@dataclass(slots=True, repr=False)
+class Workload(Columns, Shown):
+    """The columns of all ranks; the rows of a rank begin at its `first_row`."""
+
+    graphs: Sequence[ExecutionGraph]
+    lanes: list[Lane]
+    first_row: Rows
+    places: list[Places]
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -140,7 +129,7 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     host_factor = class_factor(scale, NodeClass.HOST)
     is_changed = any(bool((factor != 1).any()) for factor in factors)
     lanes: list[Lane] = []
-    ranks: list[RankColumns] = []
+    ranks: list[Columns] = []
     places: list[Places] = []
     missing = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
@@ -149,7 +138,8 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
         columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor, is_changed)
         missing += len(graph.data_deps.values) - len(columns.source)
         ranks.append(
-            columns._replace(
+            replace(
+                columns,
                 lane=lane + len(lanes),
                 source=columns.source + first_row[rank],
                 target=columns.target + first_row[rank],
@@ -158,13 +148,15 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
         )
         lanes += [Lane(rank, place, stream) for place, stream in lane_places]
         places += rooms(graph).values()
-    joined = RankColumns(*(np.concatenate(parts) for parts in zip(*ranks, strict=True)))
-    return Workload(graphs, lanes, first_row[:-1], **joined._asdict(), places=places, missing_dependencies=missing)
+    joined = {field.name: np.concatenate([getattr(rank, field.name) for rank in ranks]) for field in fields(Columns)}
+    return Workload(
+        **joined, graphs=graphs, lanes=lanes, first_row=first_row[:-1], places=places, missing_dependencies=missing
+    )
 
 
 def _rank_columns(
     graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float, is_changed: bool
-) -> RankColumns:
+) -> Columns:
     edges = recorded_edges(graph)
     source, target, kind = (column[edges.source >= 0] for column in edges)
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
@@ -185,7 +177,7 @@ def _rank_columns(
     if place.max(initial=-1) >= 0:
         # the replay itself keeps waiting what there is no room for
         duration[graph.integers("delay", 0) == Delay.CONTENTION] = 0
-    return RankColumns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
+    return Columns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
 
 
 def rooms(graph: ExecutionGraph) -> dict[int, Places]:
