@@ -6,18 +6,16 @@ import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
+from database_rows import EPOCH, rows, sql
 from databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
 from execgraph.linker.link import link
-from execgraph.linker.readers.device_rows import DeviceTrace
 from execgraph.linker.readers.rocpd import read_rocpd
 from execgraph.linker.readers.rocpd_database import dialect, is_database, opened
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from runs import convert_linked
 
-EPOCH = 9_000_000_000_001
 OP_COLUMNS = ("id", "gpuId", "queueId", "completionSignal", "start", "end", "description_id", "opType_id")
 API_COLUMNS = ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
 STRING_COLUMNS = ("id", "string")
@@ -38,14 +36,6 @@ def step(path: Path, which: str) -> Path:
     ]
     ranges = [Range("step", EPOCH, EPOCH + 1000), Range("forward", EPOCH + 40, EPOCH + 500)]
     return write_database(path, which, ops, api, ranges)
-
-
-def rows(trace: DeviceTrace) -> list[tuple[str, str, int, int, int, int, int]]:
-    """(name, category, device, stream, start, end, launching API row) of every activity."""
-    found = trace.activities
-    columns = (found.device, found.stream, found.start - EPOCH, found.end - EPOCH, found.correlation)
-    numbers = np.stack(columns, axis=1).tolist() if len(found.start) else []
-    return [(found.name[row], found.category[row], *values) for row, values in enumerate(numbers)]
 
 
 @pytest.mark.parametrize("which", DIALECTS)
@@ -180,12 +170,6 @@ def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_pa
 
 
 # files that are not trusted
-
-
-def sql(path: Path, script: str) -> str:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("PRAGMA synchronous = OFF;" + script)
-    return str(path)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from database_rows import EPOCH, rows, sql
 from databases import LITE, RPD_2, Api, Op, Range, write_database
 from execgraph.linker.readers.rocpd import read_rocpd
-from test_rocpd import EPOCH, rows, sql
 
 
 def test_ops_that_no_process_launched_are_of_none_of_several(tmp_path: Path) -> None:
