@@ -40,6 +40,7 @@ def ablations() -> list[Ablation]:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Measures and prints the tables, and exits: 0, 1 for bad input, 2 for wrong usage."""
     parser = command_parser(
         NAME,
         "Measures what each rule of the graph is for: how far replays and what-if answers are off without it.",

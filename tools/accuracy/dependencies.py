@@ -40,10 +40,12 @@ class Tally:
 
     @property
     def precision_pct(self) -> float | None:
+        """How many of a hundred dependencies of the graph are true; None if it has none."""
         return 100 * (1 - self.false / self.edges) if self.edges else None
 
     @property
     def recall_pct(self) -> float | None:
+        """How many of a hundred dependencies of the run are in the graph; None if the run needed none."""
         return 100 * (1 - self.missing / self.needed) if self.needed else None
 
 

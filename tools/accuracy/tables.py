@@ -26,14 +26,17 @@ class Subject(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The job, and of several ranks how many."""
         return f"{self.job}, {self.ranks} ranks" if self.ranks > 1 else self.job
 
     @property
     def machine(self) -> Machine:
+        """The default machine, or the one that is drawn with the seed."""
         return DEFAULT if self.machine_seed is None else draw_machine(self.machine_seed)
 
     @property
     def group(self) -> str:
+        """The kind of job on the kind of machine, as tables name it."""
         jobs = "random programs" if self.job == RANDOM else "named jobs"
         drawn = "crowded machines drawn per job" if self.machine.at_once else "machines drawn per job"
         return f"{jobs} on {'the default machine' if self.machine_seed is None else drawn}"
@@ -59,6 +62,7 @@ class Case(NamedTuple):
 
     @property
     def error_pct(self) -> float:
+        """How far the answer is off, in % of the true makespan, never negative."""
         return abs(self.answer.error_pct)
 
     def __str__(self) -> str:
@@ -99,6 +103,7 @@ class Group(NamedTuple):
         return self.within(allowed.within_pct) >= allowed.share_pct and self.percentile(100) <= allowed.worst_pct
 
     def worst(self, count: int) -> list[Case]:
+        """The cases that are further off than allowed, the worst first, at most `count`."""
         off = (case for case in self.changed if case.error_pct > self.allowed.within_pct)
         return sorted(off, key=lambda case: -case.error_pct)[:count]
 

@@ -53,6 +53,7 @@ class Change(NamedTuple):
 
     @property
     def text(self) -> str:
+        """The factors as users write them, empty for none."""
         return " ".join(self.specs)
 
 

@@ -31,6 +31,7 @@ PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Measures, prints the tables, saves the results where asked to, and exits: 0, 1 for bad input, 2 for wrong usage."""
     parser = command_parser(
         NAME,
         "Measures every command on synthetic traces of growing size, each in a fresh process. To compare two commits, run it on\n"

@@ -21,6 +21,7 @@ class Result(msgspec.Struct):
 
     @property
     def median(self) -> float:
+        """Seconds of the run in the middle."""
         return statistics.median(self.seconds)
 
 
@@ -33,6 +34,7 @@ class Size(msgspec.Struct):
     results: list[Result]
 
     def result(self, work: str) -> Result | None:
+        """The runs of a work, None where it was not measured."""
         return next((result for result in self.results if result.work == work), None)
 
 
@@ -45,6 +47,7 @@ class Benchmark(msgspec.Struct):
     sizes: list[Size]
 
     def size(self, megabytes: int) -> Size | None:
+        """What was measured on an input of that size, None if nothing."""
         return next((size for size in self.sizes if size.megabytes == megabytes), None)
 
 
@@ -56,12 +59,14 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def text(self) -> str:
+        """The table for a terminal, columns aligned; first the title."""
         lines = [self.header, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
         return "\n".join([self.title, *aligned])
 
     def markdown(self) -> str:
+        """The table as markdown; first the title."""
         rule = ["---", *["--:"] * (len(self.header) - 1)]
         lines = [f"| {' | '.join(cells)} |" for cells in (self.header, rule, *self.rows)]
         return "\n".join([f"{self.title}:", "", *lines])

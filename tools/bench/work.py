@@ -30,6 +30,8 @@ Work = Callable[[], Callable[[], Counts]]
 
 
 class Timing(msgspec.Struct):
+    """What one run prints: its seconds, without the imports, and what the files hold where the work counts that."""
+
     seconds: float
     counts: Counts
 
@@ -123,6 +125,7 @@ WORKS: dict[str, Work] = {
 
 
 def main() -> None:
+    """Does the work that the first argument names and prints its Timing."""
     work = WORKS[sys.argv[1]]()
     begin = time.perf_counter()
     counts = work()

@@ -33,6 +33,7 @@ class Diagnosis(msgspec.Struct):
 
     @property
     def wrong(self) -> int:
+        """How many findings are of something wrong."""
         return sum(found.severity == WRONG for found in self.findings)
 
 

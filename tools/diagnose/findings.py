@@ -42,6 +42,7 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
 
 
 def merged_ranks(process: Inspection) -> Finding:
+    """The device trace holds several ranks."""
     what = f"several ranks merged into one file ({'; '.join(process.merged)})"
     return Finding(WRONG, [process.name], what, "use each rank's own file, or trace-link --rank N to take one out")
 
@@ -59,6 +60,7 @@ def other_process(process: Inspection) -> Finding | None:
 
 
 def other_run(process: Inspection) -> Finding | None:
+    """Too few ops of the two files agree, though they are of one process."""
     if not process.matched_by or process.agreement_pct >= 100 * SMALLEST_AGREEMENT or other_process(process):
         return None
     what = f"{process.agreement_pct:g} % of the ops of {_file(process.host)} and {_file(process.device)} agree (by {process.matched_by})"
@@ -66,6 +68,7 @@ def other_run(process: Inspection) -> Finding | None:
 
 
 def swapped_names(process: Inspection) -> Finding | None:
+    """The files of one process are named as of different ranks."""
     named = {_rank_named(process.device), _rank_named(process.host)} - {None}
     ranks = named | ({process.rank} if process.records_rank else set())
     if len(ranks) < 2 or not process.matched_by or other_process(process):
@@ -78,6 +81,7 @@ def swapped_names(process: Inspection) -> Finding | None:
 
 
 def misnamed_rank(process: Inspection) -> Finding | None:
+    """A device trace without a host trace records another rank than its name says."""
     named = _rank_named(process.device)
     if not process.records_rank or named in (None, process.rank) or process.matched_by:
         return None
@@ -86,6 +90,7 @@ def misnamed_rank(process: Inspection) -> Finding | None:
 
 
 def no_partner(process: Inspection) -> Finding | None:
+    """One of the two traces is missing."""
     if process.device and process.host:
         return None
     if process.host:
@@ -98,12 +103,14 @@ def no_partner(process: Inspection) -> Finding | None:
 
 
 def no_rank(process: Inspection) -> Finding | None:
+    """Neither the device trace nor its name tells the rank."""
     if process.rank is not None or not process.device:
         return None
     return Finding(NOTE, [process.name], "neither file nor name tells a rank", "name it …rank<N>, or pass --rank N")
 
 
 def no_activities(process: Inspection) -> Finding | None:
+    """A device trace in which nothing ran on a device."""
     if not process.device or process.activities:
         return None
     advice = "if the job used GPUs, add the device to the profiler's activities (ProfilerActivity.CUDA)"
@@ -111,6 +118,7 @@ def no_activities(process: Inspection) -> Finding | None:
 
 
 def activities_without_call(process: Inspection) -> Finding | None:
+    """Activities whose launch was not recorded: wrong if they are more than half."""
     count = process.dropped.get("activities without a launch call", 0)
     if not count:
         return None
@@ -126,6 +134,7 @@ def activities_without_call(process: Inspection) -> Finding | None:
 
 
 def graphs_not_recorded(process: Inspection) -> Finding | None:
+    """Graphs were launched, but what they ran is not in the trace."""
     if not process.graph_launches_alone:
         return None
     advice = (
@@ -137,6 +146,7 @@ def graphs_not_recorded(process: Inspection) -> Finding | None:
 
 
 def no_sync_records(process: Inspection) -> Finding | None:
+    """A CUDA trace with calls and activities, but without cuda_sync rows."""
     if process.sync_records or not process.calls or not process.activities or process.vendor != "cuda":
         return None
     advice = "waits are derived from the order of calls; _ExperimentalConfig(enable_cuda_sync_events=True) records them"
@@ -144,6 +154,7 @@ def no_sync_records(process: Inspection) -> Finding | None:
 
 
 def no_record_function_ids(process: Inspection) -> Finding | None:
+    """The two files had to be matched by the names of their ops."""
     if not process.matched_by or process.matched_by == "record function id":
         return None
     old = process.versions.get("host schema", "").startswith(BEFORE_RECORD_FUNCTION_IDS)
@@ -157,6 +168,7 @@ def no_record_function_ids(process: Inspection) -> Finding | None:
 
 
 def several_places(process: Inspection) -> Finding | None:
+    """The host trace is shorter than the device trace and could be several parts of it."""
     if process.places < 2:
         return None
     what = "the host trace fits in several places of the device trace"
@@ -164,6 +176,7 @@ def several_places(process: Inspection) -> Finding | None:
 
 
 def unknown_categories(process: Inspection) -> Finding | None:
+    """Rows of categories that are none of the known ones."""
     count = sum(count for reason, count in process.dropped.items() if reason.startswith("unknown"))
     if not count:
         return None

@@ -42,6 +42,8 @@ class ProcessFiles(NamedTuple):
 
 
 class KernelTime(msgspec.Struct, frozen=True):
+    """A kernel by name: how often it ran, and how long all its runs took."""
+
     name: str
     count: int
     total_us: float

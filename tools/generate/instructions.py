@@ -5,6 +5,7 @@ Times are integer ns at factor 1. Ops, activities and tensors are shared between
 only its instructions.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,10 +25,8 @@ class Tensor(NamedTuple):
 
     @property
     def numel(self) -> int:
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        """How many elements it has."""
+        return math.prod(self.shape)
 
 
 class Opaque(NamedTuple):
@@ -66,6 +65,7 @@ class Collective:
 
     @property
     def is_p2p(self) -> bool:
+        """Whether it is a send or a receive."""
         return self.name in ("send", "recv")
 
 
@@ -192,6 +192,8 @@ class WaitEvent(NamedTuple):
 
 
 class SynchronizeEvent(NamedTuple):
+    """Waits until the event, as recorded now, has happened, and returns `ns` later."""
+
     event: int
     ns: int
 
@@ -205,11 +207,15 @@ class QueryEvent(NamedTuple):
 
 
 class SynchronizeStream(NamedTuple):
+    """Waits until all that was enqueued on the stream has ended, and returns `ns` later."""
+
     stream: int
     ns: int
 
 
 class SynchronizeDevice(NamedTuple):
+    """Waits until all that was enqueued on any stream has ended, and returns `ns` later."""
+
     ns: int
 
 

@@ -62,6 +62,7 @@ class Machine:
     lost: float = 0.0
 
     def clock(self, rank: int) -> Clock:
+        """The clock of a rank's device."""
         return self.clocks[rank % len(self.clocks)]
 
     @property

@@ -155,9 +155,11 @@ class Others(NamedTuple):
 
     @staticmethod
     def of(traces: list[Trace]) -> "Others":
+        """The traces by process and by rank."""
         return Others(_grouped(_by_process, traces), _grouped(_by_rank, traces))
 
     def near(self, trace: Trace) -> str:
+        """The process of a trace, and which of the others are of that process, or else of its rank."""
         same_process = self.by_process.get((trace.pid,), []) if trace.pid is not None else []
         same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
         process = f"process {'unknown' if trace.pid is None else trace.pid}"

@@ -41,6 +41,8 @@ class Sources(NamedTuple):
 
 
 class Found(NamedTuple):
+    """A single file: the process and the rank that it records, None where it does not."""
+
     path: Path
     pid: int | None
     rank: int | None

@@ -53,6 +53,8 @@ class ShownTable(NamedTuple):
 
 
 class ShownSection(NamedTuple):
+    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables, and a remark."""
+
     name: str
     label: str
     title: str

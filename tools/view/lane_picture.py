@@ -56,9 +56,11 @@ class Scene(NamedTuple):
 
     @property
     def bottom(self) -> int:
+        """Below the last lane, px."""
         return TOP + LANE * len(self.row_of)
 
     def x(self, time_us: float) -> float:
+        """Where a time is, px."""
         return LEFT + (time_us - self.first_us) * self.scale
 
     def y(self, lane: int) -> float:

@@ -55,6 +55,7 @@ class Exchange:
         self._returned = process.tensor(f"{name}.returned", *sent.shape)
 
     def request(self) -> None:
+        """Begins the exchange on the main thread, and writes to the tape how backward ends its own."""
         main, sent, received = self._process.main, self._sent, self._received
 
         def body(script: Script) -> None:
@@ -66,6 +67,7 @@ class Exchange:
             self._forth = self._communicator.all_to_all(main, received, sent, self._given, self._taken)
 
     def wait(self) -> Tensor:
+        """Waits for the rows and returns them; writes to the tape how backward begins its own exchange."""
         process, received = self._process, self._received
         gradient = process.gradient(received)
 

@@ -49,6 +49,7 @@ class Preset(NamedTuple):
     """How many ranks it has with a seed, where that is not the same with all."""
 
     def sized(self, seed: int) -> Size:
+        """The size with as many ranks as the seed gives."""
         return self.size._replace(ranks=self.ranks_of(seed)) if self.ranks_of else self.size
 
 

@@ -77,6 +77,7 @@ def linear(
 
 
 def relu(process: Process, name: str, x: Tensor) -> Tensor:
+    """max(x, 0), of the shape of x."""
     y, stream = process.tensor(f"{name}.y", *x.shape), process.compute
 
     def backward(script: Script) -> None:
@@ -144,6 +145,7 @@ def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tenso
 
 
 def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") -> Tensor:
+    """The mean squared difference, a scalar."""
     loss, stream = process.tensor(name), process.compute
 
     def backward(script: Script) -> None:
@@ -181,6 +183,7 @@ def backward(process: Process, loss: Tensor, at_end: Callable[[Script], None] | 
 
 
 def seed(process: Process, loss: Tensor, stream: int) -> None:
+    """Fills the gradient of the loss with ones."""
     ones = process.gradient(loss)
     with (
         process.main.op("aten::ones_like", (loss, 6, 0, None, False, 1), (ones,)),
@@ -201,6 +204,7 @@ def begin_backward(process: Process, thread: str, at_end: Callable[[Script], Non
 
 
 def end_backward(process: Process, thread: str) -> None:
+    """The main thread waits until the autograd thread is through."""
     process.main.get(f"backward done on {thread}")
 
 

@@ -80,6 +80,7 @@ class Communicator:
         return work
 
     def send(self, script: Script, tensor: Tensor, to: int) -> "Work":
+        """Sends a tensor to a rank, numbered as in the job."""
         peer = self.group.ranks.index(to)
         work = Work(self, Collective("send", self.group, peer, (tensor,), tensor.numel, tensor.numel))
         with script.op("c10d::send", ((tensor,), OBJECT, to, 0), (OBJECT,), own_us=12.0):
@@ -87,6 +88,7 @@ class Communicator:
         return work
 
     def receive(self, script: Script, tensor: Tensor, source: int) -> "Work":
+        """Receives a tensor from a rank, numbered as in the job."""
         peer = self.group.ranks.index(source)
         work = Work(self, Collective("recv", self.group, peer, (tensor,), tensor.numel, tensor.numel))
         with script.op("c10d::recv_", ((tensor,), OBJECT, source, 0), (OBJECT,), own_us=12.0):
@@ -162,6 +164,7 @@ class Swap:
         self._done = f"swapped {communicator.stream} {self._sequence % EVENTS_IN_USE}"
 
     def start(self, script: Script, messages: dict[str, Tensor]) -> None:
+        """Launches both messages, tensors by `send` or `recv`, as one kernel."""
         group, process, stream = self._communicator.group, self._communicator.process, self._communicator.stream
         for name, tensor in messages.items():
             told = Collective(name, group, group.ranks.index(self._peer), (tensor,), tensor.numel, tensor.numel)
@@ -189,6 +192,7 @@ class Swap:
 
 
 def wait_for(script: Script, process: Process, sequence: int, done: str) -> None:
+    """Makes the compute stream wait for the event `done`, as `Work.wait()` does."""
     shared, _ = process.collective(Collective("wait", NO_GROUP, process.rank, (), 0, 0))
     with script.op("record_param_comms", collective=shared, comm_sequence=sequence):
         script.wait(COMPUTE, done)

@@ -65,6 +65,7 @@ class Process:
 
     @property
     def device(self) -> str:
+        """The device of the rank, of 8 in a machine."""
         return f"cuda:{self.rank % 8}"
 
     def take(self) -> tuple[list[Instruction], ...]:
@@ -97,6 +98,7 @@ class Process:
         return known
 
     def gradient(self, of: Tensor) -> Tensor:
+        """The gradient of a tensor, of the same shape."""
         return self.tensor(f"gradient of {of.id}", *of.shape)
 
     # counters
@@ -137,6 +139,7 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def gemm_us(rows: int, columns: int, inner: int) -> float:
+    """A product of a rows × inner and an inner × columns matrix."""
     return max(2.5, 2.0 * rows * columns * inner / 120e6)
 
 
@@ -146,4 +149,5 @@ def stream_us(tensors: tuple[Tensor, ...]) -> float:
 
 
 def size_bytes(tensor: Tensor) -> int:
+    """How many bytes its elements take."""
     return tensor.numel * ITEM_BYTES[tensor.dtype]

@@ -59,6 +59,7 @@ class Draft:
         return self._numbers
 
     def stream(self) -> int:
+        """One of the program's streams."""
         return self.random.choice(self.streams)
 
     def two_streams(self) -> tuple[int, int]:
@@ -67,9 +68,11 @@ class Draft:
         return first, second
 
     def kernel_us(self) -> float:
+        """How long a kernel takes."""
         return self._between(*self._kernel_us)
 
     def host_us(self) -> float:
+        """How long a host op takes by itself."""
         return self._between(*self._host_us)
 
     def _between(self, least: float, most: float) -> float:

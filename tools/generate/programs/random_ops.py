@@ -23,6 +23,7 @@ class Nest(NamedTuple):
     inner: "tuple[Nest, ...]"
 
     def write(self, script: Script, stream: int, reads: Tensor, writes: Tensor) -> None:
+        """Writes the op with all inside; each op reads and writes the same tensors."""
         # what an in-place op writes is its first argument
         inputs = (writes, reads) if self.name.endswith("_") else (reads, writes)
         with script.op(self.name, inputs, (writes,), own_us=self.own_us):
@@ -33,6 +34,7 @@ class Nest(NamedTuple):
 
 
 def draw_nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
+    """An op `depth` levels deep; where it launches the innermost ones have a kernel or more."""
     random = draft.random
     name, kernel = random.choice(OPS)
     if depth == 1:
@@ -59,6 +61,7 @@ def work_on(draft: Draft, stream: int, source: int | None = None) -> Part:
 
 
 def device_ops(draft: Draft) -> Part:
+    """One or two ops, each with its kernels on one stream."""
     return _all_of([work_on(draft, draft.stream()) for _ in range(draft.random.randint(1, 2))])
 
 

@@ -61,6 +61,8 @@ def _behind(draft: Draft) -> Part:
 
 
 def fork(streams: tuple[int, ...]) -> Part:
+    """All streams wait for the compute stream, which is the first."""
+
     def write(_: Rank, script: Script) -> None:
         script.record("forked", COMPUTE)
         for stream in streams[1:]:
@@ -70,6 +72,8 @@ def fork(streams: tuple[int, ...]) -> Part:
 
 
 def join(streams: tuple[int, ...]) -> Part:
+    """The compute stream, which is the first, waits for all others."""
+
     def write(_: Rank, script: Script) -> None:
         for stream in streams[1:]:
             script.record(f"joined {stream}", stream)
@@ -136,6 +140,7 @@ def _collective(draft: Draft) -> Part:
 
 
 def awaited(number: int) -> Part:
+    """The wait for the collective of that number."""
     return lambda rank, script: rank.works.pop(number).wait(script)
 
 

@@ -87,6 +87,7 @@ class Script:
         self.instructions.append(End())
 
     def annotation(self, name: str, own_us: float = 2.0) -> contextlib.AbstractContextManager[None]:
+        """A user annotation around what is written within it."""
         return self.op(name, scope=USER_SCOPE, own_us=own_us)
 
     def leaf(self, name: str, inputs: tuple[Value, ...] = (), outputs: tuple[Value, ...] = (), us: float = 3.0) -> None:
@@ -95,6 +96,7 @@ class Script:
             pass
 
     def work(self, us: float) -> None:
+        """Host work of about `us`, and sometimes a stall behind it."""
         self.instructions.append(HostWork(stretched(self._stalls, self._machine.stalls, self._around(us * 1000))))
 
     def _around(self, ns: float, spread: float | None = None) -> int:
@@ -112,6 +114,7 @@ class Script:
     # launches
 
     def launch(self, activity: Activity, stream: int, device_us: float, call: str = "cudaLaunchKernel") -> None:
+        """A launch of an activity of about `device_us`."""
         self.instructions.append(self._launch(activity, stream, self._around(device_us * 1000, 0.03), call))
 
     def copy(self, activity: Activity, stream: int, device_us: float, blocking: bool = False) -> None:
@@ -127,6 +130,7 @@ class Script:
         self.instructions.append(launch._replace(rendezvous=rendezvous, comm_sequence=comm_sequence))
 
     def graph(self, nodes: tuple[GraphNode, ...], stream: int) -> None:
+        """A launch of a CUDA graph."""
         host = self._around(3000 + 400 * len(nodes))
         self.instructions.append(GraphLaunch(stream, nodes, host, host, self._latency(GRAPH_LATENCY)))
 
@@ -137,26 +141,33 @@ class Script:
         return Launch(call, activity, stream, device_ns, host, submit, latency, gap)
 
     def call(self, name: str, us: float = 1.0) -> None:
+        """A runtime call that neither launches nor waits."""
         self.instructions.append(Call(name, self._around(us * 1000)))
 
     # events and synchronisation
 
     def record(self, event: str, stream: int) -> None:
+        """Records the event on the stream."""
         self.instructions.append(RecordEvent(self._event(event), stream, self._around(1500)))
 
     def wait(self, stream: int, event: str) -> None:
+        """Makes the stream wait for the event."""
         self.instructions.append(WaitEvent(stream, self._event(event), self._around(1200)))
 
     def synchronize_event(self, event: str) -> None:
+        """Waits on the host for the event."""
         self.instructions.append(SynchronizeEvent(self._event(event), self._return(2.5)))
 
     def query_event(self, event: str, pause_us: float = 20.0) -> None:
+        """Asks for the event until it has happened, with pauses of about `pause_us`."""
         self.instructions.append(QueryEvent(self._event(event), self._around(1500), self._around(pause_us * 1000)))
 
     def synchronize_stream(self, stream: int) -> None:
+        """Waits on the host for the stream."""
         self.instructions.append(SynchronizeStream(stream, self._return(2.5)))
 
     def synchronize_device(self) -> None:
+        """Waits on the host for all streams."""
         self.instructions.append(SynchronizeDevice(self._return(4)))
 
     def _event(self, name: str) -> int:
@@ -165,9 +176,11 @@ class Script:
     # other threads
 
     def put(self, queue: str, capacity: int = 0) -> None:
+        """Puts an item into a queue of threads, and waits where there are more than `capacity` then (0: never)."""
         self.instructions.append(Put(queue, capacity))
 
     def get(self, queue: str, wake_us: float = 8.0) -> None:
+        """Takes an item out of a queue of threads; a thread that had to wait goes on about `wake_us` after it came."""
         self.instructions.append(Get(queue, self._around(wake_us * 1000)))
 
 

@@ -51,16 +51,19 @@ def model(process: Process, x: Tensor) -> Tensor:
 
 
 def batch(process: Process, name: str = "batch") -> Tensor:
+    """A batch of the job's size: tokens × hidden."""
     return process.tensor(name, process.size.tokens, process.size.hidden)
 
 
 @cache
 def upload_activity(size: int) -> Activity:
+    """A copy of `size` bytes of pinned memory to the device."""
     return Activity("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", MEMORY, size)
 
 
 @cache
 def memset_activity(size: int) -> Activity:
+    """A memset of `size` bytes on the device."""
     return Activity("Memset (Device)", "gpu_memset", MEMORY, size)
 
 

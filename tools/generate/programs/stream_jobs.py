@@ -81,6 +81,7 @@ def polling(process: Process) -> Iterator[None]:
 
 @cache
 def pageable_activity(size: int) -> Activity:
+    """A copy of `size` bytes of pageable memory to the device."""
     return Activity("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", MEMORY, size)
 
 

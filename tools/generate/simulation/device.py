@@ -84,6 +84,7 @@ class Stream:
         return self.queue[0] if len(self.queue) == QUEUE_LIMIT else None
 
     def append(self, activity: Running) -> None:
+        """Enqueues an activity, which takes over what the stream had to wait for."""
         self.queue.append((activity, self.tail))
         self.tail, self.waits, self.branches = activity, {}, []
 

@@ -12,6 +12,7 @@ GRAPH_LAUNCH = "cudaGraphLaunch"
 
 
 def launch_activity(simulation: Simulation, thread: Thread, launch: Launch) -> bool:
+    """Submits an activity. False while the thread waits: for room in the queue, or for the end of a blocking copy."""
     held_by = thread.process.stream(launch.stream).oldest_in_queue()
     if held_by is None or launch.blocking:
         return _submit(simulation, thread, launch)
@@ -52,6 +53,7 @@ def _submit(simulation: Simulation, thread: Thread, launch: Launch, held_until: 
 
 
 def launch_graph(simulation: Simulation, thread: Thread, launch: GraphLaunch) -> bool:
+    """Submits all activities of a graph. Always True: the thread goes on."""
     process, start = thread.process, thread.time
     call = simulation.call(thread, GRAPH_LAUNCH, launch.host_ns)
     available = start + simulation.host_ns(thread, GRAPH_LAUNCH, launch.submit_ns) + launch.latency_ns

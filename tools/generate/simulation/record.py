@@ -32,6 +32,7 @@ class Table:
         return len(self) - 1
 
     def columns(self) -> "list[array[int]]":
+        """The columns in the order of `append`."""
         return [getattr(self, column.name) for column in fields(self)]
 
     def __len__(self) -> int:
@@ -156,11 +157,14 @@ class RankRun:
 
 
 class Period(NamedTuple):
+    """From `start` to `end`, ns from the start of the run."""
+
     start: int
     end: int
 
     @property
     def ns(self) -> int:
+        """How long it is."""
         return self.end - self.start
 
 
@@ -178,10 +182,12 @@ class Run:
 
     @property
     def makespan_ns(self) -> int:
+        """How long the run took over all ranks."""
         return self.period().ns
 
     @property
     def events(self) -> int:
+        """How many ops, calls and activities there were on all ranks."""
         return sum(rank.events for rank in self.ranks)
 
 

@@ -30,9 +30,11 @@ class Process:
         self._codes: dict[object, int] = {}
 
     def stream(self, number: int) -> Stream:
+        """The stream of that number, made when it first comes."""
         return self.streams.setdefault(number, Stream())
 
     def queue(self, name: str) -> "Queue":
+        """The queue of that name, made when it first comes."""
         return self.queues.setdefault(name, Queue())
 
     def code(self, item: T, table: list[T]) -> int:
@@ -82,6 +84,7 @@ class Simulation:
         self.ready: list[tuple[int, int, Thread]] = []
 
     def wake(self, thread: Thread) -> None:
+        """Puts a thread among those that can go on."""
         heapq.heappush(self.ready, (thread.time, thread.number, thread))
 
     def host_ns(self, thread: Thread, alone: str, ns: int) -> int:

@@ -5,6 +5,7 @@ from .state import IDLE, Simulation, Thread
 
 
 def put_item(simulation: Simulation, thread: Thread, put: Put) -> bool:
+    """Hands an item to a thread that waits for one, or into the queue. False while it is too full."""
     queue = thread.process.queue(put.queue)
     if queue.getters:
         getter, wake_ns = queue.getters.popleft()
@@ -18,6 +19,7 @@ def put_item(simulation: Simulation, thread: Thread, put: Put) -> bool:
 
 
 def get_item(simulation: Simulation, thread: Thread, get: Get) -> bool:
+    """Takes the oldest item. False while there is none."""
     queue = thread.process.queue(get.queue)
     if not queue.items:
         queue.getters.append((thread, get.wake_ns))

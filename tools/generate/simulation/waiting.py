@@ -19,6 +19,7 @@ from .state import Simulation, Thread
 
 
 def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) -> bool:
+    """The event stands for what the stream has pending now. Always True: the thread goes on."""
     process = thread.process
     call = simulation.call(thread, "cudaEventRecord", record.ns)
     process.events[record.event] = Event(process.stream(record.stream).pending(), record.stream, call)
@@ -26,6 +27,7 @@ def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) ->
 
 
 def wait_event(simulation: Simulation, thread: Thread, wait: WaitEvent) -> bool:
+    """What the stream is given from now on waits for the event. Always True: the thread goes on."""
     process, event = thread.process, thread.process.events[wait.event]
     call = simulation.call(thread, "cudaStreamWaitEvent", wait.ns)
     process.record.syncs.append(STREAM_WAIT, call, wait.stream, wait.event, event.stream, event.call)
@@ -34,17 +36,20 @@ def wait_event(simulation: Simulation, thread: Thread, wait: WaitEvent) -> bool:
 
 
 def synchronize_event(simulation: Simulation, thread: Thread, wait: SynchronizeEvent) -> bool:
+    """Waits for what the event stands for. False while its end is not known."""
     event = thread.process.events[wait.event]
     call = _waiting_call(simulation, thread, "cudaEventSynchronize", EVENT_SYNC, event=wait.event)
     return await_activities(simulation, thread, call, event.sources, wait.ns)
 
 
 def synchronize_stream(simulation: Simulation, thread: Thread, wait: SynchronizeStream) -> bool:
+    """Waits for what the stream has pending. False while its end is not known."""
     call = _waiting_call(simulation, thread, "cudaStreamSynchronize", STREAM_SYNC, stream=wait.stream)
     return await_activities(simulation, thread, call, thread.process.stream(wait.stream).pending(), wait.ns)
 
 
 def synchronize_device(simulation: Simulation, thread: Thread, wait: SynchronizeDevice) -> bool:
+    """Waits for what all streams have pending. False while its end is not known."""
     call = _waiting_call(simulation, thread, "cudaDeviceSynchronize", CONTEXT_SYNC)
     pending = [source for stream in thread.process.streams.values() for source in stream.pending()]
     return await_activities(simulation, thread, call, pending, wait.ns)

@@ -26,12 +26,14 @@ class Rows(NamedTuple):
         return ns - ns % 1000 if self.whole_us else ns
 
     def complete(self, category: str, name: str, place: str, start: int, end: int, args: str) -> str:
+        """A row for what lasts from `start` to `end`; `place` as from place(), `args` without their braces."""
         return (
             f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {place}, '
             f'"ts": {self.at(start)}, "dur": {self._micros(end - start)}, "args": {{{args}}}}}'
         )
 
     def flow(self, category: str, starts: bool, number: int, place: str, at: int) -> str:
+        """One end of the arrow `number`: its start, or what it points to."""
         ends = "" if starts else ', "bp": "e"'
         return (
             f'{{"ph": "{"s" if starts else "f"}", "id": {number}, {place}, "ts": {self.at(at)}, '
@@ -39,6 +41,7 @@ class Rows(NamedTuple):
         )
 
     def label(self, what: str, process: int, thread: int, key: str, value: str | int) -> str:
+        """A metadata row: what a process or thread is called, or where it is shown."""
         return (
             f'{{"ph": "M", "name": "{what}", "ts": {self.at(0)}, {place(process, thread)}, '
             f'"args": {{"{key}": {json.dumps(value)}}}}}'
@@ -53,4 +56,5 @@ class Rows(NamedTuple):
 
 
 def place(process: int | str, thread: int | str) -> str:
+    """The fields that say of which process and thread a row is."""
     return f'"pid": {json.dumps(process)}, "tid": {json.dumps(thread)}'

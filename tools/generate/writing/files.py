@@ -13,6 +13,8 @@ from .truth import write_truth
 
 
 class RankFiles(NamedTuple):
+    """The two traces of a rank."""
+
     host: Path
     device: Path
 

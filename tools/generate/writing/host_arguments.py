@@ -13,6 +13,8 @@ TensorIds = Callable[[Tensor], tuple[int, int]]
 
 
 class Argument(NamedTuple):
+    """An argument as the host trace has it: JSON values and the name of the type."""
+
     value: object
     shape: object
     type: str
@@ -20,6 +22,7 @@ class Argument(NamedTuple):
 
 
 def argument(value: Value, ids: TensorIds) -> Argument:
+    """An argument of an op; tensors have their numbers from `ids`."""
     if isinstance(value, Tensor):
         where = [*ids(value), value.offset, value.numel, ITEM_SIZES[value.dtype], value.device]
         return Argument(where, value.shape, f"Tensor({value.dtype})", value.strides)
@@ -43,6 +46,7 @@ def listed(kind: str, items: list[Argument]) -> Argument:
 
 
 def text(arguments: Iterable[Argument]) -> str:
+    """The arguments as a JSON object of four lists."""
     values, shapes, types, strides = ([*column] for column in zip(*arguments, strict=True)) if arguments else ([],) * 4
     return json.dumps({"values": values, "shapes": shapes, "types": types, "strides": strides})
 

@@ -78,10 +78,12 @@ def collective_args(collective: Collective, sequence: int) -> str:
 
 
 def collective_dtype(collective: Collective) -> str:
+    """The type of the first tensor's elements, Byte without one."""
     return C10_TYPES[collective.tensors[0].dtype] if collective.tensors else "Byte"
 
 
 def stride(ranks: tuple[int, ...]) -> int:
+    """The distance between the ranks of a group, 1 for one rank."""
     return ranks[1] - ranks[0] if len(ranks) > 1 else 1
 
 

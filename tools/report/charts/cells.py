@@ -57,4 +57,5 @@ def cell(value: Any, column: str = "", unit: str = "") -> str:
 
 
 def shortened(text: str, letters: int) -> str:
+    """At most so many letters, the last one an ellipsis where some are left out."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"

@@ -36,6 +36,7 @@ CATEGORIES = ("added", "more", "same", "fewer", "removed")
 
 
 def temporal_breakdown(table: Table) -> list[Chart]:
+    """A bar per device: time with computation, with other activities only, and idle."""
     labels = {"compute": "computation", "non_compute": "other activities", "idle": "idle"}
     rows = [
         {"place": place(row), "part": label, "time": row[name], "share": row[f"{name}_pct"]}
@@ -46,18 +47,21 @@ def temporal_breakdown(table: Table) -> list[Chart]:
 
 
 def idle_time_breakdown(table: Table) -> list[Chart]:
+    """A bar per stream: what it was idle for."""
     rows = [{**row, "place": place(row), "part": row["category"]} for row in table.rows()]
     labels = ("host wait", "kernel wait", "other")
     return [stacked(rows, labels, "place", "idle", "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps")]
 
 
 def kernel_breakdown(table: Table) -> list[Chart]:
+    """A bar per device: how long each class of kernels, or several of them at once, ran."""
     rows = [{**row, "place": place(row), "part": row["class"]} for row in table.rows()]
     labels = sorted({row["part"] for row in rows}, key=lambda label: (label.count("+"), label))
     return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def kernel_breakdown_kernels(table: Table) -> list[Chart]:
+    """The kernels that took longest, by class."""
     rows = largest_names([{**row, "part": row["class"]} for row in table.rows() if row["name"] != "others"], "sum")
     labels = sorted({row["part"] for row in rows})
     return [ranked(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
@@ -77,6 +81,7 @@ def kernel_duration_distribution(table: Table) -> list[Chart]:
 
 
 def communication_computation_overlap(table: Table) -> list[Chart]:
+    """A bar per device: communication beside computation, and alone."""
     parts = {"overlap": "hidden communication", "exposed_communication": "exposed communication"}
     rows = [
         {"place": place(row), "part": label, "time": row[name], "overlap_pct": row["overlap_pct"]}
@@ -107,6 +112,7 @@ def launch_statistics(table: Table) -> list[Chart]:
 
 
 def launch_statistics_by_api(table: Table) -> list[Chart]:
+    """The calls that took longest on the host."""
     rows = largest_names([{**row, "name": row["api"]} for row in table.rows()], "host")
     return [ranked(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
 
@@ -132,17 +138,20 @@ def counters(table: Table) -> list[Chart]:
 
 
 def frequent_kernel_patterns(table: Table) -> list[Chart]:
+    """The sequences of kernels that took longest on the device."""
     named = [{**row, "name": f"{row['operator']}: {row['pattern']}"} for row in table.rows()]
     rows = largest_names(named, "device_time")
     return [ranked(rows, "device_time", "time on the device [µs]", "count", "host_time [µs]")]
 
 
 def cupti_counters(table: Table) -> list[Chart]:
+    """The kernels with most floating-point operations; no chart where none were counted."""
     rows = largest_names([{**row, "name": row["kernel"]} for row in table.rows() if row["flops"] is not None], "flops")
     return [ranked(rows, "flops", "floating-point operations []", "op_stack")] if rows else []
 
 
 def critical_path(table: Table) -> list[Chart]:
+    """A bar per rank: what the critical path consists of."""
     rows = [{**row, "place": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
     labels = dict.fromkeys(row["part"] for row in sorted(rows, key=lambda row: -row["time"]))
     return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
@@ -176,11 +185,13 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
 
 
 def per_op_device_time_by_name(table: Table) -> list[Chart]:
+    """The ops whose own activities took longest."""
     rows = largest_names(table.rows(), "self")
     return [ranked(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
 
 
 def what_if(table: Table) -> list[Chart]:
+    """How much shorter the run is with each change."""
     rows = table.rows()
     bars = (
         alt.Chart(data(rows))
@@ -195,6 +206,7 @@ def what_if(table: Table) -> list[Chart]:
 
 
 def trace_diff(table: Table) -> list[Chart]:
+    """The names whose time differs most between the two runs."""
     rows = [{**row, "part": row["category"]} for row in table.rows()]
     rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:

@@ -33,6 +33,7 @@ def _short(value: Any) -> Any:
 
 
 def top_legend(title: str | None = None) -> alt.Legend:
+    """A legend above the chart."""
     return alt.Legend(title=title, orient="top")
 
 
