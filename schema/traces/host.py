@@ -51,10 +51,8 @@ class Node(msgspec.Struct):
     op_schema: Any = ""
     input_shapes: Raw = EMPTY_LIST
     input_types: Raw = EMPTY_LIST
-    input_strides: Raw = EMPTY_LIST
     output_shapes: Raw = EMPTY_LIST
     output_types: Raw = EMPTY_LIST
-    output_strides: Raw = EMPTY_LIST
 
 
 class HostFile(msgspec.Struct):
