@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged, Strings, begins
+from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, begins
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import NEVER, NO_TENSORS, TensorLists
 from ..context import ConversionContext, Edges
@@ -45,7 +45,7 @@ def graph_of(
     """
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
-    gap = _gap(context, edges, columns)
+    gap = _gap(edges, start, end, columns.is_activity)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     work = kernel_work(context)
@@ -82,12 +82,11 @@ def graph_of(
     return Built(graph, communication, work)
 
 
-def _gap(context: ConversionContext, edges: Edges, columns: "_Columns") -> Int64:
+def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
     """For each activity the time between the end of its last dependency and its start, ABSENT for other nodes."""
-    start, end = (columns.synthetic.start(context)[columns.order], columns.synthetic.end(context)[columns.order])
     ready = np.full(len(start), NEVER)
     np.maximum.at(ready, edges.target, end[edges.source])
-    return np.where(columns.is_activity, np.maximum(start - ready, 0), ABSENT)
+    return np.where(is_activity, np.maximum(start - ready, 0), ABSENT)
 
 
 def _unless_equal(column: Int64, known: Int64) -> Int64:
@@ -103,63 +102,47 @@ def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
 
 
 class _Columns:
-    """Values of host ops, activities and synthetic nodes spread over the nodes in id order."""
+    """Values of host ops, activities and synthetic nodes put into the order of ids."""
 
     def __init__(self, context: ConversionContext, synthetic: SyntheticNodes, order: Int64) -> None:
         self.context, self.synthetic, self.order = context, synthetic, order
-        hosts, activities = context.activities_from, context.unrecorded_from
-        self.is_activity = (order >= hosts) & (order < activities)
-        self._delay_place = np.flatnonzero(
-            (order >= synthetic.first) & (order < synthetic.first + len(synthetic.delays))
-        )
-        self.is_host = ~self.is_activity
-        self.is_host[self._delay_place] = False
-        self._host_place = np.flatnonzero(order < hosts)
-        self._host_row = order[self._host_place]
-        self._activity_place = np.flatnonzero(self.is_activity)
-        self._activity_row = order[self._activity_place] - hosts
-        self._synthetic_place = np.flatnonzero(order >= activities)
-        self._synthetic_row = order[self._synthetic_place] - activities
+        self.is_activity = (order >= context.activities_from) & (order < context.unrecorded_from)
+        self._first_group = synthetic.first + len(synthetic.delays)
+        self.is_host = ~self.is_activity & ((order < synthetic.first) | (order >= self._first_group))
+        # waits and idle time are no op's
+        self._own_op = np.where(context.timeline.is_wait, -1, context.timeline.op_row)
 
-    def _absent(self) -> Int64:
-        return np.full(len(self.order), ABSENT, np.int64)
+    def _spread(self, *parts: tuple[int, Int64], missing: int = ABSENT) -> Int64:
+        """The values of parts, each of the nodes from a number on; `missing` for other nodes."""
+        column = np.full(self.synthetic.node_count, missing, np.int64)
+        for first, values in parts:
+            column[first : first + len(values)] = values
+        return column[self.order]
 
     def of_activities(self, values: Int64) -> Int64:
-        column = self._absent()
-        column[self._activity_place] = values[self._activity_row]
-        return column
+        return self._spread((self.context.activities_from, values))
 
     def clock_shift(self) -> Int64:
         """What was added to the recorded time of each node: activities have that of the device's clock."""
-        shift = np.zeros(len(self.order), np.int64)
-        shift[self._activity_place] = self.context.clock_shift[self._activity_row]
-        return shift
+        return self._spread((self.context.activities_from, self.context.clock_shift), missing=0)
 
     def delays(self) -> Int64:
-        column = self._absent()
-        column[self._delay_place] = self.synthetic.delays.cause[self.order[self._delay_place] - self.synthetic.first]
-        return column
+        return self._spread((self.synthetic.first, self.synthetic.delays.cause))
 
     def _threads(self) -> Int64:
-        column = self._absent()
-        column[self._host_place] = self.context.timeline.thread[self._host_row]
-        column[self._synthetic_place] = self.synthetic.threads(self.context)[self._synthetic_row]
-        return column
+        synthetic = self.synthetic.threads(self.context)
+        return self._spread((0, self.context.timeline.thread), (self.context.unrecorded_from, synthetic))
 
     def _op_rows(self) -> Int64:
-        """The op whose time a host node is, -1 for none: waits and idle time are no op's."""
-        timeline = self.context.timeline
-        own = np.where(timeline.is_wait, -1, timeline.op_row)
-        rows = np.full(len(self.order), -1, np.int64)
-        rows[self._host_place] = own[self._host_row]
-        return rows
+        """The op whose time a host node is, -1 for none."""
+        return self._spread((0, self._own_op), missing=-1)
 
     def host_attributes(self) -> dict[str, Column]:
         ops, rows = self.context.linked.ops, self._op_rows()
         by_host = ops.recorded_by_host
         # an activity belongs to the op that launched it
-        launched_by = rows.copy()
-        launched_by[self._activity_place] = self.context.linked.activities.op_row[self._activity_row]
+        launches = self.context.activities_from, self.context.linked.activities.op_row
+        launched_by = self._spread((0, self._own_op), launches, missing=-1)
 
         def spread(values: Int64, rows: Int64 = rows) -> Int64:
             # what has no op (-1) finds the value at the end: none
@@ -180,7 +163,7 @@ class _Columns:
 
     def _slice_numbers(self, rows: Int64) -> Int64:
         """Which slice of its op a node is, from 0."""
-        column, place = self._absent(), np.flatnonzero(rows >= 0)
+        column, place = np.full(len(rows), ABSENT, np.int64), np.flatnonzero(rows >= 0)
         order = place[np.lexsort((place, rows[place]))]
         first = np.flatnonzero(begins(rows[order]))
         lengths = np.diff(np.append(first, len(order)))
@@ -189,24 +172,23 @@ class _Columns:
 
     def device_attributes(self) -> dict[str, Column]:
         activities = self.context.linked.activities
-        category = np.full(len(self.order), -1, np.int32)
-        category[self._activity_place] = activities.category.codes[self._activity_row]
+        codes = activities.category.codes.astype(np.int64)
+        category = self._spread((self.context.activities_from, codes), missing=-1)
         return {
             "device": self.of_activities(activities.device),
             "stream": self.of_activities(activities.stream),
             "correlation": self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT)),
-            "cat": Strings(category, activities.category.table),
+            "cat": Strings(category.astype(np.int32), activities.category.table),
         }
 
     def communications(self) -> list[Place]:
         """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""
         linked, rows = self.context.linked, self._op_rows()
-        own = linked.activities.communication_row[self._activity_row]
-        talking = np.flatnonzero(own >= 0)
-        names = linked.activities.name
+        talking = self._spread((self.context.activities_from, linked.activities.communication_row), missing=-1)
+        kernel = self.order - self.context.activities_from
         found = [
-            Place(int(self._activity_place[i]), int(own[i]), names[int(self._activity_row[i])])
-            for i in talking.tolist()
+            Place(place, int(talking[place]), linked.activities.name[int(kernel[place])])
+            for place in np.flatnonzero(talking >= 0).tolist()
         ]
         slices = np.flatnonzero(rows >= 0)
         slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
@@ -217,16 +199,14 @@ class _Columns:
 
     def group_nodes(self) -> Int64:
         """Positions of the process-group metadata."""
-        first = len(self.context.unrecorded) + len(self.synthetic.delays)
-        return self._synthetic_place[self._synthetic_row >= first]
+        return np.flatnonzero(self.order >= self._first_group)
 
     def tensors(self) -> TensorText:
         """The tensors of each op on its first slice, and of the metadata."""
-        ops, rows = self.context.linked.ops, self._op_rows()
-        first = np.flatnonzero((rows >= 0) & (self._slice_numbers(rows) == 0))
-        groups = self.group_nodes()
-        rows[groups] = self.synthetic.groups[: len(groups)]
-        place = np.sort(np.concatenate((first, groups)))
+        ops = self.context.linked.ops
+        rows = self._spread((0, self._own_op), (self._first_group, self.synthetic.groups), missing=-1)
+        is_first = (self._slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group)
+        place = np.flatnonzero(is_first)
         has_lists = (ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS for op in rows[place].tolist())
         place = place[np.fromiter(has_lists, np.bool_, len(place))]
         row = rows[place].tolist()
