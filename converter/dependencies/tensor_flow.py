@@ -72,17 +72,8 @@ def tensor_flow(context: ConversionContext) -> Edges:
     accesses = _between_streams(context, _accesses(context, np.flatnonzero(first >= 0)), first, last)
     pairs = _flows(context, _strided(context, accesses), first, last)
     waits = event_wait(context)
-    clocks = StreamClocks(context)
-    source, target = clocks.not_implied(
-        pairs,
-        list(
-            zip(
-                (waits.source - context.activities_from).tolist(),
-                (waits.target - context.activities_from).tolist(),
-                strict=True,
-            )
-        ),
-    )
+    known = np.stack((waits.source, waits.target), axis=1) - context.activities_from
+    source, target = StreamClocks(context).not_implied(pairs, known.tolist())
     return Edges.of(context.activity_node(source), context.activity_node(target), DependencyKind.TENSOR_FLOW)
 
 
