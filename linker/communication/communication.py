@@ -54,6 +54,10 @@ class CollectiveOps:
             op = int(self.parent[op])
         return op
 
+    def outside(self, op: int) -> int:
+        """The nearest of them that one of them lies in, -1 for none."""
+        return self.around(int(self.parent[op]))
+
     def is_wait(self, op: int) -> bool:
         """Whether one of them waits for others."""
         return self.recorded[op].name == WAIT
@@ -96,14 +100,13 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
         args = device.communication.get((Role.OP, int(device_row[op])))
         recorded[op] = merge(found, from_device(args)) if args else found
+    collectives = CollectiveOps(recorded, parent, ops, device.communication, device_row)
     for op, found in recorded.items():
         # a barrier is an all-reduce of one element, which some versions record too
-        outer = int(parent[op])
-        while outer >= 0 and outer not in recorded:
-            outer = int(parent[outer])
+        outer = collectives.outside(op)
         if outer >= 0 and recorded[outer].name == BARRIER:
             recorded[op] = msgspec.structs.replace(found, name=BARRIER)
-    return CollectiveOps(recorded, parent, ops, device.communication, device_row)
+    return collectives
 
 
 def link_communications(
@@ -155,8 +158,7 @@ def _launched_together(
     launching = _with_outer(collectives, set(around.values()))
     by_thread: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for op, found in collectives.recorded.items():
-        outside = collectives.around(int(collectives.parent[op]))
-        if ops.start[op] != ABSENT and not {op, outside} & launching and found.name not in SINGLE:
+        if ops.start[op] != ABSENT and not {op, collectives.outside(op)} & launching and found.name not in SINGLE:
             by_thread[int(ops.thread[op])].append((int(ops.start[op]), -1, op))
     for row in kernels[call_row[kernels] >= 0].tolist():
         call = int(call_row[row])
@@ -189,7 +191,7 @@ def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
     for op in records:
         while op >= 0 and op not in found:
             found.add(op)
-            op = collectives.around(int(collectives.parent[op]))
+            op = collectives.outside(op)
     return found
 
 
