@@ -187,11 +187,7 @@ def _returns_by_timing(
 
 def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
-    return ThreadHandoffs(
-        source_thread=np.array([row.source_thread for row in rows], np.int64),
-        source_time=np.array([row.source_time for row in rows], np.int64),
-        target_thread=np.array([row.target_thread for row in rows], np.int64),
-        target_time=np.array([row.target_time for row in rows], np.int64),
-        waiting_since=np.array([row.waiting_since for row in rows], np.int64),
-        found=Strings.of(row.found for row in rows),
-    )
+    numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, 5)
+    source_thread, source_time, target_thread, target_time, since = numbers.T
+    found = Strings.of(row.found for row in rows)
+    return ThreadHandoffs(source_thread, source_time, target_thread, target_time, since, found)
