@@ -54,11 +54,8 @@ def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
     if not len(rows) or under_way.max() < FULL_QUEUE:
         return
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
-    by_end = np.argsort(activities.end, kind="stable")
-    room = np.minimum(end - empty // 2, first)
-    place = np.searchsorted(activities.end[by_end], room, side="right") - 1
-    source = by_end[np.maximum(place, 0)]
-    held = (under_way >= FULL_QUEUE) & (end - start > longest) & (place >= 0) & (activities.end[source] > start)
+    source = _last_ended(activities, np.minimum(end - empty // 2, first))
+    held = (under_way >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
     for row, awaited, since in zip(rows[held].tolist(), source[held].tolist(), start[held].tolist(), strict=True):
         yield HostEdge(row, awaited, since, Found.TIMING)
 
@@ -71,6 +68,12 @@ def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
     np.minimum.at(first, group, activities.start[called])
     np.maximum.at(last, group, activities.end[called])
     return rows, first, last
+
+
+def _last_ended(activities: Activities, times: Int64) -> Int64:
+    """The activity that ended last before each time, or then, -1 for none."""
+    by_end = np.argsort(activities.end, kind="stable")
+    return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
 
 
 def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
@@ -96,9 +99,7 @@ def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
     follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
     row, since = rows[follows + 1], calls.end[rows[follows]]
-    by_end = np.argsort(activities.end, kind="stable")
-    place = np.searchsorted(activities.end[by_end], calls.start[row], side="right") - 1
-    source = by_end[np.maximum(place, 0)] if len(by_end) else place
-    kept = (place >= 0) & (activities.end[source] > since) if len(by_end) else place >= 0
+    source = _last_ended(activities, calls.start[row])
+    kept = np.append(activities.end, NEVER)[source] > since
     for call, awaited, idle in zip(row[kept].tolist(), source[kept].tolist(), since[kept].tolist(), strict=True):
         yield HostEdge(call, awaited, idle, Found.TIMING)
