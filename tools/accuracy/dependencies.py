@@ -5,7 +5,8 @@ and waited, imposed it. A true one is missing if the graph's data dependencies d
 stream and place there; what a thread did is known by time, as exactly as the machine writes it.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 import numpy as np
 
@@ -31,12 +32,7 @@ class Tally:
     missing: int = 0
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.edges + other.edges,
-            self.false + other.false,
-            self.needed + other.needed,
-            self.missing + other.missing,
-        )
+        return Tally(*map(add, astuple(self), astuple(other)))
 
     @property
     def precision_pct(self) -> float | None:
