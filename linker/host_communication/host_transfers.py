@@ -103,8 +103,7 @@ def _by_number(ops: Ops, made: Int64) -> Int64:
     asked = asked[ops.rf_id[asked] > 0]
     asked = asked[np.argsort(ops.rf_id[asked], kind="stable")]
     place = np.searchsorted(ops.rf_id[asked], made, side="right") - 1
-    known = (made > 0) & (place >= 0)
-    return np.where(known, asked[np.maximum(place, 0)], -1) if len(asked) else np.full(len(made), -1, np.int64)
+    return np.append(asked, -1)[np.where(made > 0, place, -1)]
 
 
 def _by_order(transfers: Transfers) -> Int64:
