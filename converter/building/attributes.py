@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, begins
+from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, repetition
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import NEVER, NO_TENSORS, TensorLists
 from ..context import ConversionContext, Edges
@@ -151,7 +151,7 @@ class _Columns:
         schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
         return {
             "op_id": spread(np.where(by_host, ops.id, ABSENT), launched_by),
-            "slice": self._slice_numbers(rows),
+            "slice": _slice_numbers(rows),
             "tid": self._threads(),
             "rf_id": spread(ops.rf_id),
             "fw_parent": spread(np.where(by_host, ops.fw_parent, ABSENT)),
@@ -160,15 +160,6 @@ class _Columns:
             "fw_tid": spread(ops.fw_tid),
             "op_schema": Strings(schema.astype(np.int32), ops.op_schema.table),
         }
-
-    def _slice_numbers(self, rows: Int64) -> Int64:
-        """Which slice of its op a node is, from 0."""
-        column, place = np.full(len(rows), ABSENT, np.int64), np.flatnonzero(rows >= 0)
-        order = place[np.lexsort((place, rows[place]))]
-        first = np.flatnonzero(begins(rows[order]))
-        lengths = np.diff(np.append(first, len(order)))
-        column[order] = np.arange(len(order)) - np.repeat(first, lengths)
-        return column
 
     def device_attributes(self) -> dict[str, Column]:
         activities = self.context.linked.activities
@@ -205,12 +196,16 @@ class _Columns:
         """The tensors of each op on its first slice, and of the metadata."""
         ops = self.context.linked.ops
         rows = self._spread((0, self._own_op), (self._first_group, self.synthetic.groups), missing=-1)
-        is_first = (self._slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group)
-        place = np.flatnonzero(is_first)
+        place = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
         has_lists = (ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS for op in rows[place].tolist())
         place = place[np.fromiter(has_lists, np.bool_, len(place))]
         row = rows[place].tolist()
         return TensorText(place, *_texts([ops.inputs[op] for op in row]), *_texts([ops.outputs[op] for op in row]))
+
+
+def _slice_numbers(op_rows: Int64) -> Int64:
+    """Which slice of its op a node is, from 0; ABSENT for a node of no op."""
+    return np.where(op_rows >= 0, repetition(op_rows), ABSENT)
 
 
 def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, numbered, repetition
 from ...schema.graph import NodeType
 from .calls import Calls
 from .groups import Group, recognised
@@ -51,12 +51,12 @@ def match(ranks: Sequence[Calls]) -> Matching:
     kind = np.where(message, -1, kind)
     unnumbered = np.full(len(rank), -1)
     by_number, by_order = (
-        (column, _repetition(rank, type_, group, kind, column, *ends))
+        (column, repetition(rank, type_, group, kind, column, *ends))
         for column in (np.where(message, -1, sequence), unnumbered)
     )
     taken = _more_meet(rank, group, kind, by_number, by_order)
     number, nth = (np.where(taken, second, first) for first, second in zip(by_number, by_order, strict=True))
-    matched = _codes(group, kind, number, *ends, nth)
+    matched = numbered(group, kind, number, *ends, nth)
     _, first = np.unique(matched, return_index=True)
     until = np.cumsum(lengths, dtype=np.int64).tolist()
     of_ranks = [slice(end - length, end) for end, length in zip(until, lengths, strict=True)]
@@ -83,7 +83,7 @@ def _more_meet(
 
     Numbers tell more, as ranks may have begun to record at different ones, but where messages count too they differ.
     """
-    numbers, order = (_complete(rank, group, _codes(group, kind, *key)) for key in (by_number, by_order))
+    numbers, order = (_complete(rank, group, numbered(group, kind, *key)) for key in (by_number, by_order))
     return np.asarray((group >= 0) & (order > 2 * numbers + FEW)[group])
 
 
@@ -94,30 +94,3 @@ def _complete(rank: Int64, group: Int64, key: Int64) -> Int64:
     users = np.bincount(np.unique(rank * count + own) % count, minlength=count)
     _, first, known = np.unique(key, return_index=True, return_counts=True)
     return np.bincount(own[first][known == users[own[first]]], minlength=count)
-
-
-def _repetition(*columns: Int64) -> Int64:
-    """For each row how many before it are alike in all columns."""
-    order = np.lexsort(columns)
-    starts = np.flatnonzero(_changes([column[order] for column in columns]))
-    lengths = np.diff(np.append(starts, len(order)))
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.repeat(starts, lengths)
-    return found
-
-
-def _codes(*columns: Int64) -> Int64:
-    """For each row a number from 0 on, the same for rows that are alike in all columns."""
-    order = np.lexsort(columns[::-1])
-    codes = np.empty(len(order), np.int64)
-    codes[order] = np.cumsum(_changes([column[order] for column in columns])) - 1
-    return codes
-
-
-def _changes(columns: Sequence[Int64]) -> Bool:
-    """Where a row differs from the one before it; the first does."""
-    changed = np.zeros(len(columns[0]), np.bool_)
-    changed[:1] = True
-    for column in columns:
-        changed[1:] |= column[1:] != column[:-1]
-    return changed

@@ -6,7 +6,7 @@ Every other room builds on these. Also here: how what is large shows itself in a
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
 from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
 from .frames import Values, nullable, to_pandas, to_polars
-from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, split_groups
+from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, repetition, split_groups
 from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
 from .numbering import Numbering, rows_of
 from .shown import Figures, Shown, counted, microseconds
@@ -46,6 +46,7 @@ __all__ = [
     "places",
     "previous_in_group",
     "repeated",
+    "repetition",
     "rows_of",
     "split_groups",
     "thread_order",

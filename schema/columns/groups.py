@@ -17,6 +17,19 @@ def begins(*columns: Int64) -> Bool:
     return first
 
 
+def repetition(*columns: Int64) -> Int64:
+    """For each row how many before it are alike in all columns.
+
+    >>> repetition(np.array([7, 8, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.lexsort(columns)
+    first = np.flatnonzero(begins(*(column[order] for column in columns)))
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    return found
+
+
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
     """For each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
     follows = np.flatnonzero(~begins(*(column[order] for column in columns)))
