@@ -19,6 +19,8 @@ RESIZED = "communications of uneven size, given one size on all members"
 
 
 class FinishTask(NamedTuple):
+    """What the second step needs of a rank: what was built, what it communicated, and the plan of all ranks."""
+
     task: RankTask
     summary: RankSummary
     plan: JobPlan

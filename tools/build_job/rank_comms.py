@@ -110,6 +110,7 @@ def identity(found: Communication) -> tuple[str, str, int]:
 
 
 def kind_of(found: Communication) -> CollectiveType | None:
+    """The type of a collective, None for messages and what is not known."""
     meant = meaning(found, "")
     return meant.type if meant else None
 
