@@ -130,10 +130,13 @@ def test_members_meet_and_take_the_shortest_measured_time_from_the_last_arrival_
 
 
 def test_a_rank_that_began_later_begins_later() -> None:
-    """Its clock begins 70 after the other one's, as both end the collective at once."""
-    ranks, report = goal([member(0, 80, 30), member(1, 10, 30)], MEASURED)
+    """Its clock begins 70 after the other one's, as both end the collective at once; what it does beside ends that much later."""
+    g = GraphBuilder(rank=1)
+    g.collective(10, 30, ranks=[0, 1], comm_type=CollectiveType.ALL_REDUCE, comm_size=4096)
+    g.activity("beside", 0, 100, stream=8)
+    ranks, report = goal([member(0, 80, 30), g.build()], MEASURED)
     assert [rank.begin_ns for rank in report.ranks] == [0, 70]
-    assert run(ranks, Waits.ORDER) == [rank.end_ns for rank in report.ranks] == [115, 115]
+    assert run(ranks, Waits.ORDER) == [rank.end_ns for rank in report.ranks] == [115, 170]
 
 
 def test_messages_that_cost_nothing_leave_the_wait_for_the_last() -> None:

@@ -134,9 +134,11 @@ def test_a_graph_tells_the_calls_of_its_nodes() -> None:
 
 def test_a_node_of_several_messages_is_a_call_for_each() -> None:
     g = GraphBuilder(rank=0)
-    g.activity("both", 0, 1, type=RECV, coalesced_src=[0, 1], coalesced_dst=[1, 0], coalesced_tag=[3, 4])
+    g.activity(
+        "both", 0, 1, type=RECV, coalesced_src=[0, 1], coalesced_dst=[1, 0], coalesced_tag=[3, 4], coalesced_size=[8, 9]
+    )
     g.activity("one", 1, 1, type=RECV, comm_src=1)
-    both, one = [Call(0, SEND, source=0, target=1, tag=3), Call(0, RECV, source=1, target=0, tag=4)], 1
+    both, one = [Call(0, SEND, size=8, source=0, target=1, tag=3), Call(0, RECV, size=9, source=1, target=0, tag=4)], 1
     assert calls_of(g.build()) == [*both, Call(one, RECV, source=1, target=0)]
     graph = g.build()
     del graph.attributes["coalesced_tag"]

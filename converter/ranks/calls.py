@@ -124,7 +124,8 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
     )
     # a side that is not recorded is the node's own rank
     source, target = graph.integers("comm_src", own).tolist(), graph.integers("comm_dst", own).tolist()
-    together = [graph.attributes.get(COALESCED[f"comm_{side}"]) for side in ("src", "dst", "tag", "size")]
+    together = [graph.attributes.get(COALESCED[f"comm_{side}"]) for side in ("src", "dst", "tag")]
+    sizes = graph.attributes.get(COALESCED["comm_size"])
 
     def calls(row: int, node: NodeType) -> Iterable[Call]:
         if node is NodeType.COMM_COLL:
@@ -133,9 +134,10 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
         several = [column[row].tolist() for column in together if isinstance(column, Ragged)]
         if len(several) < len(together) or not several[0]:
             return [Call(row, node, size=size[row], source=source[row], target=target[row], tag=tag[row])]
+        carries = sizes[row].tolist() if isinstance(sizes, Ragged) else [0] * len(several[0])
         return [
             Call(row, (NodeType.COMM_RECV, NodeType.COMM_SEND)[start == own], None, -1, carried, -1, start, end, label)
-            for start, end, label, carried in zip(*several, strict=True)
+            for start, end, label, carried in zip(*several, carries, strict=True)
         ]
 
     types = graph.type[rows].tolist()
