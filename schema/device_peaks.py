@@ -8,9 +8,16 @@ ordinary units, tf32 that of the matrix engines where PyTorch was allowed to use
 import re
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from .columns import Int64
+
+Figures = npt.NDArray[np.float64]
+
 
 class Peak(NamedTuple):
-    """TFLOP/s by number format (0: not supported), and memory traffic in GB/s (10**9 bytes)."""
+    """TFLOP/s by number format (0: not supported, or not known), and memory traffic in GB/s (10**9 bytes)."""
 
     fp64: float
     fp32: float
@@ -20,14 +27,15 @@ class Peak(NamedTuple):
     int8: float
     memory_gb_s: float
 
-    def tflops(self, dtype: str) -> float:
-        """For operands of this dtype, as PyTorch names it; 0 where nothing is known.
+    def tflops(self, element: Int64) -> Figures:
+        """For operands of so many bytes an element; 0 where the device or the table has nothing for them.
 
-        >>> PEAKS[3].peak.tflops("c10::BFloat16")
-        312.0
+        >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
+        [312.0, 19.5, 0.0]
         """
-        plain = re.sub(r"^(c10::|torch\.)", "", dtype).lower()
-        return float(getattr(self, FORMATS[plain])) if plain in FORMATS else 0.0
+        known = np.array([getattr(self, FORMATS[size]) if size in FORMATS else 0.0 for size in range(max(FORMATS) + 1)])
+        inside = (element >= 0) & (element < len(known))
+        return np.where(inside, known[np.where(inside, element, 0)], 0.0)
 
 
 class Device(NamedTuple):
@@ -37,12 +45,8 @@ class Device(NamedTuple):
     peak: Peak
 
 
-FORMATS = {
-    "double": "fp64", "float64": "fp64", "float": "fp32", "float32": "fp32", "half": "fp16", "float16": "fp16", "bfloat16": "fp16",
-    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "signed char": "int8", "int8": "int8",
-    "unsigned char": "int8", "uint8": "int8",
-}  # fmt: skip
-"""The format of a dtype, as the profiler or PyTorch writes it."""
+FORMATS = {8: "fp64", 4: "fp32", 2: "fp16", 1: "fp8"}
+"""The format by the bytes of an element: fp16 is bfloat16, too, fp8 is int8, too, which run at one rate."""
 
 # fmt: off
 PEAKS = (

@@ -179,22 +179,24 @@ def test_what_takes_the_result_is_not_read() -> None:
 def test_copies_and_sets_do_not_read_what_they_overwrite() -> None:
     a, b = tensors((10,), (10,))
     copy = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
-    assert work("aten::copy_", [a, b, False], [a], copy) == Work(0, FLOAT * 20)
+    assert work("aten::copy_", [a, b, False], [a], copy) == Work(0, FLOAT * 20, FLOAT)
     fill = "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"
-    assert work("aten::fill_", [a, 0], [a], fill) == Work(0, FLOAT * 10)
+    assert work("aten::fill_", [a, 0], [a], fill) == Work(0, FLOAT * 10, FLOAT)
 
 
 def test_of_a_table_only_the_picked_rows_are_read() -> None:
     table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
     moved = LONG * 5 + 2 * FLOAT * 40
-    assert work("aten::embedding", [table, index, -1, False, False], [rows]) == Work(0, moved)
-    assert work("aten::index_select", [table, 0, index], [rows]) == Work(0, moved)
+    assert work("aten::embedding", [table, index, -1, False, False], [rows]) == Work(0, moved, FLOAT)
+    assert work("aten::index_select", [table, 0, index], [rows]) == Work(0, moved, FLOAT)
 
 
 def test_what_is_added_at_places_is_read_before() -> None:
     table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
     schema = "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"
-    assert work("aten::index_add_", [table, 0, index, rows, 1], [table], schema) == Work(40, LONG * 5 + 3 * FLOAT * 40)
+    assert work("aten::index_add_", [table, 0, index, rows, 1], [table], schema) == Work(
+        40, LONG * 5 + 3 * FLOAT * 40, FLOAT
+    )
 
 
 def test_a_fused_optimizer_reads_and_writes_lists() -> None:
@@ -208,7 +210,7 @@ def test_a_fused_optimizer_reads_and_writes_lists() -> None:
     )
     arguments = [parameters, gradients, means, squares, [], steps]
     found = work("aten::_fused_adamw_", [*arguments, None], [], schema)
-    assert found == Work(14 * 30, FLOAT * (30 * 4 + 2 + 30 * 3))
+    assert found == Work(14 * 30, FLOAT * (30 * 4 + 2 + 30 * 3), FLOAT)
     # with a scale the gradients are written back without it
     scaled = work("aten::_fused_adamw_", [*arguments, Tensor.of((), FLOAT, 97)], [], schema)
     assert scaled.bytes == found.bytes + FLOAT * (1 + 30)
@@ -217,53 +219,53 @@ def test_a_fused_optimizer_reads_and_writes_lists() -> None:
 def test_lists_of_tensors_are_written_in_place() -> None:
     a, b = [*tensors((10,), (20,))], [Tensor.of((10,), FLOAT, 5), Tensor.of((20,), FLOAT, 6)]
     schema = "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"
-    assert work("aten::_foreach_add_", [a, b, -0.01], [], schema) == Work(30, FLOAT * 90)
+    assert work("aten::_foreach_add_", [a, b, -0.01], [], schema) == Work(30, FLOAT * 90, FLOAT)
 
 
 def test_a_number_on_the_host_is_no_memory_of_the_device() -> None:
     text = b'{"values":[[1,2,0,8,4,"cuda:0"],[3,4,0,1,8,"cpu"]],"shapes":[[8],[]],"types":[]}'
     result = b'{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
-    assert work_of(recorded_by_host("aten::mul", "", alike(text, result))) == Work(8, 64)
+    assert work_of(recorded_by_host("aten::mul", "", alike(text, result))) == Work(8, 64, FLOAT)
 
 
 def test_an_expanded_dimension_is_in_memory_once() -> None:
     text = b'{"values":[[1,2,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[0,1]]}'
     result = b'{"values":[[5,6,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[10,1]]}'
-    assert work_of(recorded_by_host("aten::neg", "", alike(text, result))) == Work(80, FLOAT * (10 + 80))
+    assert work_of(recorded_by_host("aten::neg", "", alike(text, result))) == Work(80, FLOAT * (10 + 80), FLOAT)
 
 
 @pytest.mark.parametrize(
     ("name", "shapes", "types", "values", "expected"),
     [
-        ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["float"] * 3 + ["Scalar"] * 2, [""] * 5, (120, 4 * 52)),
-        ("aten::add", [[8, 4], [4], []], ["c10::Half", "c10::Half", "Scalar"], ["", "", "1"], (32, 2 * 68)),
-        ("aten::eq", [[8], [8]], ["float", "float"], ["", ""], (8, 8 * 4 * 2 + 8)),
-        ("aten::add_", [[8], [8]], ["float", "float"], ["", ""], (8, 96)),
+        ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["float"] * 3 + ["Scalar"] * 2, [""] * 5, (120, 4 * 52, FLOAT)),
+        ("aten::add", [[8, 4], [4], []], ["c10::Half", "c10::Half", "Scalar"], ["", "", "1"], (32, 2 * 68, HALF)),
+        ("aten::eq", [[8], [8]], ["float", "float"], ["", ""], (8, 8 * 4 * 2 + 8, FLOAT)),
+        ("aten::add_", [[8], [8]], ["float", "float"], ["", ""], (8, 96, FLOAT)),
         (
             "aten::native_layer_norm",
             [[6, 8], [], [8], [8], []],
             ["c10::Half", "ScalarList", "c10::Half", "c10::Half", "Scalar"],
             ["", "[8]", "", "", "1e-05"],
-            (384, 2 * (48 + 16 + 48) + 2 * 6 * 4),
+            (384, 2 * (48 + 16 + 48) + 2 * 6 * 4, HALF),
         ),
         (
             "aten::sum",
             [[6, 8], [], []],
             ["float", "ScalarList", "Scalar"],
             ["", "[0]", "False"],
-            (48, 4 * (48 + 8)),
+            (48, 4 * (48 + 8), FLOAT),
         ),
         (
             "aten::convolution",
             [[1, 4, 8, 8], [6, 4, 3, 3], [], [], [], [], [], [], []],
             ["float", "float", "", *["ScalarList"] * 3, "Scalar", "ScalarList", "Scalar"],
             ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"],
-            (2 * 16 * 216, 4 * (256 + 216 + 96)),
+            (2 * 16 * 216, 4 * (256 + 216 + 96), FLOAT),
         ),
     ],
 )
 def test_of_a_device_trace_alone_results_follow_from_the_arguments(
-    name: str, shapes: list[Any], types: list[str], values: list[str], expected: tuple[int, int]
+    name: str, shapes: list[Any], types: list[str], values: list[str], expected: tuple[int, int, int]
 ) -> None:
     text = json.dumps({"values": values, "shapes": shapes, "types": types}).encode()
     assert work_of(recorded_by_device(name, text)) == Work(*expected)

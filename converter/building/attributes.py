@@ -64,6 +64,7 @@ def graph_of(
         **columns.device_attributes(),
         "num_ops": columns.of_activities(work.operations),
         "tensor_size": columns.of_activities(work.bytes),
+        "element_size": columns.of_activities(work.element),
         **communication.attributes,
     }
     graph = ExecutionGraph(

@@ -19,13 +19,15 @@ NO_OP = "no recorded op"
 
 @dataclass(slots=True)
 class KernelWork:
-    """By activity, ABSENT where not known: floating-point operations, and bytes read and written. Communication has neither.
+    """By activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an element. Communication has
+    none.
 
     `unknown` counts activities that lack one of them by their op's name, `known_ns` is the time of the others of `whole_ns`.
     """
 
     operations: Int64
     bytes: Int64
+    element: Int64
     known: int
     unknown: dict[str, int]
     known_ns: int
@@ -36,17 +38,17 @@ def kernel_work(context: ConversionContext) -> KernelWork:
     """The work of all activities. Linear in activities, ops and their texts."""
     activities = context.linked.activities
     count = len(activities)
-    operations, moved = np.full(count, ABSENT, np.int64), np.full(count, ABSENT, np.int64)
+    operations, moved, element = np.full((3, count), ABSENT, np.int64)
     sized = activities.category.equal(*MOVING) & (activities.size >= 0)
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
     operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
     computing = activities.communication_row < 0
     for kernels, work in _works(context, computing & ~sized & (activities.op_row >= 0)):
         times = (activities.end - activities.start)[kernels].tolist()
-        moved[kernels] = shares(work.bytes, times)
+        moved[kernels], element[kernels] = shares(work.bytes, times), work.element or ABSENT
         if work.operations is not None:
             operations[kernels] = shares(work.operations, times)
-    return _counted(context, operations, moved, computing)
+    return _counted(context, operations, moved, element, computing)
 
 
 def _works(context: ConversionContext, wanted: Bool) -> list[tuple[list[int], Work]]:
@@ -63,7 +65,9 @@ def _works(context: ConversionContext, wanted: Bool) -> list[tuple[list[int], Wo
     return [(kernels[op], work) for op, work in works.works(kernels).items()]
 
 
-def _counted(context: ConversionContext, operations: Int64, moved: Int64, computing: Bool) -> KernelWork:
+def _counted(
+    context: ConversionContext, operations: Int64, moved: Int64, element: Int64, computing: Bool
+) -> KernelWork:
     activities, ops = context.linked.activities, context.linked.ops
     lacking = computing & ((operations == ABSENT) | (moved == ABSENT))
     length = activities.end - activities.start
@@ -71,6 +75,7 @@ def _counted(context: ConversionContext, operations: Int64, moved: Int64, comput
     return KernelWork(
         operations,
         moved,
+        element,
         known=int((computing & ~lacking).sum()),
         unknown=dict(Counter(names).most_common()),
         known_ns=int(length[computing & ~lacking].sum()),

@@ -27,10 +27,12 @@ RULES: dict[str, Rule] = {
 
 
 class Work(NamedTuple):
-    """What an op does: floating-point operations, None where not known, and bytes read and written."""
+    """What an op does: floating-point operations, None where not known, bytes read and written, and bytes of an element of its largest
+    tensor, which tells the number format; 0 where not known."""
 
     operations: int | None
     bytes: int
+    element: int = 0
 
 
 def work_of(op: RecordedOp) -> Work:
@@ -38,12 +40,17 @@ def work_of(op: RecordedOp) -> Work:
     rule = RULES[op.name]
     if not op.has_results:
         op = op.with_results(rule.results(op))
-    return _possible(op, Work(rule.operations(op), rule.moved(op)))
+    return _possible(op, Work(rule.operations(op), rule.moved(op), _element(op)))
 
 
 def work_of_triton(op: RecordedOp) -> Work:
     """The work of a Triton kernel that was launched as an op. Raises Unknown."""
-    return _possible(op, Work(None, moved(op.read, [])))
+    return _possible(op, Work(None, moved(op.read, []), _element(op)))
+
+
+def _element(op: RecordedOp) -> int:
+    largest = max([*op.read, *op.written], key=lambda tensor: tensor.stored, default=None)
+    return max(largest.item, 0) if largest else 0
 
 
 def _possible(op: RecordedOp, work: Work) -> Work:

@@ -17,7 +17,7 @@ from ...schema.errors import DataError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
-from .place_in_job import place_in_job
+from .place_in_job import device_names, place_in_job
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
@@ -140,6 +140,7 @@ def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
     return replace(
         device,
         **place_in_job(own)._asdict(),
+        device_names=device_names(own),
         ops=_undone(device.ops, record),
         calls=_undone(device.calls, record),
         activities=_undone(device.activities, record),

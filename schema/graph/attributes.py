@@ -85,6 +85,8 @@ ATTRIBUTES = (
         "floating-point operations, by the [table of ops](kernel-work.md); absent where not known"),
     Attribute("tensor_size", "uint64_val", Where.COMPUTATION, "bytes",
         "read and written, by the same table; absent where not known"),
+    Attribute("element_size", "int32_val", Where.COMPUTATION, "bytes",
+        "of an element of the op's largest tensor, which tells the number format"),
     Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
         "which collective, by the table of collectives below"),
     Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",

@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument(
         "--scale", dest="scale", action="append", default=[], type=_scale, metavar="SPEC",
         help="REGEX=F: multiply the durations of the nodes whose name matches by F, or class:CLASS=F: those of a class "
-        f"({', '.join(SCALABLE)}); repeatable, factors multiply",
+        f"({', '.join(SCALABLE)}), or bound:compute=F or bound:memory=F: kernels that operations or bytes limit on their device; "
+        "repeatable, factors multiply",
     )  # fmt: skip
     parser.add_argument(
         "--simulator", choices=[ASTRA_SIM],

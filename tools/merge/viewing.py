@@ -93,6 +93,7 @@ def _metadata(reader: ArrayReader[T]) -> Row:
         top = msgspec.json.decode(reader.document, type=Row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         known = msgspec.to_builtins(reader.top_level(DeviceFile))
-        top = {key: msgspec.Raw(msgspec.json.encode(known[key])) for key in ("distributedInfo", "baseTimeNanoseconds")}
+        kept = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties")
+        top = {key: msgspec.Raw(msgspec.json.encode(known[key])) for key in kept}
     top.pop(EVENTS, None)
     return top

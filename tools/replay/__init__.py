@@ -5,6 +5,7 @@
 from .critical_path import WAITS, critical_path
 from .execution import Replay, replay, replay_ranks, topological_order
 from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
+from .roofline import Bound, bound_by, device_peaks, roofs
 from .scaling import SCALABLE, Scale, parse_scale
 from .simulator_rules import Simulated, SimulatedRank, describe_simulated, simulated, simulated_ends
 from .summary import describe, summarise
@@ -16,6 +17,7 @@ __all__ = [
     "COMMUNICATION_TYPES",
     "SCALABLE",
     "WAITS",
+    "Bound",
     "Classes",
     "Lane",
     "NodeClass",
@@ -25,9 +27,11 @@ __all__ = [
     "SimulatedRank",
     "WhatIf",
     "Workload",
+    "bound_by",
     "critical_path",
     "describe",
     "describe_simulated",
+    "device_peaks",
     "gather",
     "moves_memory",
     "node_classes",
@@ -35,6 +39,7 @@ __all__ = [
     "parse_scale",
     "replay",
     "replay_ranks",
+    "roofs",
     "simulated",
     "simulated_ends",
     "summarise",

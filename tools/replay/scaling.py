@@ -1,5 +1,6 @@
-"""What-if factors, written `REGEX=F` or `class:CLASS=F`, by which durations of nodes are multiplied.
+"""What-if factors by which durations of nodes are multiplied, written `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
 
+`bound:compute=0.5` asks for a device of twice the operations per second, `bound:memory=0.5` for one of twice the bandwidth.
 `class:host` covers idle time between ops too, but not the time of work that the trace did not record.
 """
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ...schema.columns import Bool
 from ...schema.graph import ExecutionGraph
 from .node_class import Classes, NodeClass
+from .roofline import Bound, bound_by
 
 log = logging.getLogger("execgraph")
 
@@ -25,25 +27,28 @@ SCALABLE = {
     for kind in (NodeClass.HOST, NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY, NodeClass.DELAY)
 }
 CLASS_PREFIX = "class:"
+BOUND_PREFIX = "bound:"
 
 
 class Scale(NamedTuple):
-    """Multiplies the durations of one class of nodes, or of the nodes whose name contains a match of `pattern`."""
+    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name contains a match."""
 
     spec: str
-    target: NodeClass | re.Pattern[str]
+    target: NodeClass | Bound | re.Pattern[str]
     factor: float
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         """Which nodes of the graph it changes."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
+        if isinstance(self.target, Bound):
+            return bound_by(graph, self.target)
         search = self.target.search
         return graph.name.where(lambda name: bool(search(name)))
 
 
 def parse_scale(spec: str) -> Scale:
-    """Reads `REGEX=F` or `class:CLASS=F`, split at the last `=`.
+    """Reads `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`, split at the last `=`.
 
     Raises ValueError, saying what is wrong: no usable factor, an unknown class, a broken expression.
 
@@ -66,7 +71,14 @@ def _factor(spec: str, number: str) -> float:
     return factor
 
 
-def _target(selector: str) -> NodeClass | re.Pattern[str]:
+def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
+    if selector.startswith(BOUND_PREFIX):
+        resource = selector.removeprefix(BOUND_PREFIX)
+        if resource not in {bound.value for bound in Bound}:
+            raise ValueError(
+                f"{selector!r}: nothing is bound by {resource!r}, only by {', '.join(bound.value for bound in Bound)}"
+            )
+        return Bound(resource)
     if selector.startswith(CLASS_PREFIX):
         label = selector.removeprefix(CLASS_PREFIX)
         if label not in SCALABLE:

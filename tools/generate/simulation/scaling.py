@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from ...replay import NodeClass, parse_scale
+from ...replay import Bound, NodeClass, Scale, parse_scale
 
 
 class Factors:
@@ -25,13 +25,15 @@ class Factors:
         """The product of all factors that apply to a name of a class, 1 if none does."""
         known = self._known.get((name, kind))
         if known is None:
-            applying = (
-                one.factor
-                for one in self._scale
-                if (one.target.label == kind if isinstance(one.target, NodeClass) else one.target.search(name))
-            )
+            applying = (one.factor for one in self._scale if _applies(one, name, kind))
             known = self._known[name, kind] = math.prod(applying, start=1.0)
         return known
+
+
+def _applies(scale: Scale, name: str, kind: str) -> bool:
+    if isinstance(scale.target, Bound):
+        raise ValueError(f"{scale.spec!r}: a simulated job does not say what limits its kernels")
+    return scale.target.label == kind if isinstance(scale.target, NodeClass) else bool(scale.target.search(name))
 
 
 def scale_of(specifications: list[str]) -> dict[str, float]:
