@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from execgraph.converter.kernel_work import RULES, TRITON
+from execgraph.schema.device_peaks import PEAKS, Peak
 from execgraph.schema.graph import execution_graph_pb2
 from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, FIELDS, KINDS, METADATA, TYPES
 from execgraph.schema.graph.encoder import FORMAT_VERSION
@@ -69,6 +70,13 @@ has its operations per byte.
 of several lengths, attention within a window). `trace-convert` counts it by op. Where the host trace is missing, results follow from
 the arguments as far as these tell them. For ASTRA-sim every computation whose work is known has at least one operation and one
 byte, as its roofline mode divides by them, and the first of all 64 KiB, as it stops at an event of 0 ns.
+
+**What limits a kernel** follows from the device's peaks, below, told by the device's recorded name and the kernel's number format
+(`element_size`, and for tf32 the kernel's name): operations, if these take longer at their peak than the bytes at theirs, else memory.
+`trace-report --only efficiency` says what each op and shape reaches, what limits it, and how much of the peak each step uses (operations
+as they ran, those of recomputed activations too); `trace-replay --scale bound:compute=0.5` asks what twice the operations per second
+would bring, `bound:memory=0.5` what twice the bandwidth. `--peak fp16=420 --peak memory=2000` says other peaks, for a device that the
+table lacks or that runs below its clock.
 """
 
 
@@ -117,6 +125,8 @@ def kernel_work() -> str:
         + table(
             "family steps ops", ((family, count or "", " ".join(names)) for (family, count), names in steps.items())
         ),
+        "Peaks": "TFLOP/s, dense, 0 where a device has no such format, and GB/s. The first name found in the recorded one counts.\n\n"
+        + table(f"name {' '.join(Peak._fields)}", ((code(device.pattern), *device.peak) for device in PEAKS)),
     }
     return page("The work of kernels", KERNEL_WORK, sections)
 

@@ -25,7 +25,7 @@ class Peak(NamedTuple):
     fp16: float
     fp8: float
     int8: float
-    memory_gb_s: float
+    memory: float
 
     def tflops(self, element: Int64) -> Figures:
         """For operands of so many bytes an element; 0 where the device or the table has nothing for them.
@@ -33,7 +33,9 @@ class Peak(NamedTuple):
         >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
         [312.0, 19.5, 0.0]
         """
-        known = np.array([getattr(self, FORMATS[size]) if size in FORMATS else 0.0 for size in range(max(FORMATS) + 1)])
+        known = np.zeros(max(FORMATS) + 1)
+        for size, formats in FORMATS.items():
+            known[size] = next(filter(None, (getattr(self, one) for one in formats)), 0.0)
         inside = (element >= 0) & (element < len(known))
         return np.where(inside, known[np.where(inside, element, 0)], 0.0)
 
@@ -45,14 +47,14 @@ class Device(NamedTuple):
     peak: Peak
 
 
-FORMATS = {8: "fp64", 4: "fp32", 2: "fp16", 1: "fp8"}
-"""The format by the bytes of an element: fp16 is bfloat16, too, fp8 is int8, too, which run at one rate."""
+FORMATS = {8: ("fp64",), 4: ("fp32",), 2: ("fp16",), 1: ("fp8", "int8")}
+"""The formats by the bytes of an element, the first that the device has; bfloat16 runs at the rate of fp16."""
 
 # fmt: off
 PEAKS = (
     #                                   fp64   fp32   tf32   fp16    fp8    int8   GB/s
     Device(r"V100",               Peak( 7.8,  15.7,   0.0, 125.0,    0.0,   62.8,  900)),
-    Device(r"Tesla T4|\bT4\b",    Peak( 0.25,  8.1,   0.0,  65.0,    0.0,  130.0,  320)),
+    Device(r"\bT4\b",             Peak( 0.25,  8.1,   0.0,  65.0,    0.0,  130.0,  320)),
     Device(r"A100.*80GB",         Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 2039)),
     Device(r"A100",               Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 1555)),
     Device(r"A800",               Peak(19.5,  19.5, 156.0, 312.0,    0.0,  624.0, 2039)),
@@ -68,9 +70,10 @@ PEAKS = (
     Device(r"H200",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 4800)),
     Device(r"H100 PCIe",          Peak(51.0,  51.0, 378.0, 756.0, 1513.0, 1513.0, 2039)),
     Device(r"H100 NVL",           Peak(60.0,  60.0, 417.5, 835.5, 1670.5, 1670.5, 3938)),
-    Device(r"H100|H800",          Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 3352)),
+    Device(r"H100",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 3352)),
+    Device(r"H800",               Peak(67.0,  67.0, 494.7, 989.4, 1978.9, 1978.9, 3352)),
     Device(r"H20\b",              Peak( 1.0,  44.0,  74.0, 148.0,  296.0,  296.0, 4000)),
-    Device(r"GB200|B200",         Peak(37.0,  75.0,1100.0,2250.0, 4500.0, 4500.0, 8000)),
+    Device(r"B200",               Peak(37.0,  75.0,1100.0,2250.0, 4500.0, 4500.0, 8000)),
     Device(r"B100",               Peak(30.0,  60.0, 900.0,1800.0, 3500.0, 3500.0, 8000)),
     Device(r"MI355",              Peak(78.6, 157.3,   0.0,2516.6, 5033.2, 5033.2, 8000)),
     Device(r"MI350",              Peak(72.1, 144.2,   0.0,2306.9, 4613.7, 4613.7, 8000)),
@@ -89,7 +92,7 @@ PEAKS = (
 def peak_of(name: str) -> Peak | None:
     """The peak of the device of this recorded name; None where the table lacks it.
 
-    >>> peak_of("NVIDIA H100 80GB HBM3").memory_gb_s
+    >>> peak_of("NVIDIA H100 80GB HBM3").memory
     3352
     """
     return next((device.peak for device in PEAKS if re.search(device.pattern, name)), None)

@@ -152,3 +152,22 @@ def test_recorded_collectives_of_played_ranks_meet() -> None:
     ]
     assert [row["bus_bandwidth"] for row in rows] == pytest.approx([1024 / 64_000] * 2)
     assert missing.note == "every rank recorded all collectives of its groups"
+
+
+def test_bandwidth_by_size_is_beside_the_best_of_the_same_group_and_kind() -> None:
+    """3 ranks move 4/3 of 4 kB per ns of the shortest duration; the best is that of the larger size."""
+    small, large = all_reduce(1, 1_000), all_reduce(3, 8_000)
+    first = (0, 40, small), (100, 120, all_reduce(2, 1_000)), (200, 240, large)
+    again = (10, 40, small), (100, 120, all_reduce(2, 1_000)), (200, 240, large)
+    table = analyse([rank_of(0, *first), rank_of(1, *again)], [NAME])[f"{NAME}_by_size"]
+    small_row, large_row = table.rows()
+    assert [(row["size"], row["count"]) for row in (small_row, large_row)] == [(4_000, 2), (32_000, 1)]
+    assert small_row["latency"] == pytest.approx(0.025)
+    assert small_row["bus_bandwidth"] == pytest.approx((4_000 / 30 + 4_000 / 20) / 2 * 4 / 3)
+    assert large_row["bus_bandwidth"] == large_row["best_bandwidth"] == pytest.approx(800 * 4 / 3)
+    assert small_row["of_best"] == pytest.approx(100 * small_row["bus_bandwidth"] / large_row["bus_bandwidth"])
+    assert table.note == ""
+
+
+def test_of_one_rank_the_bandwidths_are_said_to_include_its_waiting() -> None:
+    assert "include its waiting" in analyse([rank_of(0, (0, 40, all_reduce()))], [NAME])[f"{NAME}_by_size"].note

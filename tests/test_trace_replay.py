@@ -360,3 +360,14 @@ def test_a_missing_file_ends_with_1_and_leaves_no_timeline(tmp_path: Path) -> No
     timeline = tmp_path / "timeline.json"
     assert run("--input", str(tmp_path / "absent.et"), "--timeline", str(timeline)) == 1
     assert not timeline.exists()
+
+
+@pytest.mark.parametrize("peak", ["fp16", "fp16=fast", "fp16=-1", "fp16=inf", "network=5"])
+def test_a_peak_needs_a_known_name_and_a_number_above_0(peak: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--input", "graph.et", "--peak", peak])
+    assert ended.value.code == 2
+    assert (
+        f"{peak!r}: expected one of fp64, fp32, tf32, fp16, fp8, int8, memory, = and a number above 0"
+        in capsys.readouterr().err
+    )

@@ -48,7 +48,7 @@ def graph_of(
     gap = _gap(edges, start, end, columns.is_activity)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
-    work = kernel_work(context)
+    work = kernel_work(context.linked, context.op_parent)
     dependencies, kinds = _by_target(edges, len(order))
     recorded = start - columns.clock_shift()
     attributes: dict[str, Column] = {

@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64
-from ..context import ConversionContext
+from ...schema.linked import LinkedTrace
 from .op_works import OpWorks
 from .sharing import owners, shares
 from .table import Work
@@ -20,7 +20,7 @@ NO_OP = "no recorded op"
 @dataclass(slots=True)
 class KernelWork:
     """By activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an element. Communication has
-    none.
+    none. `op_row` is the row of the op whose work it does, -1 where not known.
 
     `unknown` counts activities that lack one of them by their op's name, `known_ns` is the time of the others of `whole_ns`.
     """
@@ -28,54 +28,51 @@ class KernelWork:
     operations: Int64
     bytes: Int64
     element: Int64
-    known: int
-    unknown: dict[str, int]
-    known_ns: int
-    whole_ns: int
+    op_row: Int64
+    known: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
+    known_ns: int = 0
+    whole_ns: int = 0
 
 
-def kernel_work(context: ConversionContext) -> KernelWork:
-    """The work of all activities. Linear in activities, ops and their texts."""
-    activities = context.linked.activities
-    count = len(activities)
-    operations, moved, element = np.full((3, count), ABSENT, np.int64)
+def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
+    """The work of all activities; `op_parent` is the row of the op around each op, -1 for none. Linear in activities, ops, their texts."""
+    activities = linked.activities
+    operations, moved, element = np.full((3, len(activities)), ABSENT, np.int64)
+    op_row = np.full(len(activities), -1)
     sized = activities.category.equal(*MOVING) & (activities.size >= 0)
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
     operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
     computing = activities.communication_row < 0
-    for kernels, work in _works(context, computing & ~sized & (activities.op_row >= 0)):
+    for op, kernels, work in _works(linked, op_parent, computing & ~sized & (activities.op_row >= 0)):
         times = (activities.end - activities.start)[kernels].tolist()
-        moved[kernels], element[kernels] = shares(work.bytes, times), work.element or ABSENT
+        op_row[kernels], moved[kernels], element[kernels] = op, shares(work.bytes, times), work.element or ABSENT
         if work.operations is not None:
             operations[kernels] = shares(work.operations, times)
-    return _counted(context, operations, moved, element, computing)
+    return _counted(linked, KernelWork(operations, moved, element, op_row), computing)
 
 
-def _works(context: ConversionContext, wanted: Bool) -> list[tuple[list[int], Work]]:
-    """The kernels of each op whose work is known, and the work."""
+def _works(linked: LinkedTrace, op_parent: Int64, wanted: Bool) -> list[tuple[int, list[int], Work]]:
+    """The ops whose work is known, the kernels of each, and the work."""
     of_op: defaultdict[int, list[int]] = defaultdict(list)
     rows = np.flatnonzero(wanted)
-    for kernel, op in zip(rows.tolist(), context.linked.activities.op_row[rows].tolist(), strict=True):
+    for kernel, op in zip(rows.tolist(), linked.activities.op_row[rows].tolist(), strict=True):
         of_op[op].append(kernel)
-    works = OpWorks(context.linked.ops)
-    owner = owners(np.array(list(of_op), np.int64), context.op_parent, works)
+    works = OpWorks(linked.ops)
+    owner = owners(np.array(list(of_op), np.int64), op_parent, works)
     kernels: defaultdict[int, list[int]] = defaultdict(list)
     for op, whose in owner.items():
         kernels[whose] += of_op[op]
-    return [(kernels[op], work) for op, work in works.works(kernels).items()]
+    return [(op, kernels[op], work) for op, work in works.works(kernels).items()]
 
 
-def _counted(
-    context: ConversionContext, operations: Int64, moved: Int64, element: Int64, computing: Bool
-) -> KernelWork:
-    activities, ops = context.linked.activities, context.linked.ops
-    lacking = computing & ((operations == ABSENT) | (moved == ABSENT))
+def _counted(linked: LinkedTrace, work: KernelWork, computing: Bool) -> KernelWork:
+    activities, ops = linked.activities, linked.ops
+    lacking = computing & ((work.operations == ABSENT) | (work.bytes == ABSENT))
     length = activities.end - activities.start
     names = [ops.name[row] if row >= 0 else NO_OP for row in activities.op_row[lacking].tolist()]
-    return KernelWork(
-        operations,
-        moved,
-        element,
+    return replace(
+        work,
         known=int((computing & ~lacking).sum()),
         unknown=dict(Counter(names).most_common()),
         known_ns=int(length[computing & ~lacking].sum()),

@@ -32,9 +32,14 @@ critical_path                   rank kind time pct
 critical_path_nodes             rank node name kind start time device stream tid     pieces in order of replayed time; -1 where not on one
 collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
                                 algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for
+collectives_over_ranks_by_size  group collective size count latency bus_bandwidth best_bandwidth of_best        medians; best of any size
 collectives_over_ranks_missing  rank group missing                                   missing: how many
 per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
 per_op_device_time_by_name      rank name ops self subtree count
+efficiency                      rank device op shape element kernels time intensity speed speed_pct bandwidth bandwidth_pct bound
+                                peak_speed peak_bandwidth       of computation; bound: compute, memory or ""; of the device's peak
+efficiency_by_step              rank device step time operations speed utilisation
+                                operations as run, also those done again; utilisation: time at the formats' peaks over that of the step
 trace_diff                      kind name shape category difference count_a count_b time_a time_b
                                 kind: op or kernel; category: added, removed, more, fewer, same
 trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b host_time_a host_time_b
@@ -44,10 +49,11 @@ trace_diff_tree                 depth kind name category difference count_a coun
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .collectives_over_ranks import collectives_over_ranks
+from .collectives import collectives_over_ranks
 from .counters import counters
 from .critical_path import critical_path
 from .cupti_counters import cupti_counters
+from .efficiency import efficiency
 from .frequent_kernel_patterns import frequent_kernel_patterns
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
@@ -74,6 +80,7 @@ ANALYSES: tuple[Analysis, ...] = (
     critical_path,
     collectives_over_ranks,
     per_op_device_time,
+    efficiency,
 )
 
 

@@ -24,6 +24,7 @@ from ..replay import (
     summarise,
     write_timeline,
 )
+from .peak_option import add_peak_option
 
 NAME = "trace-replay"
 log = logging.getLogger("execgraph")
@@ -51,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "--simulator", choices=[ASTRA_SIM],
         help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay mode",
     )  # fmt: skip
+    add_peak_option(parser)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     if arguments.json and arguments.timeline == STANDARD_STREAM:
@@ -74,7 +76,8 @@ def _run(arguments: argparse.Namespace) -> None:
             found = simulated(graphs)
             print_json(msgspec.to_builtins(found)) if arguments.json else log.info("%s", describe_simulated(found))
             return
-        replayed = replay_ranks(graphs, arguments.scale)
+        scale = [one._replace(peaks=dict(arguments.peaks)) for one in arguments.scale]
+        replayed = replay_ranks(graphs, scale)
     if arguments.timeline:
         write_timeline(replayed, arguments.timeline)
     summary = summarise(replayed)

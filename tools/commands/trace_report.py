@@ -12,6 +12,7 @@ from ..analyses import ANALYSES
 from ..command import command_parser, progress, run_command, usage_error
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import Wanted, as_text, find_sources, print_tables, report_on, report_on_diff, write_csv
+from .peak_option import add_peak_option
 
 NAME = "trace-report"
 log = logging.getLogger("execgraph")
@@ -53,8 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--scale", action="append", default=[], type=_scale, metavar="SPEC",
         help="what a changed run would take, by replay: REGEX=F multiplies the durations of the nodes whose name matches, "
-        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}); repeatable",
+        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F kernels that operations or bytes "
+        "limit; repeatable",
     )  # fmt: skip
+    add_peak_option(parser)
     parser.add_argument(
         "--perfetto", metavar="TRACE.json", help="write the device trace with counters, the critical path and kernel patterns "
         "beside its own events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
@@ -75,7 +78,9 @@ def _run(arguments: argparse.Namespace) -> None:
         before, after = (find_sources([path], progress) for path in arguments.diff)
         report = report_on_diff(before, after, progress)
     else:
-        wanted = Wanted(arguments.only, arguments.scale, bool(arguments.output), arguments.perfetto or "")
+        peaks = dict(arguments.peaks)
+        scales = [one._replace(peaks=peaks) for one in arguments.scale]
+        wanted = Wanted(arguments.only, scales, bool(arguments.output), arguments.perfetto or "", peaks)
         report = report_on(find_sources(arguments.paths, progress), wanted, progress)
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")

@@ -5,7 +5,7 @@
 from .critical_path import WAITS, critical_path
 from .execution import Replay, replay, replay_ranks, topological_order
 from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
-from .roofline import Bound, bound_by, device_peaks, roofs
+from .roofline import Bound, Kernels, LeastTime, bound_by, device_peaks, least_time, roofs
 from .scaling import SCALABLE, Scale, parse_scale
 from .simulator_rules import Simulated, SimulatedRank, describe_simulated, simulated, simulated_ends
 from .summary import describe, summarise
@@ -19,7 +19,9 @@ __all__ = [
     "WAITS",
     "Bound",
     "Classes",
+    "Kernels",
     "Lane",
+    "LeastTime",
     "NodeClass",
     "Replay",
     "Scale",
@@ -33,6 +35,7 @@ __all__ = [
     "describe_simulated",
     "device_peaks",
     "gather",
+    "least_time",
     "moves_memory",
     "node_classes",
     "number_text",

@@ -1,19 +1,24 @@
 """What limits a kernel on its device, by the roofline model: operations, or the bytes that they need.
 
 A kernel that does more operations per byte than the device can do while it moves one is bound by compute, else by memory (Williams,
-Waterman and Patterson, Roofline, 2009). Time is not asked: a kernel far below its roof is bound by neither.
+Waterman and Patterson, Roofline, 2009). Measured time is not asked: a kernel far below its roof is limited by something else besides.
 """
 
+import re
 from collections.abc import Mapping
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool
+from ...schema.columns import ABSENT, Bool, Int64, Strings
 from ...schema.device_peaks import Figures, Peak, peak_of
 from ...schema.graph import DEVICE_NAME, ExecutionGraph
+from .node_class import Classes, NodeClass
 
 UNKNOWN_DEVICE = Peak(*[0.0] * len(Peak._fields))
+TF32 = re.compile(r"tf32|xf32|_s1688|_s161616|tensorop_s\d", re.IGNORECASE)
+"""How cuBLAS, CUTLASS, cuDNN and hipBLASLt call kernels that take fp32 operands to the matrix engines."""
 
 
 class Bound(Enum):
@@ -23,32 +28,63 @@ class Bound(Enum):
     MEMORY = "memory"
 
 
-def device_peaks(graph: ExecutionGraph, given: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """The peak of each device of the graph that is known, by number: by its recorded name, with what is `given` instead."""
-    devices = np.unique(graph.integers("device")[graph.is_activity]).tolist()
-    names = {device: str(graph.metadata.get(f"{DEVICE_NAME}{device}", "")) for device in devices}
-    known = {device: peak_of(name) for device, name in names.items()}
-    peaks = {device: (peak or UNKNOWN_DEVICE)._replace(**(given or {})) for device, peak in known.items()}
+class LeastTime(NamedTuple):
+    """The seconds that each of n kernels takes at least for its operations and for its bytes; NaN where work or peak is not known."""
+
+    compute: Figures
+    memory: Figures
+
+    def bound_by(self, bound: Bound) -> Bool:
+        """Which kernels are, of those of which both are known; what takes none of either is bound by nothing."""
+        known = (self.compute > 0) | (self.memory > 0)
+        chosen = self.compute > self.memory if bound is Bound.COMPUTE else self.compute <= self.memory
+        return np.asarray(known & chosen)
+
+
+class Kernels(NamedTuple):
+    """What tells the work of n kernels, by columns; numbers are ABSENT where not known."""
+
+    name: Strings
+    device: Int64
+    operations: Int64
+    bytes: Int64
+    element: Int64
+
+
+def device_peaks(names: Mapping[int, str], given: Mapping[str, float] | None = None) -> dict[int, Peak]:
+    """The peak of each device by number, from its recorded name, with what is `given` by field of Peak instead; others are left out."""
+    known = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
+    peaks = {device: peak._replace(**(given or {})) for device, peak in known.items()}
     return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
 
 
-def roofs(graph: ExecutionGraph, peaks: Mapping[int, Peak]) -> tuple[Figures, Figures]:
-    """For each node the FLOP/s and the bytes/s that its device can do at most for its number format; NaN where not known."""
-    device, element = graph.integers("device"), graph.integers("element_size", 0)
-    compute, memory = np.full((2, len(graph)), np.nan)
+def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
+    """What the peak of each kernel's device leaves it, for its number format. Linear."""
+    compute, memory = roofs(kernels, peaks)
+    operations = np.where(kernels.operations != ABSENT, kernels.operations, np.nan)
+    moved = np.where(kernels.bytes != ABSENT, kernels.bytes, np.nan)
+    # no operations take no time, even of a format that the device lacks
+    return LeastTime(np.where(operations == 0, 0.0, operations / compute), np.where(moved == 0, 0.0, moved / memory))
+
+
+def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Figures, Figures]:
+    """For each kernel the FLOP/s and the bytes/s that its device can do at most for its number format; NaN where not known."""
+    compute, memory = np.full((2, len(kernels.device)), np.nan)
+    tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
     for number, peak in peaks.items():
-        own = graph.is_activity & (device == number)
-        compute[own], memory[own] = peak.tflops(element[own]) * 1e12, peak.memory_gb_s * 1e9
+        own = kernels.device == number
+        rate = peak.tflops(kernels.element[own])
+        if peak.tf32:
+            rate = np.where(tf32[own] & (kernels.element[own] == 4), peak.tf32, rate)
+        compute[own], memory[own] = rate * 1e12, peak.memory * 1e9
     return np.where(compute > 0, compute, np.nan), np.where(memory > 0, memory, np.nan)
 
 
-def bound_by(graph: ExecutionGraph, bound: Bound, given: Mapping[str, float] | None = None) -> Bool:
+def bound_by(graph: ExecutionGraph, classes: Classes, bound: Bound, given: Mapping[str, float] | None = None) -> Bool:
     """Which nodes are computation bound so, as far as their work and their device are known."""
-    operations, moved = graph.integers("num_ops"), graph.integers("tensor_size")
-    known = (operations != ABSENT) & (moved != ABSENT) & ((operations > 0) | (moved > 0))
-    compute, memory = roofs(graph, device_peaks(graph, given))
-    # what does no operations is bound by memory on any device with a memory
-    takes = np.where(operations > 0, operations / compute, 0.0), np.where(moved > 0, moved / memory, 0.0)
-    told = known & ~np.isnan(takes[0]) & ~np.isnan(takes[1])
-    chosen = takes[0] > takes[1] if bound is Bound.COMPUTE else takes[0] <= takes[1]
-    return np.asarray(told & chosen)
+    device = graph.integers("device")
+    numbers = np.unique(device[graph.is_activity]).tolist()
+    names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}
+    columns = (graph.integers(name) for name in ("num_ops", "tensor_size", "element_size"))
+    found = least_time(Kernels(graph.name, device, *columns), device_peaks(names, given))
+    return np.asarray(found.bound_by(bound) & (classes == NodeClass.COMPUTATION))

@@ -7,7 +7,7 @@
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,21 +28,26 @@ SCALABLE = {
 }
 CLASS_PREFIX = "class:"
 BOUND_PREFIX = "bound:"
+NO_BOUND = ": no kernel of known work is bound so on a device of known peak; name its peaks with --peak"
 
 
 class Scale(NamedTuple):
-    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name contains a match."""
+    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name contains a match.
+
+    `peaks` are the fields of Peak, of all devices, that count instead of the table's to tell what is bound by what.
+    """
 
     spec: str
     target: NodeClass | Bound | re.Pattern[str]
     factor: float
+    peaks: Mapping[str, float] = {}
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
         """Which nodes of the graph it changes."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
         if isinstance(self.target, Bound):
-            return bound_by(graph, self.target)
+            return bound_by(graph, classes, self.target, self.peaks)
         search = self.target.search
         return graph.name.where(lambda name: bool(search(name)))
 
@@ -100,7 +105,9 @@ def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], s
             factor[chosen] *= one.factor
             matched += int(chosen.sum())
         if not matched:
-            log.warning("warning: scale %r matches no node", one.spec)
+            log.warning(
+                "warning: scale %r matches no node%s", one.spec, NO_BOUND if isinstance(one.target, Bound) else ""
+            )
     return factors
 
 

@@ -1,6 +1,6 @@
 """Collects all that is shown of a run in one pass over its ranks; of these only the graphs are kept, to replay them together."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
-from ..analyses import Column, RankTrace, Table, analyse, trace_diff
+from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
 from ..replay import Scale
 from .excerpt import Excerpt, excerpt
 from .files import lay_over, overlay_path
@@ -39,12 +39,13 @@ class Report:
 
 class Wanted(NamedTuple):
     """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, where `perfetto`
-    names a file, the device trace with what the analyses add to it."""
+    names a file, the device trace with what the analyses add to it. `peaks` are those of Options."""
 
     only: Sequence[str] | None = None
     scales: Sequence[Scale] = ()
     page: bool = True
     perfetto: str = ""
+    peaks: Mapping[str, float] = {}
 
     @property
     def graphs(self) -> bool:
@@ -58,7 +59,8 @@ ALL_OF_IT = Wanted()
 def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
-    tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs, progress)), wanted.only)
+    options = Options(peaks=wanted.peaks)
+    tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs, progress)), wanted.only, options)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:

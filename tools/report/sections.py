@@ -92,12 +92,23 @@ SECTIONS = (
         "Collectives",
         "A collective starts for all when the last rank arrives: latency is the shortest duration of any member, skew the wait for "
         "the last.",
-        {"collectives_over_ranks": "start_skew", "collectives_over_ranks_missing": ""},
+        {
+            "collectives_over_ranks_by_size": "",
+            "collectives_over_ranks": "start_skew",
+            "collectives_over_ranks_missing": "",
+        },
     ),
     Section(
         "per_op_device_time",
         "Ops",
         "Device time of what an op launched itself, and of its whole subtree.",
         {"per_op_device_time_by_name": "self", "per_op_device_time": "self"},
+    ),
+    Section(
+        "efficiency",
+        "Efficiency",
+        "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: the roof, up along "
+        "the memory bandwidth, then flat at the peak; what lies far below is limited by something else, often by being small.",
+        {"efficiency": "time", "efficiency_by_step": ""},
     ),
 )

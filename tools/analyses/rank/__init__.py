@@ -1,12 +1,13 @@
 """A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
 
 from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
-from .graph_alone import rank_of_graph
+from .graph_alone import activity_rows, rank_of_graph
 from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
 from .op_tree import USER_SCOPE, OpTree, op_tree
 from .rank_trace import Analysis, Options, RankTrace, graph_of, per_rank, read_rank
 from .recorded import ProfilerRange
 from .shapes import op_shapes
+from .steps import Steps, steps_of
 from .table import Column, Floats, Table, microseconds, percentage, rank_column, texts
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "ProfilerRange",
     "RankTrace",
     "Series",
+    "Steps",
     "Table",
     "activity_classes",
+    "activity_rows",
     "graph_of",
     "intersection",
     "intervals_of",
@@ -38,6 +41,7 @@ __all__ = [
     "read_rank",
     "running_sum",
     "sequence",
+    "steps_of",
     "texts",
     "time_by_set",
     "union",

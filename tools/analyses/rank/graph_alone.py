@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....schema.columns import Int64, Ragged, Strings
-from ....schema.graph import CollectiveType, ExecutionGraph, NodeType
+from ....schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
 from ....schema.linked import (
     Activities,
     Calls,
@@ -41,7 +41,7 @@ REMARK = "an execution graph alone: launch calls and host ops are not known, nor
 
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     """The rank of a graph, 0 where it records none. Activities last as recorded, with what was trimmed of them."""
-    rows = np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA))
+    rows = activity_rows(graph)
     talking = np.isin(graph.type[rows], COMMUNICATION_TYPES)
     linked = LinkedTrace(
         info=_info(graph.metadata),
@@ -58,6 +58,11 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
     return RankTrace(max(linked.info.rank, 0), linked, graph)
 
 
+def activity_rows(graph: ExecutionGraph) -> Int64:
+    """The nodes that are the rank's activities, in their order."""
+    return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA))
+
+
 def _info(recorded: dict[str, str | int]) -> TraceInfo:
     return TraceInfo(
         pid=integer(recorded.get("pid"), -1),
@@ -66,6 +71,11 @@ def _info(recorded: dict[str, str | int]) -> TraceInfo:
         base_time_ns=integer(recorded.get("base_time_ns"), 0),
         source_host=str(recorded.get("source_host", "")),
         source_device=str(recorded.get("source_device", "")),
+        devices={
+            integer(key.removeprefix(DEVICE_NAME), -1): str(name)
+            for key, name in recorded.items()
+            if key.startswith(DEVICE_NAME)
+        },
     )
 
 

@@ -1,7 +1,7 @@
 """What an analysis takes: one rank's linked trace with its graph and replay, and the options that all analyses share."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ....converter import Options as ConvertOptions
@@ -38,8 +38,11 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Thresholds in µs and choices of what is shown. `operator` is the text that an operator's name must contain to be searched for
-    kernel patterns; patterns of more than `longest_pattern` kernels are counted, not shown."""
+    """Thresholds in µs and choices of what is shown.
+
+    `operator` is the text that an operator's name must contain to be searched for kernel patterns; patterns of more than
+    `longest_pattern` kernels are counted, not shown. `peaks` are fields of Peak that count instead of the table's, for all devices.
+    """
 
     kernel_wait_us: float = 30
     slow_call_us: float = 50
@@ -49,6 +52,7 @@ class Options:
     quantiles: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
     operator: str = ""
     longest_pattern: int = 64
+    peaks: Mapping[str, float] = field(default_factory=dict)
 
 
 class Analysis(NamedTuple):

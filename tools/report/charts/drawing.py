@@ -21,7 +21,8 @@ NUMBER = ",.1f"
 
 
 def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineData:
-    """These fields of the rows for a chart, all if none is named; fractions to four digits, texts to LONGEST letters."""
+    """These fields of the rows for a chart, all if none is named; texts to LONGEST letters, numbers to four digits after the point,
+    below 1 to four in all."""
     kept = [{key: row[key] for key in fields} for row in rows] if fields else rows
     return alt.InlineData(name=name, values=[{key: _short(value) for key, value in row.items()} for row in kept])
 
@@ -29,7 +30,9 @@ def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineDat
 def _short(value: Any) -> Any:
     if isinstance(value, str):
         return shortened(value, LONGEST)
-    return round(value, 4) if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
 
 
 def top_legend(title: str | None = None) -> alt.Legend:

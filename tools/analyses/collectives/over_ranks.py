@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.ranks import Group, match, ranks_of, ranks_text
-from ...schema.columns import Int64
-from ...schema.graph import CollectiveType
+from ....converter.ranks import Group, match, ranks_of, ranks_text
+from ....schema.columns import Int64
+from ....schema.graph import CollectiveType
+from ..rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds, percentage
 from .arrivals import Arrival, RankCollectives, collectives_of
-from .rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds
 
 NO_COLLECTIVES = "no communication with a known group was recorded"
+ONE_RANK = "of one rank alone: latencies include its waiting for the others, bandwidths are at least these"
 PARTS_OF_ALL = (
     CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK,
     CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER,
@@ -57,7 +58,41 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
         *_figures(present),
     ]
-    return Table(NAME, "Collectives over ranks", columns, note, (_missing_by_group(collectives, missing),))
+    details = (_by_size(columns, len(parts)), _missing_by_group(collectives, missing))
+    return Table(NAME, "Collectives over ranks", columns, note, details)
+
+
+def _by_size(columns: Sequence[Column], ranks: int) -> Table:
+    """What each kind of collective reaches for each group and size, beside the best that it reaches there at any size."""
+    values = {column.name: np.asarray(column.values) for column in columns}
+    keys = list(zip(*(values[name].tolist() for name in ("group", "collective", "size")), strict=True))
+    rows: defaultdict[tuple[str, str, float], list[int]] = defaultdict(list)
+    for row, key in enumerate(keys):
+        rows[key].append(row)
+    told = sorted(rows)
+    bus = [values["bus_bandwidth"][rows[key]] for key in told]
+    typical = np.array([_median(found) for found in bus], np.float64)
+    best: defaultdict[tuple[str, str], float] = defaultdict(lambda: np.nan)
+    for (group, collective, _), found in zip(told, bus, strict=True):
+        best[group, collective] = float(np.fmax(best[group, collective], np.fmax.reduce(found)))
+    seen = np.array([best[key[:2]] for key in told], np.float64)
+    result = [
+        Column("group", "", [group for group, _, _ in told]),
+        Column("collective", "", [collective for _, collective, _ in told]),
+        Column("size", "B", np.array([size for _, _, size in told], np.float64)),
+        Column("count", "", _integers([len(rows[key]) for key in told])),
+        Column("latency", "us", np.array([_median(values["latency"][rows[key]]) for key in told], np.float64)),
+        Column("bus_bandwidth", "GB/s", typical),
+        Column("best_bandwidth", "GB/s", seen),
+        percentage("of_best", typical, seen),
+    ]
+    note = NO_COLLECTIVES if not told else ONE_RANK if ranks == 1 else ""
+    return Table(f"{NAME}_by_size", "Bandwidth of collectives by size", result, note)
+
+
+def _median(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else np.nan
 
 
 def _matched(parts: Sequence[RankCollectives]) -> list[_MatchedCollective]:

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.building import bytes_per_element
-from ...converter.ranks import Calls, recorded_calls
-from ...schema.columns import ABSENT
-from ...schema.graph import CollectiveType, NodeType
-from ...schema.linked import Communication, LinkedTrace
-from .rank import RankTrace
+from ....converter.building import bytes_per_element
+from ....converter.ranks import Calls, recorded_calls
+from ....schema.columns import ABSENT
+from ....schema.graph import CollectiveType, NodeType
+from ....schema.linked import Communication, LinkedTrace
+from ..rank import RankTrace
 
 OF_ALL_MEMBERS = (CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
 """Sized by the larger buffer, which holds a part of every member."""

@@ -1,0 +1,180 @@
+"""What kernels reach of what their device can do: FLOP/s and bytes/s by op and shape, what limits them, utilisation by step.
+
+Only computation counts: copies and communication have bandwidths of their own (counters, collectives_over_ranks).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...converter.kernel_work import kernel_work
+from ...schema.columns import ABSENT, Int64
+from ...schema.device_peaks import Peak
+from ..replay import Bound, Kernels, device_peaks, least_time, roofs
+from .rank import (
+    ActivityClass,
+    Column,
+    Floats,
+    Options,
+    RankTrace,
+    Table,
+    activity_classes,
+    activity_rows,
+    microseconds,
+    op_shapes,
+    op_tree,
+    per_rank,
+    percentage,
+    rank_column,
+    steps_of,
+)
+
+Texts = npt.NDArray[np.str_]
+
+NO_KERNELS = "no kernel computes anything"
+
+
+class _Work(NamedTuple):
+    """The rank's computation: rows of its activities, which op's work each does (-1: no op's), its time (ns), and its device's peak."""
+
+    row: Int64
+    op_row: Int64
+    time: Int64
+    kernels: Kernels
+    peaks: dict[int, Peak]
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    work = _work(rank, options)
+    groups = _by_op_and_shape(rank, work)
+    by_step = _by_step(rank, work)
+    return Table(NAME, "Efficiency of kernels", _columns(rank, work, groups), _note(rank, work), (by_step,))
+
+
+def _work(rank: RankTrace, options: Options) -> _Work:
+    """From the traces; of a graph alone as its nodes say it."""
+    activities = rank.linked.activities
+    if len(rank.linked.ops) or rank.graph is None:
+        found = kernel_work(rank.linked, op_tree(rank.linked.ops).parent)
+        op_row, told = found.op_row, [found.operations, found.bytes, found.element]
+    else:
+        nodes = activity_rows(rank.graph)
+        told = [rank.graph.integers(name)[nodes] for name in ("num_ops", "tensor_size", "element_size")]
+        op_row = np.full(len(nodes), -1)
+    row = np.flatnonzero(activity_classes(activities) == ActivityClass.COMPUTATION)
+    kernels = Kernels(activities.name.take(row), activities.device[row], *(column[row] for column in told))
+    op_row = np.where(op_row >= 0, op_row, activities.op_row)[row]
+    peaks = device_peaks(_device_names(rank), options.peaks)
+    return _Work(row, op_row, (activities.end - activities.start)[row], kernels, peaks)
+
+
+def _device_names(rank: RankTrace) -> dict[int, str]:
+    """Of every device that ran something, "" where its name was not recorded."""
+    devices = np.unique(rank.linked.activities.device).tolist()
+    return {device: rank.linked.info.devices.get(device, "") for device in devices}
+
+
+def _note(rank: RankTrace, work: _Work) -> str:
+    if not len(work.row):
+        return NO_KERNELS
+    known = (work.kernels.operations != ABSENT) & (work.kernels.bytes != ABSENT)
+    share = 100 * work.time[known].sum() / max(int(work.time.sum()), 1)
+    told = [f"the work of {known.sum():,} of {len(known):,} kernels is known, {share:.1f} % of their time"]
+    names = _device_names(rank).items()
+    lacking = [f"{number} ({name or 'no name recorded'})" for number, name in names if number not in work.peaks]
+    if lacking:
+        told.append(f"no peak is known of device {', '.join(lacking)}: give --peak")
+    return "; ".join(told)
+
+
+class _Groups(NamedTuple):
+    """Kernels of the same op and shape: of each its group, of each group the label, the shape, and one of its kernels."""
+
+    number: Int64
+    label: list[str]
+    shape: list[str]
+    example: Int64
+
+
+def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
+    """Those of one device and number format; kernels that no op launched go by their own names."""
+    ops, names = rank.linked.ops, work.kernels.name
+    shapes, of_op = op_shapes(ops), work.op_row >= 0
+    label, shape = names.codes + len(ops.name.table), np.full(len(work.row), -1)
+    label[of_op], shape[of_op] = ops.name.codes[work.op_row[of_op]], shapes.codes[work.op_row[of_op]]
+    keys = np.stack([work.kernels.device, label, shape, work.kernels.element], axis=1)
+    _, example, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    labels, forms = [*ops.name.table, *names.table], [*shapes.table, ""]
+    return _Groups(
+        number.reshape(-1),
+        [labels[code] for code in label[example].tolist()],
+        [forms[code] for code in shape[example].tolist()],
+        example,
+    )
+
+
+def _columns(rank: RankTrace, work: _Work, groups: _Groups) -> list[Column]:
+    """A row for each group, the longest first."""
+    kernels, example, count = work.kernels, groups.example, len(groups.example)
+
+    def summed(values: Int64) -> Floats:
+        weights: Floats = np.where(values == ABSENT, np.nan, values)
+        return np.bincount(groups.number, weights, count).astype(np.float64)
+
+    time, operations, moved = summed(work.time), summed(kernels.operations), summed(kernels.bytes)
+    order = np.argsort(-time, kind="stable")
+    compute, memory = (roof[example][order] for roof in roofs(kernels, work.peaks))
+    seconds = np.where(time > 0, time, np.nan)[order] / 1e9
+    operations, moved, first = operations[order], moved[order], example[order]
+    return [
+        rank_column(rank.rank, count),
+        Column("device", "", kernels.device[first]),
+        Column("op", "", [groups.label[group] for group in order.tolist()]),
+        Column("shape", "", [groups.shape[group] for group in order.tolist()]),
+        Column("element", "B", np.where(kernels.element == ABSENT, 0, kernels.element)[first]),
+        Column("kernels", "", np.bincount(groups.number, minlength=count)[order]),
+        microseconds("time", time[order]),
+        Column("intensity", "FLOP/B", np.divide(operations, moved, out=np.full(count, np.nan), where=moved > 0)),
+        Column("speed", "TFLOP/s", operations / seconds / 1e12),
+        percentage("speed_pct", operations / seconds, compute),
+        Column("bandwidth", "GB/s", moved / seconds / 1e9),
+        percentage("bandwidth_pct", moved / seconds, memory),
+        Column("bound", "", _bounds(kernels, work)[first].tolist()),
+        Column("peak_speed", "TFLOP/s", compute / 1e12),
+        Column("peak_bandwidth", "GB/s", memory / 1e9),
+    ]
+
+
+def _bounds(kernels: Kernels, work: _Work) -> Texts:
+    least = least_time(kernels, work.peaks)
+    return np.select([least.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
+
+
+def _by_step(rank: RankTrace, work: _Work) -> Table:
+    """Model FLOPs utilisation: the time that the operations of a step take at their formats' peaks, over the time that the step took."""
+    steps = steps_of(rank.linked)
+    step, device = steps.of_activity[work.row], work.kernels.device
+    rows = [(one, number) for one in range(len(steps.name)) for number in np.unique(device[step == one]).tolist()]
+    least = np.nan_to_num(least_time(work.kernels, work.peaks).compute)
+    operations = np.where(work.kernels.operations == ABSENT, 0, work.kernels.operations)
+    own = [(step == one) & (device == number) for one, number in rows]
+    of_step = np.array([one for one, _ in rows], np.int64)
+    time = (steps.end - steps.start)[of_step]
+    done = np.array([operations[chosen].sum() for chosen in own], np.float64)
+    needed = np.array([least[chosen].sum() for chosen in own], np.float64)
+    known = np.array([number in work.peaks for _, number in rows], np.bool_)
+    columns = [
+        rank_column(rank.rank, len(rows)),
+        Column("device", "", np.array([number for _, number in rows], np.int64)),
+        Column("step", "", [steps.name[one] for one in of_step.tolist()]),
+        microseconds("time", time),
+        Column("operations", "", done),
+        Column("speed", "TFLOP/s", np.divide(done, time, out=np.full(len(rows), np.nan), where=time > 0) / 1e3),
+        percentage("utilisation", np.where(known, needed * 1e9, np.nan), time),
+    ]
+    return Table(f"{NAME}_by_step", "Model FLOPs utilisation by step", columns, "" if rows else NO_KERNELS)
+
+
+NAME = "efficiency"
+efficiency = per_rank(NAME, _table)

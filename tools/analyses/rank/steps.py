@@ -1,0 +1,61 @@
+"""The steps of a rank, by the profiler's marks, and which activity is of which step."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....schema.columns import ABSENT, Int64
+from ....schema.linked import LinkedTrace
+from ....schema.traces import are_step_marks
+
+WHOLE_RUN = "whole run"
+
+
+class Steps(NamedTuple):
+    """n steps in order of time: their names, when each began and ended (ns), and of each activity the step that launched it, -1 for none.
+
+    A step ends when its mark has ended and all that it launched; it begins there, where its own mark began earlier.
+    """
+
+    name: list[str]
+    start: Int64
+    end: Int64
+    of_activity: Int64
+
+
+def steps_of(linked: LinkedTrace) -> Steps:
+    """The steps of the marks `ProfilerStep#N`, of a trace without any the whole run as one; none of a trace without activities."""
+    launched = _launched(linked)
+    marks = np.flatnonzero(are_step_marks(linked.ops.name) & (linked.ops.start != ABSENT))
+    marks = marks[np.argsort(linked.ops.start[marks], kind="stable")]
+    # of several threads that mark a step the first one counts
+    marks = marks[np.sort(np.unique(linked.ops.name.codes[marks], return_index=True)[1])]
+    if not len(marks):
+        return _whole(linked, launched)
+    begun = linked.ops.start[marks]
+    of_activity = np.searchsorted(begun, launched, side="right") - 1
+    until = linked.ops.end[marks].copy()
+    inside = of_activity >= 0
+    np.maximum.at(until, of_activity[inside], linked.activities.end[inside])
+    until = np.maximum.accumulate(until)
+    return Steps(
+        [linked.ops.name[row] for row in marks.tolist()],
+        np.maximum(begun, np.append(begun[:1], until[:-1])),
+        until,
+        of_activity,
+    )
+
+
+def _whole(linked: LinkedTrace, launched: Int64) -> Steps:
+    if not len(launched):
+        return Steps([], launched, launched, launched)
+    until = linked.activities.end.max(keepdims=True)
+    return Steps([WHOLE_RUN], launched.min(keepdims=True), until, np.zeros(len(launched), np.int64))
+
+
+def _launched(linked: LinkedTrace) -> Int64:
+    """When each activity was launched; its own start where no call is known."""
+    activities, calls = linked.activities, linked.calls
+    launched, known = activities.start.copy(), activities.call_row >= 0
+    launched[known] = calls.start[activities.call_row[known]]
+    return launched

@@ -1,0 +1,25 @@
+"""The option that says what a device can do at most, where its name does not tell or tells wrong."""
+
+import argparse
+
+from ...schema.device_peaks import Peak
+
+
+def add_peak_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--peak`, whose value is then pairs of a field of Peak and its value."""
+    parser.add_argument(
+        "--peak", dest="peaks", action="append", default=[], type=_peak, metavar="NAME=N",
+        help=f"what devices can do at most, instead of what is known of theirs by name: TFLOP/s of "
+        f"{', '.join(Peak._fields[:-1])}, or GB/s of {Peak._fields[-1]}; repeatable",
+    )  # fmt: skip
+
+
+def _peak(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if name not in Peak._fields or not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected one of {', '.join(Peak._fields)}, = and a number above 0")
+    return name, value
