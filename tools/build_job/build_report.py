@@ -14,6 +14,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
+from ..rank_rows import rank_rows
 from .build_options import BuildOptions
 from .cross_rank import mark_of, named
 from .rank_comms import RankComms
@@ -128,16 +129,11 @@ def read_report(path: Path) -> BuildReport | None:
 
 
 def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
-    """A line per rank; those of `unchanged` were up to date."""
+    """A line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
     ranks = list(ranks)
     most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
-    rows = [HEADINGS, *(_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)) + f"  {row[-1]}"
-        for row in rows
-    ]
-    return "\n".join([*lines, *_dropped(ranks)])
+    rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)
+    return "\n".join([*rank_rows(HEADINGS, rows, alike=("", "status")), *_dropped(ranks)])
 
 
 def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..build_job import mark_of
+from ..rank_rows import ranges
 from .findings import NOTE, WRONG, Finding
 from .inspection import GroupCount, Inspection
-from .wording import ranges
 
 MARKED = {"note": "fewer than others"}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..build_job import mark_of
+from ..rank_rows import rank_rows
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
@@ -34,9 +35,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
 def _table(processes: Sequence[Inspection]) -> list[str]:
     most = most_kernels(processes)
     folder = _common_folder(processes)
-    rows = [HEADINGS, *(_row(process, most, folder) for process in processes)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in rows]
+    return rank_rows(HEADINGS, (_row(process, most, folder) for process in processes), alike=("world", "by", ""))
 
 
 def _row(process: Inspection, most: int, folder: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from ..rank_rows import ranges
 from .findings import WRONG, Finding
 
 PLACES_SHOWN = 4
@@ -49,18 +50,3 @@ def places(where: list[str]) -> str:
     others = [place for place, found in zip(where, numbers, strict=True) if not found]
     more = [f"{len(others) - PLACES_SHOWN} more"] if len(others) > PLACES_SHOWN else []
     return ", ".join(ranks + others[:PLACES_SHOWN] + more)
-
-
-def ranges(numbers: list[int]) -> str:
-    """Ascending numbers, runs of three and more as ranges.
-
-    >>> ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7, 8'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

@@ -113,7 +113,7 @@ def _limit(tables: Tables) -> Iterator[str]:
         best = max(rows, key=lambda row: row["saved"])
         who = {"host": "The host", "memory": "Copying"}.get(best["change"], best["change"].capitalize())
         gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])})"
-        where = " in the replay of all ranks together" if len(_rows(tables, "ranks")) > 1 else ""
+        where = f" in the replay of {tables['twice_as_fast'].note}" if tables["twice_as_fast"].note else ""
         yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}{where}."
 
 

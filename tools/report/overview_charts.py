@@ -12,7 +12,7 @@ LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "unre
 
 def spent(report: Report) -> list[Chart]:
     """Each device's span by what ran; without devices, each host thread's time."""
-    kernels, devices = report.tables.get("kernel_breakdown"), report.tables.get("temporal_breakdown")
+    kernels, devices = report.shown("kernel_breakdown"), report.shown("temporal_breakdown")
     if kernels and devices and len(kernels) and len(devices):
         return [_of_devices(kernels, devices)]
     return [_of_lanes(report.excerpts)] if report.excerpts else []
@@ -48,7 +48,7 @@ def _of_lanes(excerpts: list[Excerpt]) -> Chart:
 
 def limits(report: Report) -> list[Chart]:
     """The names that the critical path spends most time on."""
-    nodes = report.tables.get("critical_path_nodes")
+    nodes = report.shown("critical_path_nodes")
     return [_on_the_path(nodes)] if nodes and len(nodes) else []
 
 

@@ -10,6 +10,7 @@ from ...schema.errors import DataError
 from ..analyses import Column, Table
 from .charts import Row, cell, first_rows, heading, largest_rows
 from .overview import figures, findings
+from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import SECTIONS, Section
 
@@ -82,7 +83,7 @@ class Page:
 
     def section(self, section: Section) -> ShownSection | None:
         """None where none of its tables was asked for."""
-        tables = [self.report.tables[name] for name in section.tables if name in self.report.tables]
+        tables = [table for table in map(self.report.shown, section.tables) if table is not None]
         if not tables:
             return None
         filled = [table for table in tables if len(table)]
@@ -126,13 +127,13 @@ def render(report: Report) -> str:
     content = {
         "title": report.title,
         "figures": figures(tables),
-        "findings": findings(tables),
+        "findings": [*findings(tables), *([in_words(report.groups)] if report.groups else [])],
         "spent": page.add("spent", spent(report), half=True),
         "limits": page.add("limits", limits(report), half=True),
         "gains": page.add("gains", gains(report), half=True),
         "timeline": page.add("timeline", [timeline(report.excerpts)] if report.excerpts else []),
         "excerpts": report.excerpts,
-        "ranks": page.table(report.ranks),
+        "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [one for one in sections if one.tables],
         "empty": [one for one in sections if not one.tables],
         "notes": report.notes,

@@ -10,10 +10,12 @@ import numpy as np
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
 from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
+from ..rank_rows import ranges
 from ..replay import Scale
 from .excerpt import Excerpt, excerpt
 from .files import lay_over, overlay_path
 from .inputs import Sources, read_ranks
+from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, NODES_DRAWN = 8, 3000
@@ -26,7 +28,8 @@ NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B",
 class Report:
     """The tables by name, the ranks as a table, and what a reader should know about the inputs.
 
-    A page shows besides: timelines of the first ranks, and what the run would take if one class of work were twice as fast.
+    A page shows besides: timelines of some ranks, and what the run would take if one class of work were twice as fast. Of many ranks
+    it shows those that stand for a group.
     """
 
     title: str
@@ -35,6 +38,12 @@ class Report:
     notes: list[str]
     excerpts: list[Excerpt] = field(default_factory=list)
     twice_as_fast: Table | None = None
+    groups: list[RankGroup] = field(default_factory=list)
+
+    def shown(self, name: str) -> Table | None:
+        """A table as a page shows it, None where it was not asked for: of many ranks only those that stand for others."""
+        table = self.tables.get(name)
+        return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
 
 
 class Wanted(NamedTuple):
@@ -65,8 +74,22 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
         tables["what_if"] = what_if(seen.graphs, wanted.scales)
-    classes = classes_twice_as_fast(seen.graphs) if wanted.page else None
-    return Report(sources.title, tables, _ranks_table(seen.facts), sources.notes + seen.notes(), seen.excerpts, classes)
+    report = Report(sources.title, tables, _ranks_table(seen.facts), sources.notes + seen.notes())
+    if wanted.page:
+        _add_pictures(report, sources, seen, progress)
+    return report
+
+
+def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress) -> None:
+    """Of many ranks those that are shown are read once more: which ones was not known while they passed, and all take too much memory."""
+    report.groups = rank_groups(report.tables | {"ranks": report.ranks})
+    if report.groups:
+        order = np.asarray(report.ranks["rank"]).tolist()
+        chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
+        seen = _Seen(Wanted(), len(chosen))
+        for _ in seen.passing(read_ranks(chosen, True, progress)):
+            pass
+    report.excerpts, report.twice_as_fast = seen.excerpts, classes_twice_as_fast(seen.graphs)
 
 
 def report_on_diff(before: Sources, after: Sources, progress: Progress = unwatched) -> Report:
@@ -90,7 +113,7 @@ class _Seen:
 
     def __init__(self, wanted: Wanted, ranks: int) -> None:
         self.wanted, self.ranks = wanted, ranks
-        self.drawn = min(ranks, RANKS_DRAWN) if wanted.page else 0
+        self.drawn = min(ranks, RANKS_DRAWN) if wanted.page and ranks <= MANY else 0
         self.graphs: list[ExecutionGraph] = []
         self.excerpts: list[Excerpt] = []
         self.facts: list[tuple[int | str, ...]] = []
@@ -100,7 +123,7 @@ class _Seen:
         for rank in ranks:
             self.facts.append(_facts(rank))
             self.remarks += [(rank.rank, remark) for remark in rank.linked.report.remarks]
-            if rank.graph is not None and (self.wanted.page or self.wanted.scales):
+            if rank.graph is not None and (self.drawn or self.wanted.scales):
                 self.graphs.append(rank.graph)
             if self.wanted.perfetto:
                 lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1))
@@ -112,10 +135,10 @@ class _Seen:
 
     def notes(self) -> list[str]:
         """The remarks of the linker, each once, with the ranks that it is about."""
-        ranks: dict[str, list[str]] = {}
+        ranks: dict[str, list[int]] = {}
         for rank, remark in self.remarks:
-            ranks.setdefault(remark, []).append(str(rank))
-        return [f"rank {', '.join(of)}: {remark}" for remark, of in ranks.items()]
+            ranks.setdefault(remark, []).append(rank)
+        return [f"rank {ranges(sorted(of))}: {remark}" for remark, of in ranks.items()]
 
 
 FACTS = (

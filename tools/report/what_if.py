@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
+from ...schema.traces import integer
 from ..analyses import Column, Table
 from ..replay import SCALABLE, NodeClass, Scale, node_classes, parse_scale, replay_ranks
 
@@ -42,4 +43,12 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
         Column("saved", "us", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
-    return Table(NAME, TITLE, columns, "" if len(graphs) == 1 else f"{len(graphs)} ranks, which wait for each other")
+    return Table(NAME, TITLE, columns, _of_whom(graphs))
+
+
+def _of_whom(graphs: Sequence[ExecutionGraph]) -> str:
+    """Whose replay it is, where that is not plain; a part of a job misses what the others would have waited for."""
+    world = max(integer(graph.metadata.get("world_size"), 0) for graph in graphs)
+    if len(graphs) < world:
+        return f"{len(graphs)} of {world:,} ranks, without waiting for the others"
+    return "" if len(graphs) == 1 else f"{len(graphs)} ranks, which wait for each other"

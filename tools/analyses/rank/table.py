@@ -10,6 +10,7 @@ import numpy.typing as npt
 import orjson
 
 from ....schema.columns import Figures, Shown, Strings, to_pandas, to_polars
+from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[Any] | list[str]
@@ -150,6 +151,5 @@ def _notes(tables: Sequence[tuple[int, Table]]) -> str:
         if table.note:
             ranks.setdefault(table.note, []).append(rank)
     return "; ".join(
-        note if len(about) == len(tables) else f"rank {', '.join(map(str, about))}: {note}"
-        for note, about in ranks.items()
+        note if len(about) == len(tables) else f"rank {ranges(sorted(about))}: {note}" for note, about in ranks.items()
     )

@@ -1,0 +1,59 @@
+"""Ranks as text for a terminal: a line each, of thousands a line for all that are alike."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+MOST_ROWS = 64
+LONGEST = 32
+
+
+def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: Collection[str]) -> list[str]:
+    """A line for each row, whose first cell is the rank; the last column is set to the left, the others to the right.
+
+    Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from where to where their
+    other cells go.
+    """
+    rows = list(rows)
+    if len(rows) > MOST_ROWS:
+        groups: defaultdict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+        same = [place for place, heading in enumerate(headings) if heading in alike]
+        for row in rows:
+            groups[tuple(row[place] for place in same)].append(row)
+        rows = [_shared(group) for group in groups.values()]
+    shown = [tuple(headings), *rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in shown]
+
+
+def _shared(rows: list[tuple[str, ...]]) -> tuple[str, ...]:
+    names, *columns = zip(*rows, strict=True)
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    ranks = ranges(numbers) if len(numbers) == len(names) else f"{names[0]} …"
+    if len(ranks) > LONGEST:
+        ranks = f"{ranks[:LONGEST].rpartition(',')[0]}, … {len(rows)} in all"
+    return (ranks, *map(_from_to, columns))
+
+
+def _from_to(cells: tuple[str, ...]) -> str:
+    if len(set(cells)) == 1:
+        return cells[0]
+    try:
+        low, high = min(cells, key=float), max(cells, key=float)
+    except ValueError:
+        return f"{cells[0]} …"
+    return f"{low}–{high}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, runs of three and more as ranges.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7, 8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

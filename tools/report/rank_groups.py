@@ -1,0 +1,108 @@
+"""Which ranks stand for thousands: groups of ranks that spent their time alike, found from what the analyses say of each.
+
+The first to stand for others is the rank nearest to the median, the next ones those farthest from all before (Gonzalez, Clustering to
+minimize the maximum intercluster distance, 1985), so that ranks that are unlike the rest come up as groups of their own. Linear in ranks.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64
+from ..analyses import Column, Floats, Table
+from ..rank_rows import ranges
+
+MANY, MOST, ALIKE = 16, 8, 0.02
+"""More ranks than this are grouped; how many groups at most; what differs by less, of the median, is alike."""
+FEATURES = {
+    "ranks": ("host_ops", "calls", "activities"),
+    "temporal_breakdown": ("span", "busy", "compute"),
+    "communication_computation_overlap": ("exposed_communication",),
+}
+"""What ranks are compared by, summed over devices."""
+LENGTH = "span"
+"""The feature by whose median times are measured; counts are by their own."""
+
+
+class RankGroup(NamedTuple):
+    """A rank and those that it stands for, itself among them, ascending."""
+
+    rank: int
+    ranks: list[int]
+
+
+def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
+    """The groups, the largest first; none where there are so few ranks that each can be shown."""
+    ranks = np.unique(np.asarray(tables["ranks"]["rank"], np.int64))
+    if len(ranks) <= MANY:
+        return []
+    found = _features(ranks, tables)
+    distance = np.abs(found - np.median(found, axis=0)).max(axis=1)
+    chosen = [int(distance.argmin())]
+    nearest, of = np.full(len(ranks), np.inf), np.zeros(len(ranks), np.int64)
+    while True:
+        distance = np.abs(found - found[chosen[-1]]).max(axis=1)
+        of = np.where(distance < nearest, len(chosen) - 1, of)
+        nearest = np.minimum(nearest, distance)
+        if nearest.max() <= ALIKE or len(chosen) == MOST:
+            break
+        chosen.append(int(nearest.argmax()))
+    groups = [RankGroup(int(ranks[one]), ranks[of == number].tolist()) for number, one in enumerate(chosen)]
+    return sorted(groups, key=lambda group: -len(group.ranks))
+
+
+def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
+    """A row per rank, a column per feature, of the median."""
+    columns = []
+    for name, features in FEATURES.items():
+        table = tables.get(name)
+        if table is None or not len(table):
+            continue
+        row = np.searchsorted(ranks, np.asarray(table["rank"], np.int64))
+        for feature in features:
+            values = np.nan_to_num(np.asarray(table[feature], np.float64))
+            columns.append((feature, np.bincount(row, values, len(ranks))))
+    length = next((np.median(values) for feature, values in columns if feature == LENGTH), 0.0)
+    timed = {feature for name, features in FEATURES.items() if name != "ranks" for feature in features}
+    wholes = [length if feature in timed else np.median(values) for feature, values in columns]
+    return np.stack([values / (whole or 1.0) for (_, values), whole in zip(columns, wholes, strict=True)], axis=1)
+
+
+def of_ranks(table: Table, ranks: Collection[int]) -> Table:
+    """The rows of these ranks; a table without ranks as it is."""
+    if all(column.name != "rank" for column in table.columns):
+        return table
+    chosen = np.isin(np.asarray(table["rank"], np.int64), list(ranks))
+    return Table(
+        table.name, table.title, [_taken(column, chosen) for column in table.columns], table.note, table.details
+    )
+
+
+def _taken(column: Column, chosen: Bool) -> Column:
+    name, unit, values = column
+    if isinstance(values, list):
+        return Column(name, unit, [values[row] for row in np.flatnonzero(chosen).tolist()])
+    return Column(name, unit, values[chosen])
+
+
+def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
+    """What was recorded of the ranks that stand for others, and for whom."""
+    shown = of_ranks(ranks, [group.rank for group in groups])
+    by_rank = {group.rank: group.ranks for group in groups}
+    members = [by_rank[rank] for rank in np.asarray(shown["rank"]).tolist()]
+    added = [
+        Column("stands_for", "", np.array([len(one) for one in members], np.int64)),
+        Column("ranks", "", [ranges(one) for one in members]),
+    ]
+    columns = [shown.columns[0], *added, *shown.columns[1:]]
+    return Table(ranks.name, "Ranks that stand for those like them", columns, ranks.note)
+
+
+def in_words(groups: Sequence[RankGroup]) -> str:
+    """A sentence for the page."""
+    count = sum(len(group.ranks) for group in groups)
+    if len(groups) == 1:
+        return f"All {count:,} ranks spend their time alike; rank {groups[0].rank} is shown for them."
+    said = ", ".join(f"rank {group.rank} for {len(group.ranks):,}" for group in groups)
+    return f"Of {count:,} ranks some are shown for those that spend their time like them: {said}."
