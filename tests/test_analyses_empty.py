@@ -158,7 +158,7 @@ def test_work_is_of_one_class_on_the_device_and_on_the_critical_path(
     found = analyse([rank_of(t, tmp_path)])
     assert [row["class"] for row in found["kernel_breakdown"].rows()] == [expected]
     kinds = {row["kind"] for row in found["critical_path_nodes"].rows() if row["name"] == name and row["time"] == 500}
-    assert kinds == {{"computation": "kernel"}.get(expected, expected)}
+    assert kinds == {expected}
 
 
 def test_activities_without_a_launch_are_counted_where_they_are_left_out(tmp_path: Path) -> None:

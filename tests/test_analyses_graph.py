@@ -40,8 +40,8 @@ def rank_of(t: TraceBuilder, folder: Path) -> RankTrace:
 def test_the_path_leads_through_what_held_the_run_up(tmp_path: Path) -> None:
     found = analyse([rank_of(two_streams(), tmp_path)], ["critical_path"])
     times = {row["kind"]: row["time"] for row in found["critical_path"].rows()}
-    assert (times["kernel"], times["memory"]) == (500.0, 8.0)
-    assert {row["name"] for row in found["critical_path_nodes"].rows() if row["kind"] == "kernel"} == {"long"}
+    assert (times["computation"], times["memory"]) == (500.0, 8.0)
+    assert {row["name"] for row in found["critical_path_nodes"].rows() if row["kind"] == "computation"} == {"long"}
 
 
 @pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
@@ -136,18 +136,33 @@ def test_waits_on_the_path_are_told_by_what_was_waited_for() -> None:
     assert times == [
         ("aten::mm", "host", 5.0),
         ("first", "launch", 3.0),
-        ("first", "kernel", 10.0),
-        ("second", "gap", 1.0),
+        ("first", "computation", 10.0),
+        ("second", "stream order", 1.0),
         ("second", "host delay", 11.0),
-        ("second", "kernel", 1.0),
+        ("second", "computation", 1.0),
         ("third", "event wait", 2.0),
-        ("third", "kernel", 4.0),
+        ("third", "computation", 4.0),
     ]
+
+
+def test_how_far_the_replay_is_off_stands_beside_the_path() -> None:
+    """8 µs from the first start to the last end, of which the graph explains 7, a delay among them."""
+    g = GraphBuilder()
+    op = g.host("aten::mm", start=0, duration=4_000)
+    late = g.delay(4_000, 2_000, after=[(op, LAUNCH)])
+    g.activity("kernel", 7_000, 1_000, after=[(op, LAUNCH), (late, LAUNCH)])
+    found = analyse([RankTrace(0, linked_of([]), g.build())], ["critical_path"])
+    (row,) = found["critical_path_replay"].rows()
+    assert (row["measured"], row["replayed"], row["error"]) == (8, 7, -12.5)
+    assert row["explained"] == pytest.approx(100 - 100 * 2 / 7)
+    assert found["critical_path"].note == (
+        "the replay is -12.50 % off the measured run and explains 71.4 % of it: too far off to rely on"
+    )
 
 
 def test_without_a_graph_there_is_no_path_and_it_is_said() -> None:
     found = analyse([RankTrace(0, link_run(two_streams()))], ["critical_path"])
-    assert [len(table) for table in found.values()] == [0, 0]
+    assert [len(table) for table in found.values()] == [0, 0, 0]
     assert found["critical_path"].note == "there is no execution graph of this rank to replay"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
-from execgraph.tools.replay.critical_path import critical_path, time_by_kind
+from execgraph.tools.replay.critical_path import pieces_of, time_by_kind
 from execgraph.tools.replay.execution import Replay, replay, replay_ranks
 from execgraph.tools.replay.scaling import parse_scale
 from execgraph.tools.replay.summary import busy_ns, start_error
@@ -18,7 +18,7 @@ def starts(replayed: Replay) -> list[int]:
 
 
 def path_ns(replayed: Replay) -> dict[str, int]:
-    return time_by_kind(replayed, critical_path(replayed))
+    return time_by_kind(pieces_of(replayed))
 
 
 def scaled(graph: ExecutionGraph, *specs: str) -> Replay:

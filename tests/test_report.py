@@ -362,7 +362,7 @@ def test_the_sentences_name_what_limits_the_run(data: Path) -> None:
     assert "33 % of the communication is hidden behind computation." in said
     limit = next(sentence for sentence in said if "limits" in sentence)
     assert limit.startswith("Computation limits the run most: twice as fast, it would shorten the run by 39 %")
-    assert [figure.label for figure in overview.figures(tables)][:3] == ["ranks", "run", "device busy"]
+    assert [figure.label for figure in overview.figures(tables)][:3] == ["ranks", "measured run", "device busy"]
     assert overview.findings({}) == overview.figures({}) == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from execgraph.schema.graph.execution_graph import Delay, DependencyKind, ExecutionGraph
 from execgraph.tools.commands.trace_replay import main
-from execgraph.tools.replay.critical_path import critical_path, time_by_kind
+from execgraph.tools.replay.critical_path import pieces_of, time_by_kind
 from execgraph.tools.replay.execution import Replay, replay
 from execgraph.tools.replay.scaling import parse_scale
 from execgraph.tools.replay.summary import busy_ns, start_error, summarise
@@ -18,7 +18,7 @@ from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_
 
 
 def path_ns(replayed: Replay) -> dict[str, int]:
-    return time_by_kind(replayed, critical_path(replayed))
+    return time_by_kind(pieces_of(replayed))
 
 
 def scaled(graph: ExecutionGraph, *specs: str) -> Replay:

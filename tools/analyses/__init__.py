@@ -29,6 +29,7 @@ counters_summary                rank device counter stream mean max q50 q95 acti
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
 critical_path                   rank kind time pct
+critical_path_replay            rank measured replayed error explained
 critical_path_nodes             rank node name kind start time device stream tid     pieces in order of replayed time; -1 where not on one
 collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
                                 algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for

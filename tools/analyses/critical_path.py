@@ -1,99 +1,49 @@
-"""What the run's length consists of: the longest path through the execution graph under its replay, piece by piece.
+"""What the run's length consists of: the longest path through the execution graph under its replay, piece by piece, and how far that
+replay is off the measured run."""
 
-A node contributes the wait before it, by what was waited for, and its own time, by its class; the pieces fill the replayed run without
-a gap and without overlap.
-"""
-
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.graph import DependencyKind, ExecutionGraph
-from ..replay import NodeClass, Replay
+from ...schema.graph import ExecutionGraph
+from ..replay import KINDS, NodeClass, Pieces, Replay, explained_pct, pieces_of, time_by_kind, trust
 from ..replay import critical_path as path_of
 from .rank import Column, Options, RankTrace, Table, microseconds, per_rank, percentage, rank_column
 
 if TYPE_CHECKING:
     import networkx as nx
 
-KINDS = (
-    "host", "kernel", "communication", "memory", "unrecorded", "metadata", "delay", "launch", "host sync", "event wait", "hand-over",
-    "gap", "host delay", "before the first node",
-)  # fmt: skip
-GAP, HOST_DELAY, BEFORE = (KINDS.index(kind) for kind in ("gap", "host delay", "before the first node"))
-WAITS = (
-    (DependencyKind.LAUNCH, "launch"),
-    (DependencyKind.HOST_SYNC, "host sync"),
-    (DependencyKind.EVENT_WAIT, "event wait"),
-    (DependencyKind.HAND_OVER, "hand-over"),
-)
-"""What the wait behind a dependency is called; of several reasons the first here. Behind any other it is a gap."""
 NO_GRAPH = "there is no execution graph of this rank to replay"
 NO_TIME = "nothing in the replayed run takes time"
-
-
-@dataclass(slots=True)
-class Pieces:
-    """The path in order of time: piece i belongs to the node at `row`, is of `kind` (a place in KINDS) and lasts from `start` (ns)."""
-
-    row: Int64
-    kind: Int64
-    start: Int64
-    time: Int64
-
-
-def pieces_of(replay: Replay) -> Pieces:
-    """The pieces of one rank's critical path; they sum up to the replayed makespan exactly. Linear in nodes and dependencies."""
-    work, path = replay.work, path_of(replay)
-    row, waited = path.row, path.dependency >= 0
-    host_delay = work.host_delay_ns[row]
-    wait = np.zeros(len(row), np.int64)
-    wait[waited] = work.lag_ns[path.dependency[waited]]
-    before = np.where(waited, 0, work.wait_ns[row] - host_delay)
-    kinds = (
-        _wait_kind(work.kind, path.dependency),
-        np.full(len(row), HOST_DELAY),
-        np.full(len(row), BEFORE),
-        _class_kind(replay, row),
-    )
-    times = (wait, host_delay, before, work.duration_ns[row])
-    kind, time = np.stack(kinds, axis=1).reshape(-1), np.stack(times, axis=1).reshape(-1)
-    start = np.cumsum(time) - time
-    kept = time != 0
-    return Pieces(np.repeat(row, len(kinds))[kept], kind[kept], start[kept], time[kept])
-
-
-def _class_kind(replay: Replay, row: Int64) -> Int64:
-    names = {NodeClass.COMPUTATION: "kernel"}
-    place = np.array([KINDS.index(names.get(one, one.label)) for one in NodeClass])
-    return place[replay.work.node_class[row]]
-
-
-def _wait_kind(kind: Int64, dependency: Int64) -> Int64:
-    found = np.full(len(dependency), GAP)
-    if len(kind):
-        for bit, label in reversed(WAITS):
-            found[(dependency >= 0) & (kind[dependency] & bit != 0)] = KINDS.index(label)
-    return found
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
     replay = rank.replayed()
     found = pieces_of(replay) if replay is not None else Pieces(*np.empty((4, 0), np.int64))
-    time = np.zeros(len(KINDS), np.int64)
-    np.add.at(time, found.kind, found.time)
-    order = np.argsort(-time, kind="stable")
-    order = order[time[order] > 0]
-    note = "" if len(order) else NO_TIME if replay is not None else NO_GRAPH
+    times = time_by_kind(found)
+    note = NO_GRAPH if replay is None else trust(replay) if times else NO_TIME
     columns = [
-        rank_column(rank.rank, len(order)),
-        Column("kind", "", [KINDS[one] for one in order.tolist()]),
-        microseconds("time", time[order]),
-        percentage("pct", time[order], time.sum()),
+        rank_column(rank.rank, len(times)),
+        Column("kind", "", list(times)),
+        microseconds("time", list(times.values())),
+        percentage("pct", list(times.values()), sum(times.values())),
     ]
-    return Table(NAME, "Critical path", columns, note, (_nodes(rank, found, note),))
+    return Table(NAME, "Critical path", columns, note, (_replays(rank, times), _nodes(rank, found, note)))
+
+
+def _replays(rank: RankTrace, times: dict[str, int]) -> Table:
+    """A row, or none without a replay."""
+    made = [replay for replay in [rank.replayed()] if replay is not None]
+    error = [np.nan if replay.error_pct is None else replay.error_pct for replay in made]
+    columns = [
+        rank_column(rank.rank, len(made)),
+        microseconds("measured", [replay.measured_ns for replay in made]),
+        microseconds("replayed", [replay.makespan_ns for replay in made]),
+        Column("error", "%", np.array(error, np.float64)),
+        Column("explained", "%", np.array([explained_pct(replay, times) for replay in made], np.float64)),
+    ]
+    return Table(f"{NAME}_replay", "The replay beside the measured run", columns, "" if made else NO_GRAPH)
 
 
 def _nodes(rank: RankTrace, found: Pieces, note: str) -> Table:

@@ -14,8 +14,8 @@ from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ...schema.traces import microseconds
+from ..replay import KINDS, pieces_of
 from .counters import ALL_STREAMS, counters_of
-from .critical_path import KINDS, pieces_of
 from .frequent_kernel_patterns import Patterns, device_time, occurrences, patterns_of
 from .rank import Intervals, Options, RankTrace, union
 

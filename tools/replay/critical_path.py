@@ -26,6 +26,9 @@ WAITS = (
 """What a gap behind a dependency is called; of several reasons the first here, as it is the most telling."""
 
 GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
+KINDS = (*(one.label for one in NodeClass), *(label for _, label in WAITS), GAP, HOST_DELAY, MEASURED_START)
+"""What time on the path is spent on: a node's own by its class, in the order of NodeClass; the wait before it by what was waited for, a gap
+where that is not said; time that a device's work waited for the host, left out of the graph; and time up to a start without any cause."""
 
 
 @dataclass(slots=True)
@@ -65,31 +68,51 @@ def _binding_dependencies(schedule: Schedule) -> Int64:
     return binding
 
 
-def time_by_kind(replay: Replay, path: CriticalPath) -> dict[str, int]:
-    """The path's ns by what they are spent on, longest first: classes of nodes, and gaps by what was waited for."""
-    work, nodes = replay.work, len(replay.work)
-    total: dict[str, int] = {}
+@dataclass(slots=True)
+class Pieces:
+    """The path in order of time: piece i is of the schedule row `row`, of `kind` (a place in KINDS), from `start` on, `time` ns long."""
 
-    def add(label: str, time: Int64) -> None:
-        if spent := int(time.sum()):
-            total[label] = total.get(label, 0) + spent
+    row: Int64
+    kind: Int64
+    start: Int64
+    time: Int64
 
-    own = path.row[path.row < nodes]
-    transfers = path.row[path.row >= nodes]
-    alone = own[replay.schedule.finish_row[own] == own]
-    for node_class in NodeClass:
-        add(node_class.label, work.duration_ns[alone[work.node_class[alone] == node_class]])
-    add(NodeClass.COMMUNICATION.label, replay.schedule.cost_ns[transfers])
 
-    dependency = path.dependency[path.row < nodes]
-    add(MEASURED_START, (work.wait_ns - work.host_delay_ns)[own[dependency < 0]])
-    add(HOST_DELAY, work.host_delay_ns[own])
-    waited = dependency >= 0
-    gap = work.lag_ns[dependency[waited]]
-    kind = work.kind[dependency[waited]]
-    for bit, label in WAITS:
-        chosen = kind & bit != 0
-        add(label, gap[chosen])
-        gap, kind = gap[~chosen], kind[~chosen]
-    add(GAP, gap)
-    return dict(sorted(total.items(), key=lambda item: -item[1]))
+def pieces_of(replay: Replay) -> Pieces:
+    """The pieces that the path consists of; they fill the replayed makespan without a gap and without overlap. Linear.
+
+    A node contributes the wait before it, by what was waited for, and its own time, by its class; what several ranks do together is a
+    piece of its own.
+    """
+    work, path = replay.work, critical_path(replay)
+    own = path.row < len(work)
+    mine, waited = path.row[own], own & (path.dependency >= 0)
+    alone = replay.schedule.finish_row[mine] == mine
+    kind, time = np.zeros((2, len(path.row), 4), np.int64)
+    kind[waited, 0] = _wait_kind(work.kind[path.dependency[waited]])
+    time[waited, 0] = work.lag_ns[path.dependency[waited]]
+    kind[:, 1], kind[:, 2] = KINDS.index(HOST_DELAY), KINDS.index(MEASURED_START)
+    time[own, 1] = work.host_delay_ns[mine]
+    time[own, 2] = np.where(path.dependency[own] < 0, work.wait_ns[mine] - work.host_delay_ns[mine], 0)
+    kind[:, 3] = KINDS.index(NodeClass.COMMUNICATION.label)
+    kind[own, 3] = work.node_class[mine]
+    time[own, 3] = np.where(alone, work.duration_ns[mine], 0)
+    time[~own, 3] = replay.schedule.cost_ns[path.row[~own]]
+    kind, time = kind.reshape(-1), time.reshape(-1)
+    start, kept = np.cumsum(time) - time, time != 0
+    return Pieces(np.repeat(path.row, 4)[kept], kind[kept], start[kept], time[kept])
+
+
+def _wait_kind(reasons: Int64) -> Int64:
+    found = np.full(len(reasons), KINDS.index(GAP))
+    for bit, label in reversed(WAITS):
+        found[reasons & bit != 0] = KINDS.index(label)
+    return found
+
+
+def time_by_kind(pieces: Pieces) -> dict[str, int]:
+    """The path's ns by what they are spent on, longest first."""
+    total = np.zeros(len(KINDS), np.int64)
+    np.add.at(total, pieces.kind, pieces.time)
+    order = np.argsort(-total, kind="stable").tolist()
+    return {KINDS[one]: int(total[one]) for one in order if total[one]}

@@ -7,12 +7,14 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
-from .critical_path import critical_path, time_by_kind
+from .critical_path import pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
 from .workload import Lane, Workload, number_text
 
 STREAMS_SHOWN = 16
+RELIABLE_PCT = 1.0
+"""A replay further from the measured run says little of changed ones."""
 
 
 class StartError(msgspec.Struct, frozen=True):
@@ -40,8 +42,7 @@ class ReplaySummary(msgspec.Struct, frozen=True):
 
 def summarise(replay: Replay) -> ReplaySummary:
     """The figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of it. O(n log n) for sorts."""
-    path = time_by_kind(replay, critical_path(replay))
-    delayed = path.get(NodeClass.DELAY.label, 0)
+    path = time_by_kind(pieces_of(replay))
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
         measured_us=replay.measured_ns / 1000,
@@ -49,8 +50,22 @@ def summarise(replay: Replay) -> ReplaySummary:
         start_error_us=start_error(replay),
         busy_us={lane: time / 1000 for lane, time in busy_ns(replay).items()},
         critical_path_us={kind: time / 1000 for kind, time in path.items()},
-        explained_pct=100 - 100 * delayed / max(replay.makespan_ns, 1),
+        explained_pct=explained_pct(replay, path),
     )
+
+
+def explained_pct(replay: Replay, path: dict[str, int]) -> float:
+    """What delays leave of the makespan, by the path's `time_by_kind`."""
+    return 100 - 100 * path.get(NodeClass.DELAY.label, 0) / max(replay.makespan_ns, 1)
+
+
+def trust(replay: Replay) -> str:
+    """How far what follows from the replay can be relied on, in a few words."""
+    if replay.error_pct is None:
+        return "there is no measured time to compare the replay with"
+    explained = explained_pct(replay, time_by_kind(pieces_of(replay)))
+    told = f"the replay is {replay.error_pct:+.2f} % off the measured run and explains {explained:.1f} % of it"
+    return f"{told}: too far off to rely on" if abs(replay.error_pct) > RELIABLE_PCT else told
 
 
 def start_error(replay: Replay) -> StartError:

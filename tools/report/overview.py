@@ -42,12 +42,12 @@ def figures(tables: Tables) -> list[Figure]:
     """What to know at a glance: the length of the run, and how its devices spent it; of two runs, both."""
     if OF_TWO_RUNS in tables:
         return _of_two_runs(tables)
-    ranks, path = _rows(tables, "ranks"), _rows(tables, "critical_path")
+    ranks, replays = _rows(tables, "ranks"), _rows(tables, "critical_path_replay")
     devices = [row for row in _rows(tables, "temporal_breakdown") if row["span"]]
     overlap = _rows(tables, "communication_computation_overlap")
     found = [Figure(cell(len(ranks)), "ranks")] if ranks else []
-    if path:
-        found.append(_over_ranks("run", list(_sums(path, "rank", "time").values()), time_text))
+    if replays:
+        found.append(_over_ranks("measured run", [row["measured"] for row in replays], time_text))
     if devices:
         found.append(_over_ranks("device busy", [100 - row["idle_pct"] for row in devices], _percent))
         found.append(_over_ranks("computing", [row["compute_pct"] for row in devices], _percent))

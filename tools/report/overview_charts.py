@@ -61,7 +61,7 @@ def gains(report: Report) -> list[Chart]:
 def _on_the_path(nodes: Table) -> Chart:
     total: dict[tuple[int, str, str], float] = {}
     for row in nodes.rows():
-        name = row["name"] if row["kind"] in ("host", "kernel", "communication", "memory") else row["kind"]
+        name = row["name"] if row["kind"] in ("host", "computation", "communication", "memory") else row["kind"]
         key = row["rank"], name, row["kind"]
         total[key] = total.get(key, 0) + row["time"]
     rows = largest_names(

@@ -85,7 +85,7 @@ SECTIONS = (
         "critical_path",
         "Critical path",
         "The chain of work and waits that the run's length consists of; anything beside it can get faster without effect.",
-        {"critical_path": "", "critical_path_nodes": "time"},
+        {"critical_path": "", "critical_path_replay": "", "critical_path_nodes": "time"},
     ),
     Section(
         "collectives_over_ranks",

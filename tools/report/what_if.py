@@ -7,7 +7,7 @@ import numpy as np
 from ...schema.graph import ExecutionGraph
 from ...schema.traces import integer
 from ..analyses import Column, Table
-from ..replay import SCALABLE, NodeClass, Scale, node_classes, parse_scale, replay_ranks
+from ..replay import SCALABLE, NodeClass, Replay, Scale, node_classes, parse_scale, replay_ranks, trust
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
@@ -34,7 +34,8 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
     graphs = [graph for graph in graphs if len(graph)]
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
-    before = replay_ranks(graphs).makespan_ns
+    replay = replay_ranks(graphs)
+    before = replay.makespan_ns
     after = np.array([replay_ranks(graphs, scales).makespan_ns for scales in changes.values()], np.int64)
     columns = [
         Column("change", "", list(changes)),
@@ -43,12 +44,13 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
         Column("saved", "us", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
-    return Table(NAME, TITLE, columns, _of_whom(graphs))
+    return Table(NAME, TITLE, columns, _note(replay))
 
 
-def _of_whom(graphs: Sequence[ExecutionGraph]) -> str:
-    """Whose replay it is, where that is not plain; a part of a job misses what the others would have waited for."""
+def _note(replay: Replay) -> str:
+    """Whose replay it is, where that is not plain, and how far it is off; a part of a job misses what the others would have waited for."""
+    graphs = replay.work.graphs
     world = max(integer(graph.metadata.get("world_size"), 0) for graph in graphs)
-    if len(graphs) < world:
-        return f"{len(graphs)} of {world:,} ranks, without waiting for the others"
-    return "" if len(graphs) == 1 else f"{len(graphs)} ranks, which wait for each other"
+    alone = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
+    together = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
+    return "; ".join(filter(None, [alone or together, trust(replay)]))
