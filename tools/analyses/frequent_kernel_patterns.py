@@ -24,6 +24,8 @@ class Occurrences(NamedTuple):
 def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences:
     """Of every op whose name contains `operator` (annotations are no operators) what its subtree launched, up to `longest` activities.
 
+    An op inside one of its own name is a part of that one's work, as where an op is dispatched again.
+
     Linear in the activities times how many of these ops stand around each, but for sorting.
     """
     ops, tree = linked.ops, op_tree(linked.ops)
@@ -33,7 +35,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     begin = np.searchsorted(number[by_op], tree.first)
     count = np.searchsorted(number[by_op], tree.last) - begin
     named = ops.name.where(lambda name: operator in name)
-    wanted = named & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
+    wanted = named & tree.is_outermost(ops.name) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
     row = np.flatnonzero(wanted & (count <= longest))
     first = np.concatenate(([0], np.cumsum(count[row])))
     which = np.repeat(np.arange(len(row)), count[row])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings
+from ...schema.columns import ABSENT, Int64
 from ...schema.linked import LinkedTrace
 from .rank import Column, Options, OpTree, RankTrace, Table, microseconds, op_tree, per_rank, rank_column, texts
 
@@ -55,7 +55,7 @@ def _by_name(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Ta
     """Summed by name, the longest first; ops inside an op of the same name count for `self` only."""
     names = rank.linked.ops.name
     codes, number = np.unique(names.codes[rows], return_inverse=True)
-    outer = ~_inside_same_name(found.tree, names)[rows]
+    outer = found.tree.is_outermost(names)[rows]
     sums = np.zeros((4, len(codes)), np.int64)
     np.add.at(sums[0], number, 1)
     np.add.at(sums[1], number, found.own[rows])
@@ -72,18 +72,6 @@ def _by_name(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Ta
         Column("count", "", count),
     ]
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
-
-
-def _inside_same_name(tree: OpTree, names: Strings) -> Bool:
-    """Which ops have an ancestor of their own name: they are numbered within its range."""
-    inside = np.zeros(len(tree.parent), np.bool_)
-    order = np.lexsort((tree.first, names.codes))
-    code, last = names.codes[order], tree.last[order]
-    if len(order):
-        extent = len(order) + 1
-        until = np.maximum.accumulate(last + code.astype(np.int64) * extent)
-        inside[order[1:]] = tree.first[order[1:]] + code[1:].astype(np.int64) * extent < until[:-1]
-    return inside
 
 
 NAME = "per_op_device_time"
