@@ -236,7 +236,32 @@ def test_only_the_analyses_asked_for(given: dict[str, Path], capfd: pytest.Captu
         "temporal_breakdown",
         "counters",
         "counters_summary",
+        "notes",
     ]
+
+
+def test_notes_of_tables_are_a_table(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    notes = {row["table"]: row["note"] for row in as_json(capfd, given["pair"])["notes"]}
+    assert notes["critical_path"].startswith("the replay is +0.00 % off the measured run")
+
+
+@pytest.mark.parametrize("ending", [".pdf", ".json", ".json.gz", ".et"])
+def test_what_ends_like_another_kind_of_file_is_refused(given: dict[str, Path], ending: str) -> None:
+    assert run(given["pair"], "--output", f"report{ending}") == 2
+
+
+def test_stdin_is_refused_in_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("-") == 2
+    assert "give files or a folder, not stdin" in capfd.readouterr().err
+
+
+def test_beside_a_page_the_terminal_says_what_was_written(
+    given: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(given["pair"], "--csv", given["out"]) == 0
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f"tables    {given['out']}, " in err
 
 
 def test_scale_says_what_each_change_brings_and_all_together(

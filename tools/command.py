@@ -21,6 +21,7 @@ from ..schema.errors import DataError
 from ..schema.io import STANDARD_STREAM, open_output
 
 T = TypeVar("T")
+KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
 log = logging.getLogger("execgraph")
 
 
@@ -104,6 +105,21 @@ def progress_bar(what: str, total: int | None = None, unit: str = "B") -> "tqdm[
 def usage_error(parser: argparse.ArgumentParser, text: str) -> NoReturn:
     """Wrong usage: one line and exit 2."""
     parser.exit(2, f"{parser.prog}: error: {text} (see {parser.prog} --help)\n")
+
+
+def output_as(*endings: str) -> Callable[[str], str]:
+    """A type of argument: a file to write, whose name does not end like some other kind of file."""
+
+    def check(path: str) -> str:
+        name = path.lower().removesuffix(".gz").removesuffix(".zst")
+        ending = next((ending for ending in KNOWN_ENDINGS if name.endswith(ending)), "")
+        if ending and ending not in endings:
+            raise argparse.ArgumentTypeError(
+                f"{path}: what is written here ends in {' or '.join(endings)}, not in {ending}"
+            )
+        return path
+
+    return check
 
 
 def without_leading_word(arguments: Sequence[str] | None) -> list[str]:

@@ -13,7 +13,15 @@ from ...schema.comm_groups import read_groups
 from ...schema.graph import ConvertReport, Delay, TargetChanges
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import read_linked
-from ..command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
+from ..command import (
+    command_parser,
+    output_as,
+    print_json,
+    progress_bar,
+    run_command,
+    usage_error,
+    without_leading_word,
+)
 
 log = logging.getLogger("execgraph")
 NOTEWORTHY_PCT = 0.5
@@ -36,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "--input", "--input_filename", metavar="LINKED", required=True, help="linked trace (gzip accepted, - is stdin)"
     )
     parser.add_argument(
-        "--output", "--output_filename", metavar="GRAPH", required=True, help="execution graph, .et (- is stdout)"
+        "--output",
+        "--output_filename",
+        metavar="GRAPH",
+        required=True,
+        type=output_as(".et"),
+        help="execution graph, .et (- is stdout)",
     )
     parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
     parser.add_argument(

@@ -12,7 +12,15 @@ from ...linker.readers import read_device_trace, read_host_trace
 from ...schema.io import STANDARD_STREAM
 from ...schema.linked import LinkedTrace, write_linked
 from ...schema.machine import Machine
-from ..command import command_parser, print_json, progress_bar, run_command, usage_error, without_leading_word
+from ..command import (
+    command_parser,
+    output_as,
+    print_json,
+    progress_bar,
+    run_command,
+    usage_error,
+    without_leading_word,
+)
 from .window_options import add_window_options, window_of
 
 log = logging.getLogger("execgraph")
@@ -43,7 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
     )
     parser.add_argument(
-        "--output", "--output-file", metavar="LINKED", required=True, help="linked trace (.gz compresses, - is stdout)"
+        "--output",
+        "--output-file",
+        metavar="LINKED",
+        required=True,
+        type=output_as(".json"),
+        help="linked trace (.gz compresses, - is stdout)",
     )
     parser.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
     add_window_options(parser)

@@ -12,7 +12,7 @@ from ...converter.targets import ASTRA_SIM
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM
-from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..command import command_parser, output_as, print_json, progress, run_command, usage_error
 from ..replay import (
     SCALABLE,
     Scale,
@@ -41,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "--input", "--input_filename", dest="inputs", action="append", required=True, metavar="GRAPH.et",
         help="an execution graph; repeat it for several ranks, whose collectives then wait for each other",
     )  # fmt: skip
-    parser.add_argument("--timeline", metavar="T.json[.gz]", help="write both runs as a trace for Perfetto")
+    parser.add_argument(
+        "--timeline", metavar="T.json[.gz]", type=output_as(".json"), help="write both runs as a trace for Perfetto"
+    )
     parser.add_argument(
         "--scale", dest="scale", action="append", default=[], type=_scale, metavar="SPEC",
         help="REGEX=F: multiply the durations of the nodes whose name matches by F, or class:CLASS=F: those of a class "

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ...schema.io import STANDARD_STREAM, open_output
 from ..analyses import ANALYSES
-from ..command import command_parser, progress, run_command, usage_error
+from ..command import command_parser, output_as, progress, run_command, usage_error
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import Wanted, as_text, find_sources, print_tables, report_on, report_on_diff, write_csv
 from .peak_option import add_peak_option
@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         usage_error(parser, "give the files of one run, or --diff with two runs")
     if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto):
         usage_error(parser, "--diff compares two runs as they were, without --only, --scale and --perfetto")
+    if Path(STANDARD_STREAM) in [*arguments.paths, *(arguments.diff or ())]:
+        usage_error(parser, "traces are looked at before they are read; give files or a folder, not stdin")
     if arguments.perfetto == STANDARD_STREAM:
         usage_error(parser, "--perfetto writes files, not stdout")
     if arguments.json and arguments.output == STANDARD_STREAM:
@@ -36,15 +38,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         NAME,
-        "Says what ran, where the time went and what limits it: the analyses of a run over all its ranks. Tables go to the\n"
-        "terminal, everything else where the options say.",
+        "Says what ran, where the time went and what limits it: the analyses of a run over all its ranks. Tables go where the\n"
+        "options say, without any to the terminal.",
         f"{NAME} traces/ --output report.html --scale 'class:computation=0.5'",
     )
     parser.add_argument(
         "paths", nargs="*", type=Path, metavar="FILE_OR_DIR",
         help="device traces, with their host traces, linked traces, or a folder of pairs; a file per rank",
     )  # fmt: skip
-    parser.add_argument("--output", metavar="REPORT.html", help="write the page, one file that needs no network")
+    parser.add_argument(
+        "--output",
+        metavar="REPORT.html",
+        type=output_as(".html", ".htm"),
+        help="write the page, one file that needs no network",
+    )
     parser.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
     parser.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
     parser.add_argument(
@@ -59,8 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_peak_option(parser)
     parser.add_argument(
-        "--perfetto", metavar="TRACE.json", help="write the device trace with counters, the critical path and kernel patterns "
-        "beside its own events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
+        "--perfetto", metavar="TRACE.json", type=output_as(".json"),
+        help="write the device trace with counters, the critical path and kernel patterns beside its own "
+        "events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
     )  # fmt: skip
     parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     return parser
@@ -87,12 +95,14 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         from ..report import render  # the libraries that draw it take longer to load than all else
 
-        page = render(report)
+        page = render(report).encode("utf-8", "replace")
         with open_output(arguments.output) as stream:
-            stream.write(page.encode("utf-8", "replace"))
+            stream.write(page)
+        log.info(f"page      {arguments.output}, {len(page) / 1e6:.1f} MB")
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv)
+        log.info(f"tables    {arguments.csv}, {len(report.tables)} files")
     if arguments.json:
         print_tables(report.tables.values())
-    elif not arguments.quiet and arguments.output != STANDARD_STREAM:
+    elif not (arguments.quiet or arguments.output or arguments.csv):
         sys.stdout.write("\n\n".join(as_text(table) for table in report.tables.values()) + "\n")

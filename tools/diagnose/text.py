@@ -22,6 +22,8 @@ LONGEST_NAME = 110
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     """The processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the findings."""
     processes = diagnosis.processes
+    if not processes:
+        return "\n".join(f"{found.severity:<6} {in_words(found)}" for found in diagnosis.findings)
     lines = [*_table(processes), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _summed(processes))]:

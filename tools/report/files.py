@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,23 @@ import orjson
 
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, open_output
-from ..analyses import RankTrace, Table, overlay_events, write_overlay
+from ..analyses import Column, RankTrace, Table, overlay_events, write_overlay
+
+
+def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
+    """The tables, and one of what their readers must know."""
+    notes: dict[str, str] = {}
+    for table in tables:
+        notes |= {table.name: table.note} if table.note else {}
+        yield table
+    yield Table("notes", "Notes", [Column("table", "", [*notes]), Column("note", "", [*notes.values()])])
 
 
 def print_tables(tables: Iterable[Table]) -> None:
     """One JSON object on stdout: the rows of every table by the table's name, null for unknown numbers."""
     with open_output(STANDARD_STREAM) as stream:
         separator = b"{"
-        for table in tables:
+        for table in with_notes(tables):
             stream.write(separator + orjson.dumps(table.name) + b":")
             stream.writelines(table.json_pieces())
             separator = b",\n"
@@ -30,7 +39,7 @@ def write_csv(tables: Iterable[Table], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
-    for table in tables:
+    for table in with_notes(tables):
         with open_output(str(folder / f"{table.name}.csv")) as stream:
             stream.write(_lines([[column.name for column in table.columns]]))
             for piece in table.pieces():
