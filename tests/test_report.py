@@ -13,13 +13,13 @@ from databases import RPD_2, Api, Op, write_database
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked.file import write_linked
-from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse
+from execgraph.tools.analyses import ANALYSES, Column, Table, analyse
 from execgraph.tools.analyses.rank.graph_alone import rank_of_graph
 from execgraph.tools.commands import trace_report
-from execgraph.tools.replay.scaling import parse_scale
+from execgraph.tools.replay import parse_scale, replay
 from execgraph.tools.report import overview, page
 from execgraph.tools.report.charts.rows import first_rows, largest_rows
-from execgraph.tools.report.excerpt import excerpt
+from execgraph.tools.report.excerpt import excerpt, excerpts
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
 from execgraph.tools.report.text import as_text
@@ -340,8 +340,8 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
 
 
 def test_the_excerpt_of_a_short_run_is_all_of_it() -> None:
-    found = excerpt(rank_of(training_step()), most=100)
-    assert found is not None and len(found.bars) == found.nodes == 7
+    found = excerpt(0, replay(training_step()), most=100)
+    assert len(found.bars) == found.nodes == 7
     assert found.lanes == ["rank 0 · thread 1", "rank 0 · device 0 stream 7", "rank 0 · device 0 stream 8"]
     assert found.window == (0, 0.05)
     critical = [bar["name"] for bar in found.bars if bar["critical"]]
@@ -353,20 +353,27 @@ def test_the_excerpt_of_a_long_run_is_around_the_longest_piece_of_its_critical_p
     g = GraphBuilder()
     for number in range(100):
         g.host("long" if number == 70 else "op", 10 * number, 9 if number == 70 else 2)
-    found = excerpt(rank_of(g.build()), most=10)
-    assert found is not None and 5 <= len(found.bars) <= 15
+    found = excerpt(0, replay(g.build()), most=10)
+    assert 5 <= len(found.bars) <= 15
     assert "long" in [bar["name"] for bar in found.bars]
     assert found.window[0] > 0.6 and found.window[1] < 0.8
-    assert excerpt(rank_of(None), most=10) is None
 
 
-def rank_of(graph: Any) -> RankTrace:
-    return RankTrace(0, linked=None, graph=graph)  # type: ignore[arg-type]
+def test_ranks_stand_on_one_clock_by_what_they_did_together() -> None:
+    """The second rank began 40 ns after the first: its collective, which ends with the first's, is that much earlier by its own time."""
+    ranks = [
+        rank_with_collective(0, work=100, collective=50, clock=1000),
+        rank_with_collective(1, work=60, collective=50, clock=7000),
+    ]
+    first, second = excerpts({rank: replay(graph) for rank, graph in enumerate(ranks)}, most=100)
+    ends = [max(bar["end"] for bar in one.bars if bar["kind"] == "communication") for one in (first, second)]
+    assert ends[0] == pytest.approx(ends[1])
+    assert min(bar["start"] for bar in second.bars) == pytest.approx(0.040)
+    assert first.window == second.window
 
 
 def test_times_of_lanes_are_those_of_their_nodes() -> None:
-    found = excerpt(rank_of(training_step()), most=100)
-    assert found is not None
+    found = excerpt(0, replay(training_step()), most=100)
     spent = {(row["lane"].removeprefix("rank 0 · "), row["kind"]): row["time"] for row in found.lane_times}
     assert spent == pytest.approx(
         {

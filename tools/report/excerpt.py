@@ -1,16 +1,17 @@
 """An excerpt of one rank's graph and replay for the page: a window of its timeline around the critical path, and its lanes' times.
 
-Times are µs from the rank's first recorded start, as measured.
+Times are µs from the run's first recorded start, as measured.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
-from ..analyses import Floats, RankTrace
-from ..replay import Workload, critical_path
+from ...schema.columns import Bool, Int64, Ns
+from ..analyses import Floats
+from ..replay import Replay, Workload, critical_path, replay_ranks
 from ..view import LOOKS, lane_names, looks, short_name
 
 Row = dict[str, Any]
@@ -35,12 +36,28 @@ class Excerpt:
     lane_times: list[Row] = field(default_factory=list)
 
 
-def excerpt(rank: RankTrace, most: int, window: Window | None = None) -> Excerpt | None:
+def excerpts(replays: Mapping[int, Replay], most: int) -> list[Excerpt]:
+    """One of each rank, all of the same window and on one clock, of about `most` nodes together; of ranks without times none."""
+    known = {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}
+    began, found = _began(list(known.values())), list[Excerpt]()
+    for (rank, replay), begin in zip(known.items(), began, strict=True):
+        found.append(excerpt(rank, replay, most // len(known), found[0].window if found else None, begin))
+    return found
+
+
+def _began(replays: Sequence[Replay]) -> Ns:
+    """When each rank's first node with a time started (ns), as all ranks together tell by what they did together."""
+    if len(replays) < 2:
+        return np.zeros(len(replays), np.int64)
+    together = replay_ranks([replay.work.graphs[0] for replay in replays]).work
+    start = np.where(together.is_timed, together.measured_start_ns, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(start, together.first_row)
+    return np.asarray(first - first.min())
+
+
+def excerpt(rank: int, replay: Replay, most: int, window: Window | None = None, begin_ns: int = 0) -> Excerpt:
     """A window of at most about `most` nodes, around the longest piece of the critical path unless one is given. O(n log n)."""
-    replay = rank.replayed()
-    if replay is None or not replay.work.is_timed.any():
-        return None
-    work, start, end = replay.work, *_times_us(replay.work)
+    work, (start, end) = replay.work, _times_us(replay.work, begin_ns)
     path = critical_path(replay).row
     path = path[path < len(work)]
     path = path[work.is_timed[path]]
@@ -51,17 +68,17 @@ def excerpt(rank: RankTrace, most: int, window: Window | None = None) -> Excerpt
     look = looks(work.graphs[0], work.node_class)
     critical = np.zeros(len(work), bool)
     critical[path] = True
-    found = Excerpt(rank.rank, window, int(timed.sum()), whole)
-    names = [f"rank {rank.rank} · {name}" for name in lane_names(work)]
+    found = Excerpt(rank, window, int(timed.sum()), whole)
+    names = [f"rank {rank} · {name}" for name in lane_names(work)]
     found.lanes = [names[lane] for lane in _lane_order(work, np.unique(work.lane[seen]))]
-    found.bars = _bars(rank.rank, work, np.flatnonzero(seen), look, critical, names)
+    found.bars = _bars(rank, work, (start, end), np.flatnonzero(seen), look, critical, names)
     found.steps = _steps(path[seen[path]], work, start, end, names)
-    found.lane_times = _lane_times(rank.rank, work, look, names)
+    found.lane_times = _lane_times(rank, work, look, names)
     return found
 
 
-def _times_us(work: Workload) -> tuple[Floats, Floats]:
-    return work.measured_start_ns / 1000, work.measured_end_ns / 1000
+def _times_us(work: Workload, begin_ns: int) -> tuple[Floats, Floats]:
+    return (work.measured_start_ns + begin_ns) / 1000, (work.measured_end_ns + begin_ns) / 1000
 
 
 def _around(path: Int64, start: Floats, end: Floats, timed: Int64, most: int, whole: Window) -> Window:
@@ -78,8 +95,10 @@ def _lane_order(work: Workload, lanes: Int64) -> list[int]:
     return sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
 
 
-def _bars(rank: int, work: Workload, rows: Int64, look: Int64, critical: Bool, names: list[str]) -> list[Row]:
-    graph, (start, end) = work.graphs[0], _times_us(work)
+def _bars(
+    rank: int, work: Workload, times: tuple[Floats, Floats], rows: Int64, look: Int64, critical: Bool, names: list[str]
+) -> list[Row]:
+    graph, (start, end) = work.graphs[0], times
     return [
         {
             "lane": names[work.lane[row]],

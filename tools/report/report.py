@@ -11,8 +11,8 @@ from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
 from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
 from ..rank_rows import ranges
-from ..replay import Scale
-from .excerpt import Excerpt, excerpt
+from ..replay import Replay, Scale
+from .excerpt import Excerpt, excerpts
 from .files import lay_over, overlay_path
 from .inputs import Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
@@ -89,7 +89,7 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         seen = _Seen(Wanted(), len(chosen))
         for _ in seen.passing(read_ranks(chosen, True, progress)):
             pass
-    report.excerpts, report.twice_as_fast = seen.excerpts, classes_twice_as_fast(seen.graphs)
+    report.excerpts, report.twice_as_fast = excerpts(seen.replays, NODES_DRAWN), classes_twice_as_fast(seen.graphs)
 
 
 def report_on_diff(before: Sources, after: Sources, progress: Progress = unwatched) -> Report:
@@ -115,7 +115,7 @@ class _Seen:
         self.wanted, self.ranks = wanted, ranks
         self.drawn = min(ranks, RANKS_DRAWN) if wanted.page and ranks <= MANY else 0
         self.graphs: list[ExecutionGraph] = []
-        self.excerpts: list[Excerpt] = []
+        self.replays: dict[int, Replay] = {}
         self.facts: list[tuple[int | str, ...]] = []
         self.remarks: list[tuple[int, str]] = []
 
@@ -127,10 +127,8 @@ class _Seen:
                 self.graphs.append(rank.graph)
             if self.wanted.perfetto:
                 lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1))
-            if len(self.excerpts) < self.drawn:
-                window = self.excerpts[0].window if self.excerpts else None
-                found = excerpt(rank, NODES_DRAWN // self.drawn, window)
-                self.excerpts += [found] if found else []
+            if len(self.replays) < self.drawn and (replay := rank.replayed()):
+                self.replays[rank.rank] = replay
             yield rank
 
     def notes(self) -> list[str]:

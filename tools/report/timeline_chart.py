@@ -25,7 +25,7 @@ def timeline(excerpts: list[Excerpt]) -> Chart:
     chosen = alt.param(name="chosen", value="")
     window = alt.selection_interval(name="view", bind="scales", encodings=["x"], clear="dblclick", zoom=ZOOM)
     x = alt.X(
-        "start:Q", title="µs from the rank's first start", scale=alt.Scale(domain=list(excerpts[0].window), nice=False),
+        "start:Q", title="µs from the run's first start", scale=alt.Scale(domain=list(excerpts[0].window), nice=False),
         axis=alt.Axis(grid=False, tickCount=8),
     )  # fmt: skip
     y = alt.Y("lane:N", title=None, scale=alt.Scale(domain=lanes), axis=alt.Axis(grid=True))
