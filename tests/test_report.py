@@ -16,7 +16,7 @@ from execgraph.schema.linked.file import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse
 from execgraph.tools.analyses.rank.graph_alone import rank_of_graph
 from execgraph.tools.commands import trace_report
-from execgraph.tools.replay import parse_scale, replay
+from execgraph.tools.replay import KINDS, parse_scale, replay
 from execgraph.tools.report import overview, page
 from execgraph.tools.report.charts.rows import first_rows, largest_rows
 from execgraph.tools.report.excerpt import excerpt, excerpts
@@ -24,6 +24,8 @@ from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
 from execgraph.tools.report.text import as_text
 from execgraph.tools.report.what_if import what_if
+from execgraph.tools.report.words import WORDS
+from execgraph.tools.view import LOOKS
 from graphs import GraphBuilder, rank_with_collective, training_step
 
 needs_page = pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
@@ -378,7 +380,8 @@ def test_times_of_lanes_are_those_of_their_nodes() -> None:
     assert spent == pytest.approx(
         {
             ("thread 1", "host"): 0.009,
-            ("thread 1", "waiting"): 0.004,
+            ("thread 1", "waiting"): 0.001,
+            ("thread 1", "idle"): 0.003,
             ("device 0 stream 7", "computation"): 0.030,
             ("device 0 stream 8", "memory"): 0.006,
         }
@@ -424,3 +427,8 @@ def test_long_tables_are_shown_in_part_and_say_so() -> None:
     assert as_text(
         table_of(20), rows=2
     ) == "T\n  name  time [µs]\n  n0             \n  n1          1.0\n  … 18 more rows".replace("n0             ", "n0")
+
+
+def test_the_page_says_what_its_words_mean(data: Path) -> None:
+    assert {*KINDS, *LOOKS} <= set(WORDS)
+    assert f"<dt>gap</dt><dd>{WORDS['gap']}</dd>" in page.render(report_on(find_sources([data / "training"])))

@@ -7,7 +7,7 @@ from .report import Report
 
 EXPOSED, HIDDEN, OTHER = "exposed communication", "hidden communication", "memory"
 SPENT = ("computation", HIDDEN, EXPOSED, OTHER, "idle")
-LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "unrecorded")
+LANE_KINDS = ("computation", "communication", "memory", "host", "waiting", "idle", "unrecorded")
 
 
 def spent(report: Report) -> list[Chart]:

@@ -13,6 +13,7 @@ from .overview import figures, findings
 from .rank_groups import groups_table, in_words
 from .report import Report
 from .sections import SECTIONS, Section
+from .words import WORDS
 
 try:
     import jinja2
@@ -137,6 +138,7 @@ def render(report: Report) -> str:
         "sections": [one for one in sections if one.tables],
         "empty": [one for one in sections if not one.tables],
         "notes": report.notes,
+        "words": WORDS,
     }
     texts = {name: _text(f"page.{name}") for name in ("css", "js")}
     environment = jinja2.Environment(

@@ -10,7 +10,7 @@ import altair as alt
 from .charts import Chart, by_label, data, hover, sized
 from .excerpt import Excerpt
 
-KINDS = ("host", "waiting", "unrecorded", "computation", "communication", "memory")
+KINDS = ("host", "waiting", "idle", "unrecorded", "computation", "communication", "memory")
 ZOOM = "wheel![event.ctrlKey || event.metaKey]"
 """The wheel alone scrolls the page."""
 LANE, THICKNESS, RAIL = 28, 15, 3
