@@ -342,6 +342,20 @@ def test_an_annotation_is_the_first_of_its_name_in_what_else_is_asked_for() -> N
     assert names(part(pair, annotation="forward", steps=(4, 6))) == ["kernel 4a"]
 
 
+def test_an_annotation_that_is_not_there_often_enough_is_refused_with_those_that_are() -> None:
+    with pytest.raises(DataError, match=r"3 annotations are named 'forward' .* forward:0 to forward:2"):
+        part(three_steps(), annotation="forward:3")
+
+
+def test_a_name_that_ends_like_a_place_is_meant_as_it_stands() -> None:
+    t = TraceBuilder()
+    for number in range(2):
+        with t.annotation("layer:1"), t.op("aten::mm"):
+            t.launch(f"kernel {number}", duration=2)
+    assert names(part(read_pair(t), annotation="layer:1")) == ["kernel 0"]
+    assert names(part(read_pair(t), annotation="layer:1:1")) == ["kernel 1"]
+
+
 def test_an_annotation_that_begins_where_the_rest_ends_is_not_in_it() -> None:
     pair = three_steps()
     with pytest.raises(DataError, match="no annotation named 'ProfilerStep#4' in that part"):

@@ -18,6 +18,8 @@ STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
 """Share of a file's ops before or after all that the other file holds, up to which they are single ops that got lost there."""
 STEPS_NAMED = 8
+ALL = "all"
+OF_SEVERAL = re.compile(rf"(.+):(\d{{1,18}}|{ALL})", re.DOTALL)
 
 
 class Period(NamedTuple):
@@ -32,8 +34,8 @@ class Period(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The part that is asked for, by all that is given: steps from the first up to but without the second number, the first annotation
-    of a name, and two times in µs after the trace's start."""
+    """The part that is asked for, by all that is given: steps from the first up to but without the second number, the first or another
+    annotation of a name, and two times in µs after the trace's start."""
 
     steps: tuple[int, int] | None = None
     annotation: str | None = None
@@ -123,15 +125,34 @@ def _listing(numbers: Iterable[int]) -> str:
 
 
 def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
-    """The first annotation of that name that begins in a period. Raises DataError when there is none."""
+    """The annotation of that name that begins first in a period; `NAME:K` is the one that K others of it precede, `NAME:all` from the
+    first to the end of the last. Raises DataError when there is none."""
+    found = _annotations(device, name, within)
+    of_several = OF_SEVERAL.fullmatch(name)
+    if not found and of_several:
+        found, which = _annotations(device, of_several[1], within), of_several[2]
+        if which == ALL and found:
+            return Period(found[0].start, max(period.end for period in found))
+        if found and int(which) >= len(found):
+            raise DataError(
+                f"{device.path}: {len(found)} annotations are named {of_several[1]!r} in that part of the trace, "
+                f"{of_several[1]}:0 to {of_several[1]}:{len(found) - 1}"
+            )
+        found = found[int(which) :] if found else []
+    if not found:
+        raise DataError(f"{device.path}: no annotation named {name!r} in that part of the trace")
+    return found[0]
+
+
+def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]:
+    """Those of a name that begin in a period, in order of time, cut to it."""
     ops = device.ops
     rows = np.flatnonzero(
         ops.name.equal(name) & ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
     )
-    if not len(rows):
-        raise DataError(f"{device.path}: no annotation named {name!r} in that part of the trace")
-    row = rows[np.argmin(ops.start[rows])]
-    return Period(int(ops.start[row]), min(int(ops.end[row]), within.end))
+    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    times = zip(ops.start[rows].tolist(), ops.end[rows].tolist(), strict=True)
+    return [Period(start, min(end, within.end)) for start, end in times]
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:

@@ -2,17 +2,30 @@
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from ...converter.ranks import ranks_of
 from ...schema.io import STANDARD_STREAM, open_output
 from ..analyses import ANALYSES
 from ..command import command_parser, output_as, progress, run_command, usage_error
 from ..replay import SCALABLE, Scale, parse_scale
-from ..report import Wanted, as_text, find_sources, print_tables, report_on, report_on_diff, write_csv
+from ..report import (
+    Sources,
+    Wanted,
+    as_text,
+    find_sources,
+    of_ranks,
+    print_tables,
+    report_on,
+    report_on_diff,
+    write_csv,
+)
 from .peak_option import add_peak_option
+from .window_options import add_window_options, window_of
 
 NAME = "trace-report"
 log = logging.getLogger("execgraph")
@@ -70,8 +83,18 @@ def _parser() -> argparse.ArgumentParser:
         help="write the device trace with counters, the critical path and kernel patterns beside its own "
         "events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
     )  # fmt: skip
+    parser.add_argument(
+        "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
+    )
+    add_window_options(parser)
     parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     return parser
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} are no ranks, as 0-3,8")
+    return ranks_of(text)
 
 
 def _scale(spec: str) -> Scale:
@@ -81,15 +104,22 @@ def _scale(spec: str) -> Scale:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
+    found = find_sources(paths, progress)
+    return found if ranks is None else of_ranks(found, ranks)
+
+
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.diff:
-        before, after = (find_sources([path], progress) for path in arguments.diff)
-        report = report_on_diff(before, after, progress)
+        before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
+        report = report_on_diff(before, after, progress, window_of(arguments))
     else:
         peaks = dict(arguments.peaks)
         scales = [one._replace(peaks=peaks) for one in arguments.scale]
-        wanted = Wanted(arguments.only, scales, bool(arguments.output), arguments.perfetto or "", peaks)
-        report = report_on(find_sources(arguments.paths, progress), wanted, progress)
+        wanted = Wanted(
+            arguments.only, scales, bool(arguments.output), arguments.perfetto or "", peaks, window_of(arguments)
+        )
+        report = report_on(_sources(arguments.paths, arguments.ranks), wanted, progress)
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:

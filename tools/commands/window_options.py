@@ -21,7 +21,11 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
         metavar="A[:B]",
         help="profiler step A, or steps A up to but without B, by their numbers; a step lasts until the next begins",
     )
-    group.add_argument("--annotation", metavar="NAME", help="the first annotation of that name")
+    group.add_argument(
+        "--annotation",
+        metavar="NAME[:K|:all]",
+        help="the first annotation of that name, the one after K others of it, or all from the first to the last",
+    )
     group.add_argument(
         "--window", type=_window, metavar="T0:T1", help="from T0 to T1 µs after recording began, as viewers show it"
     )

@@ -1,15 +1,17 @@
 """Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON."""
 
 from .files import print_tables, write_csv
-from .inputs import find_sources
+from .inputs import Sources, find_sources, of_ranks
 from .page import render
 from .report import Wanted, report_on, report_on_diff
 from .text import as_text
 
 __all__ = [
+    "Sources",
     "Wanted",
     "as_text",
     "find_sources",
+    "of_ranks",
     "print_tables",
     "render",
     "report_on",

@@ -5,17 +5,19 @@ A folder is searched for pairs. Of single files a host trace belongs to the devi
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import read_linked
 from ...schema.progress import Progress, unwatched
 from ..analyses import RankTrace, graph_of, rank_of_graph, read_rank
 from ..inputs import Kind, find_pairs, rank_in_name, recognise
+from ..rank_rows import ranges
 
 TITLED, DIGITS = 3, 20
 GIVE = "give device traces, with their host traces, linked traces or execution graphs"
@@ -24,12 +26,14 @@ MADE = (Kind.LINKED, Kind.GRAPH)
 
 
 class Source(NamedTuple):
-    """The files of one rank: a device trace and its host trace, or what was made of them. `rank` None: what is recorded."""
+    """The files of one rank: a device trace and its host trace, or what was made of them. `rank` None: what is recorded; `told` is the
+    rank as far as it shows before all is read."""
 
     path: Path
     host: Path | None = None
     rank: int | None = None
     kind: Kind = Kind.DEVICE
+    told: int | None = None
 
 
 class Sources(NamedTuple):
@@ -65,11 +69,29 @@ def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sourc
     return sources
 
 
-def read_ranks(sources: list[Source], graphs: bool = True, progress: Progress = unwatched) -> Iterator[RankTrace]:
-    """Each source as a rank, with its graph unless told otherwise. Raises DataError where a file cannot be used or two are of one rank."""
+def of_ranks(sources: Sources, wanted: Collection[int]) -> Sources:
+    """The sources of these ranks. Raises DataError where one of them is not there."""
+    ranks = [
+        source._replace(told=place, rank=place) if source.told is None else source
+        for place, source in enumerate(sources.ranks)
+    ]
+    missing = sorted(set(wanted) - {source.told for source in ranks})
+    if missing:
+        there = ranges(sorted(source.told for source in ranks if source.told is not None))
+        raise DataError(f"{sources.title}: rank {ranges(missing)} is not among the ranks there, {there}")
+    return sources._replace(ranks=[source for source in ranks if source.told in wanted])
+
+
+def read_ranks(
+    sources: list[Source], graphs: bool = True, progress: Progress = unwatched, window: Window = EVERYTHING
+) -> Iterator[RankTrace]:
+    """Each source as a rank, or a part of it, with its graph unless told otherwise.
+
+    Raises DataError where a file cannot be used or two are of one rank.
+    """
     seen: dict[int, Path] = {}
     for place, source in enumerate(progress(sources, "reading ranks", unit="rank")):
-        rank = _read(source, place, graphs)
+        rank = _read(source, place, graphs, window)
         if rank.rank in seen:
             raise DataError(
                 f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
@@ -78,8 +100,12 @@ def read_ranks(sources: list[Source], graphs: bool = True, progress: Progress = 
         yield rank
 
 
-def _read(source: Source, place: int, graphs: bool) -> RankTrace:
+def _read(source: Source, place: int, graphs: bool, window: Window) -> RankTrace:
     """A rank that is neither recorded nor in the name is the place in the list."""
+    if window != EVERYTHING and source.kind in MADE:
+        raise DataError(
+            f"{source.path}: of {source.kind.value} no part can be taken; give the traces, or link that part"
+        )
     named = rank_in_name(source.path.name) if source.rank is None else source.rank
     if source.kind is Kind.LINKED:
         linked = read_linked(str(source.path))
@@ -87,7 +113,7 @@ def _read(source: Source, place: int, graphs: bool) -> RankTrace:
     elif source.kind is Kind.GRAPH:
         rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
     else:
-        rank = read_rank(str(source.path), str(source.host) if source.host else None, source.rank, graphs)
+        rank = read_rank(str(source.path), str(source.host) if source.host else None, source.rank, graphs, window)
     if rank.linked.info.rank < 0:
         rank.rank = place if named is None else named
     return rank
@@ -104,7 +130,9 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
         return
     for pair in pairs.ranks:
         host = folder / pair.host if pair.host else None
-        sources.ranks.append(Source(folder / pair.device, host, None if pair.records_rank else pair.rank))
+        sources.ranks.append(
+            Source(folder / pair.device, host, None if pair.records_rank else pair.rank, told=pair.rank)
+        )
         sources.notes.extend(pair.notes)
     sources.notes.extend([*pairs.failures, *pairs.notes])
 
@@ -115,7 +143,9 @@ def _made_from_traces(folder: Path) -> list[Source]:
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     for path in sorted(paths, key=lambda path: [part.zfill(DIGITS) for part in re.split(r"(\d+)", path.as_posix())]):
         with suppress(DataError):  # what is no trace need not be readable
-            found[kind := recognise(path).kind].append(Source(path, kind=kind))
+            seen = recognise(path)
+            told = rank_in_name(path.name) if seen.rank is None else seen.rank
+            found[seen.kind].append(Source(path, kind=seen.kind, told=told))
     return next((found[kind] for kind in MADE if found[kind]), [])
 
 
@@ -130,10 +160,10 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     hosts = found[Kind.HOST]
     for device in found[Kind.DEVICE] + found[Kind.MERGED]:
         host = _host_of(device, hosts)
-        sources.ranks.append(Source(device.path, host.path if host else None))
+        sources.ranks.append(Source(device.path, host.path if host else None, told=device.rank))
     used = {source.host for source in sources.ranks}
     sources.notes.extend(f"{host.path}: has no device trace; not used" for host in hosts if host.path not in used)
-    sources.ranks.extend(Source(one.path, kind=kind) for kind in MADE for one in found[kind])
+    sources.ranks.extend(Source(one.path, kind=kind, told=one.rank) for kind in MADE for one in found[kind])
 
 
 def _host_of(device: Found, hosts: list[Found]) -> Found | None:

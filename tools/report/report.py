@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...linker.windows import EVERYTHING, Window
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
 from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
@@ -48,13 +49,14 @@ class Report:
 
 class Wanted(NamedTuple):
     """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, where `perfetto`
-    names a file, the device trace with what the analyses add to it. `peaks` are those of Options."""
+    names a file, the device trace with what the analyses add to it. `peaks` are those of Options, `window` the part of each rank."""
 
     only: Sequence[str] | None = None
     scales: Sequence[Scale] = ()
     page: bool = True
     perfetto: str = ""
     peaks: Mapping[str, float] = {}
+    window: Window = EVERYTHING
 
     @property
     def graphs(self) -> bool:
@@ -69,34 +71,38 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
     options = Options(peaks=wanted.peaks)
-    tables = analyse(seen.passing(read_ranks(sources.ranks, wanted.graphs, progress)), wanted.only, options)
+    tables = analyse(
+        seen.passing(read_ranks(sources.ranks, wanted.graphs, progress, wanted.window)), wanted.only, options
+    )
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
         tables["what_if"] = what_if(seen.graphs, wanted.scales)
     report = Report(sources.title, tables, _ranks_table(seen.facts), sources.notes + seen.notes())
     if wanted.page:
-        _add_pictures(report, sources, seen, progress)
+        _add_pictures(report, sources, seen, progress, wanted.window)
     return report
 
 
-def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress) -> None:
+def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress, window: Window) -> None:
     """Of many ranks those that are shown are read once more: which ones was not known while they passed, and all take too much memory."""
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
         seen = _Seen(Wanted(), len(chosen))
-        for _ in seen.passing(read_ranks(chosen, True, progress)):
+        for _ in seen.passing(read_ranks(chosen, True, progress, window)):
             pass
     report.excerpts, report.twice_as_fast = excerpts(seen.replays, NODES_DRAWN), classes_twice_as_fast(seen.graphs)
 
 
-def report_on_diff(before: Sources, after: Sources, progress: Progress = unwatched) -> Report:
-    """What differs between two runs. Raises DataError where a file cannot be used."""
+def report_on_diff(
+    before: Sources, after: Sources, progress: Progress = unwatched, window: Window = EVERYTHING
+) -> Report:
+    """What differs between two runs, or that part of both. Raises DataError where a file cannot be used."""
     seen = tuple(_Seen(Wanted(page=False), len(sources.ranks)) for sources in (before, after))
     pairs = zip(seen, (before, after), strict=True)
-    ranks = [one.passing(read_ranks(sources.ranks, False, progress)) for one, sources in pairs]
+    ranks = [one.passing(read_ranks(sources.ranks, False, progress, window)) for one, sources in pairs]
     tables = {table.name: table for table in trace_diff(*ranks).with_details()}
     notes = [
         f"{run}: {note}"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ....converter import Options as ConvertOptions
 from ....converter import convert
 from ....linker import link, read_host_trace
+from ....linker.windows import EVERYTHING, Window
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ...replay import Replay, replay
@@ -88,13 +89,19 @@ def graph_of(linked: LinkedTrace) -> ExecutionGraph:
     return convert(linked, ConvertOptions(io="none"))
 
 
-def read_rank(device_path: str, host_path: str | None = None, rank: int | None = None, graph: bool = True) -> RankTrace:
-    """One rank from its files, with its graph unless told otherwise. Raises DataError where they cannot be used.
+def read_rank(
+    device_path: str,
+    host_path: str | None = None,
+    rank: int | None = None,
+    graph: bool = True,
+    window: Window = EVERYTHING,
+) -> RankTrace:
+    """One rank, or a part of it, from its files, with its graph unless told otherwise. Raises DataError where they cannot be used.
 
     A trace that records no rank is rank 0 unless `rank` says which.
     """
     host = read_host_trace(host_path) if host_path else None
     device, recorded = read_with_arguments(device_path, rank, of_ops=host is None)
-    linked = link(host, device, rank)
+    linked = link(host, device, rank, window=window)
     made = graph_of(linked) if graph else None
     return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)
