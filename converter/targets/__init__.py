@@ -5,6 +5,8 @@ from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
 from .fitted_network import MESSAGE, Network, Transfer, fitted_network
 from .goal import Algorithm, GoalOptions, GoalReport, Simulator, write_goal
+from .idle_rank import idle_rank
+from .roofline import Roofline, roofline_of
 from .select import TARGET_HELP, TARGETS, WHOLE_JOB, for_target
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "GoalOptions",
     "GoalReport",
     "Network",
+    "Roofline",
     "Simulator",
     "Target",
     "TargetReport",
@@ -26,6 +29,8 @@ __all__ = [
     "fitted_network",
     "for_astra_sim",
     "for_target",
+    "idle_rank",
+    "roofline_of",
     "separate_messages",
     "write_goal",
 ]

@@ -18,9 +18,9 @@ from .coalesced import separate_messages
 from .collectives import lower_collectives, pad_all_gathers
 from .control import implied
 from .groups import name_groups
-from .host_delays import delays_before_communication
+from .host_delays import delays_before_communication, waits_before_known_work
 from .ready_set import WIDE, widest_ready_set
-from .roofline import for_roofline
+from .roofline import Roofline, for_roofline
 from .serial_time import SerialTime, in_order_of_ends, serialise
 from .unplayable import complete_messages, compute_unplayable
 
@@ -51,12 +51,17 @@ class TargetReport:
 
 
 def for_astra_sim(
-    graph: ExecutionGraph, groups: Mapping[RankList, int] | None = None, world: RankList | None = None
+    graph: ExecutionGraph,
+    groups: Mapping[RankList, int] | None = None,
+    world: RankList | None = None,
+    roofline: Roofline | None = None,
 ) -> tuple[ExecutionGraph, TargetReport]:
     """The graph for ASTRA-sim; the one given stays as it is. O((n + e) log n).
 
     `groups` are the numbers of all rank lists of the job, `world` the ranks that are simulated (by default as many as the metadata
-    says). Raises DataError for a graph without nodes, a dependency on a missing node, a cycle, or a group that `groups` lacks.
+    says). With `roofline`, the peaks that its roofline mode will be given, computation of known work takes the time of that work there,
+    and all else its measured time. Raises DataError for a graph without nodes, a dependency on a missing node, a cycle, or a group that
+    `groups` lacks.
     """
     graph = separate_messages(graph)
     size = int(graph.metadata.get("world_size", -1))
@@ -77,6 +82,7 @@ def for_astra_sim(
     played.attributes["is_cpu_op"] = np.where(np.isin(played.type, COMMUNICATION), 0, played.integers("is_cpu_op", 0))
     played.attributes = used(played.attributes) | {"data_dep_kinds": played.attributes["data_dep_kinds"]}
     played, delay_nodes = delays_before_communication(played)
+    played, waits = waits_before_known_work(played) if roofline else (played, 0)
     serial = serialise(played)
     played = in_order_of_ends(played)
     report = TargetReport(
@@ -87,13 +93,13 @@ def for_astra_sim(
         control_left_out=_leave_out_control(played),
         idle_dropped_us=serial.idle_cut / 1000,
         host_delay_dropped_us=serial.delay_cut / 1000,
-        delay_nodes=delay_nodes,
-        without_work=for_roofline(played),
+        delay_nodes=delay_nodes + waits,
+        without_work=for_roofline(played, roofline),
         widest_ready_set=widest_ready_set(played, data_edges(played)),
         groups=numbered,
         remarks=[],
     )
-    report.remarks += _remarks(played, report, serial, unknown_groups)
+    report.remarks += _remarks(played, report, serial, unknown_groups, roofline)
     if groups is None and numbered:
         report.remarks.append(NUMBERED_ALONE)
     return played, report
@@ -107,7 +113,9 @@ def _leave_out_control(graph: ExecutionGraph) -> int:
     return int((~kept).sum())
 
 
-def _remarks(graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int) -> list[str]:
+def _remarks(
+    graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
+) -> list[str]:
     """What the user should know, where it applies."""
     us = {name: f"{value / 1000:.1f} us" for name, value in serial._asdict().items()}
     return [
@@ -132,7 +140,12 @@ def _remarks(graph: ExecutionGraph, report: TargetReport, serial: SerialTime, un
             ),
             (
                 report.without_work and "num_ops" in graph.attributes,
-                f"operations or bytes of {report.without_work} computations are not known, so the graph is not for roofline mode",
+                f"operations or bytes of {report.without_work} computations are not known, so "
+                + (
+                    "they take their measured time"
+                    if roofline
+                    else "the graph is for roofline mode only with --roofline"
+                ),
             ),
             (
                 _ends_in_message(graph),

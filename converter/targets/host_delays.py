@@ -1,18 +1,19 @@
-"""Host delay before communication, whose duration is the simulator's affair, as nodes of its own before it."""
+"""Waiting before nodes whose duration is the simulator's affair, as nodes of its own before them: communication, and in roofline mode
+kernels of known work."""
 
 import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged, Strings
+from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_graph
+from .roofline import has_work
 
 NAME = "host delay"
 PLACE = ("device", "stream")
-"""What such a node has in common with the communication that follows it."""
-NO_WORK = {"num_ops": 0, "tensor_size": 0}
+"""What such a node has in common with the node that follows it."""
 
 
 def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
@@ -20,8 +21,18 @@ def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, 
 
     Each stands between the communication and all that it depended on. Control dependencies are lost where there is one.
     """
-    delay = graph.integers("host_delay_ns", 0)
-    late = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & (delay > 0))
+    return _waiting_before(graph, np.isin(graph.type, COMMUNICATION), ("host_delay_ns",))
+
+
+def waits_before_known_work(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
+    """The same for computations of known work, of which the gaps go, too."""
+    return _waiting_before(graph, has_work(graph), ("host_delay_ns", "gap_ns"))
+
+
+def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...]) -> tuple[ExecutionGraph, int]:
+    """The graph with what the attributes `parts` say of these nodes as nodes of their own, and how many."""
+    wait = np.sum([graph.integers(name, 0) for name in parts], axis=0)
+    late = np.flatnonzero(before & (wait > 0))
     if not len(late):
         return graph, 0
     count, added = len(graph), len(graph) + np.arange(len(late))
@@ -30,22 +41,22 @@ def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, 
     stand_in[late] = added
     moved = data._replace(target=stand_in[data.target])
     launches = Edges.of(added, late, DependencyKind.LAUNCH)
-    widened = _widened(graph, late)
+    widened = _widened(graph, late, wait[late], parts)
     return edited_graph(widened, np.arange(count + len(late)), Edges.joined([moved, launches]), NO_EDGES), len(late)
 
 
-def _widened(graph: ExecutionGraph, late: Int64) -> ExecutionGraph:
-    """The graph's rows and, after them, one for the delay before each of the `late` rows."""
+def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
+    """The graph's rows and, after them, one for the waiting before each of the `late` rows, which lack these `parts` then."""
     widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), late)))
     added = np.arange(len(graph), len(widened))
-    start = graph.start_ns[late] - graph.integers("gap_ns", 0)[late]
-    own: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0, **NO_WORK}
+    left = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
+    start = graph.start_ns[late] - left
+    own: dict[str, Int64 | int] = {"is_cpu_op": 0, "start_time_ns": start, "duration_ns": 0}
     for name, column in widened.attributes.items():
         widened.attributes[name] = _blank(column, added, own.get(name, ABSENT)) if name not in PLACE else column
-    delay = graph.integers("host_delay_ns")
-    moved = np.concatenate((delay, delay[late]))
-    moved[late] = ABSENT
-    widened.attributes["host_delay_ns"] = moved
+    for name in parts:
+        widened.attributes[name] = _blank(widened.integers(name), late, ABSENT)
+    widened.attributes["host_delay_ns"] = _blank(widened.integers("host_delay_ns"), added, wait)
     widened.type[added] = NodeType.COMP
     widened.name.codes[added] = len(widened.name.table)
     return dataclasses.replace(

@@ -1,25 +1,76 @@
-"""Operations and bytes as the roofline mode of a simulator takes them: it divides one by the other, for every computation."""
+"""Operations and bytes as the roofline mode of a simulator takes them: it divides one by the other, for every computation.
+
+A computation lasts there as long as its operations take at the peak, or its bytes, whichever is longer; its measured duration is not
+read. With a `Roofline` all that has no known work is given the work of its measured time at both peaks, so that it stays as it was.
+"""
+
+import re
+from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT
+from ...schema.columns import ABSENT, Bool
+from ...schema.device_peaks import peak_of
 from ...schema.graph import ExecutionGraph, NodeType
 
 FIRST_BYTES = 1 << 16
 """Of what nothing precedes: the simulator stops at an event of 0 ns at its start, and no memory moves these within 1 ns."""
+HALF_NS = 0.5
+"""More than measured, as the simulator leaves out what is less than a ns."""
 
 
-def for_roofline(graph: ExecutionGraph) -> int:
-    """Gives every computation of the device whose work is known at least one operation and one byte, in place, and delays just these;
-    how many there are whose work is not known.
+class Roofline(NamedTuple):
+    """What a device does at most: 10**12 floating-point operations, and 10**9 bytes of memory traffic, a second."""
 
-    What only moves bytes then takes the time of its bytes; what does neither, as a delay, takes none.
+    tflops: float
+    memory_gb_s: float
+
+
+def roofline_of(text: str) -> Roofline:
+    """Reads DEVICE:FORMAT, by the table of devices, or TFLOPS:GB/S. Raises ValueError, saying what is wrong.
+
+    >>> roofline_of("V100:fp32"), roofline_of("312:2039")
+    (Roofline(tflops=15.7, memory_gb_s=900), Roofline(tflops=312.0, memory_gb_s=2039.0))
     """
-    computing = (graph.type == NodeType.COMP) & (graph.integers("is_cpu_op", 0) == 0)
-    operations, moved = graph.integers("num_ops"), graph.integers("tensor_size")
-    known = computing & ((operations != ABSENT) & (moved != ABSENT) | graph.is_delay)
-    if (known & ~graph.is_delay).any():
+    device, _, number_format = text.rpartition(":")
+    numbers = [float(part) if re.fullmatch(r"\d+(\.\d+)?", part) else 0.0 for part in (device, number_format)]
+    if all(numbers):
+        return Roofline(*numbers)
+    peak = peak_of(device)
+    if peak is None:
+        raise ValueError(f"{text!r} is not DEVICE:FORMAT of a device whose peaks are known; TFLOPS:GB/S says them")
+    formats = {name: tflops for name, tflops in peak._asdict().items() if tflops and name != "memory_gb_s"}
+    if number_format not in formats:
+        raise ValueError(f"{text!r}: the peaks of {device} that are known are of {', '.join(formats)}")
+    return Roofline(formats[number_format], peak.memory_gb_s)
+
+
+def has_work(graph: ExecutionGraph) -> Bool:
+    """Which computations of the device have known operations and bytes."""
+    return computes(graph) & (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
+
+
+def computes(graph: ExecutionGraph) -> Bool:
+    """Which nodes are computations of the device."""
+    return np.asarray((graph.type == NodeType.COMP) & (graph.integers("is_cpu_op", 0) == 0))
+
+
+def for_roofline(graph: ExecutionGraph, peaks: Roofline | None = None) -> int:
+    """Gives computations of the device at least one operation and one byte each, in place; of how many the work is not known.
+
+    What only moves bytes then takes the time of its bytes. Without `peaks` what lasts no time of its own, as a delay, takes none, and
+    what is not known stays so. With them both get what takes `duration_micros` at either peak.
+    """
+    computing, known = computes(graph), has_work(graph)
+    waits = computing & ~known & (graph.is_delay | (graph.duration_ns == 0))
+    if peaks or known.any():
+        operations, moved = graph.integers("num_ops"), graph.integers("tensor_size")
+        filled = computing if peaks else known | waits
         least = np.where(graph.data_deps.lengths() == 0, FIRST_BYTES, 1)
-        graph.attributes["num_ops"] = np.where(known, np.maximum(operations, 1), operations)
-        graph.attributes["tensor_size"] = np.where(known, np.maximum(moved, least), moved)
-    return int((computing & ~known).sum())
+        if peaks:
+            time = graph.duration_micros * 1000 + HALF_NS
+            operations = np.where(known, operations, (time * peaks.tflops * 1e3).astype(np.int64))
+            moved = np.where(known, moved, (time * peaks.memory_gb_s).astype(np.int64))
+        graph.attributes["num_ops"] = np.where(filled, np.maximum(operations, 1), operations)
+        graph.attributes["tensor_size"] = np.where(filled, np.maximum(moved, least), moved)
+    return int((computing & ~known & ~waits).sum())

@@ -12,6 +12,7 @@ from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
 from .collectives import LOWERED
 from .groups import name_groups
+from .roofline import Roofline
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 TARGET_HELP = (
@@ -24,16 +25,22 @@ TARGET_HELP = (
 WHOLE_JOB = "a GOAL file is of a whole job: trace-build --target goal writes it from the traces of all ranks"
 
 
-def for_target(graph: ExecutionGraph, target: Target, groups: Mapping[RankList, int] | None = None) -> ExecutionGraph:
+def for_target(
+    graph: ExecutionGraph,
+    target: Target,
+    groups: Mapping[RankList, int] | None = None,
+    roofline: Roofline | None = None,
+) -> ExecutionGraph:
     """The graph for one of TARGETS, with what that made different in its `changes`.
 
     With `groups`, the number of each rank list, collectives name their group by its number; a generic graph without keeps the recorded
-    names. Raises DataError where the target can do nothing with the graph, or `groups` lacks one of its groups.
+    names. `roofline` are the peaks that ASTRA-sim's roofline mode will be given, if it is to run. Raises DataError where the target can
+    do nothing with the graph, or `groups` lacks one of its groups.
     """
     if target == GOAL:
         raise DataError(WHOLE_JOB)
     if target == ASTRA_SIM:
-        played, report = for_astra_sim(graph, groups)
+        played, report = for_astra_sim(graph, groups, roofline=roofline)
         counts = {
             name: value for name, value in dataclasses.asdict(report).items() if name not in ("groups", "remarks")
         }

@@ -2,10 +2,11 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from ...converter.targets import Network
+from ...converter.targets import Network, Roofline, idle_rank
 from ...schema.io import open_output
 from .job import GRAPHS, GROUPS
 
@@ -14,23 +15,33 @@ BINARY = "AstraSim_Analytical_Congestion_Unaware"
 
 
 class Simulation(NamedTuple):
-    """With which bandwidth (2**30 bytes/s) and latency (ns) of a link, as fitted where None, or with every node as long as recorded."""
+    """With which bandwidth (2**30 bytes/s) and latency (ns) of a link, as fitted where None, with every node as long as recorded, or
+    with kernels as long as their work takes at these peaks."""
 
     bandwidth_gb_s: float | None = None
     latency_ns: float | None = None
     replay: bool = False
+    roofline: Roofline | None = None
 
 
 def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> str:
-    """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all; the command line that runs them."""
+    """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all; the command line that runs them.
+
+    The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of this folder.
+    """
     network, folder = fitted or Network(), output_dir / FOLDER
     folder.mkdir(exist_ok=True)
+    graphs = output_dir / GRAPHS
+    if ranks == 1:
+        alone, graphs = graphs, folder / GRAPHS
+        _copy(f"{alone}.0.et", f"{graphs}.0.et")
+        idle_rank(1).write(f"{graphs}.1.et")
     bandwidth = simulation.bandwidth_gb_s or network.bandwidth_gb_s
     latency = network.latency_ns if simulation.latency_ns is None else simulation.latency_ns
     files = {
-        "system.json": json.dumps(_system(network, simulation.replay), indent=1) + "\n",
+        "system.json": json.dumps(_system(network, simulation), indent=1) + "\n",
         "network.yml": "topology: [ Switch ]\n"
-        f"npus_count: [ {ranks} ]\n"
+        f"npus_count: [ {max(ranks, 2)} ]\n"
         f"bandwidth: [ {bandwidth} ]  # 2**30 bytes/s of each link\n"
         f"latency: [ {latency} ]  # ns of each link\n",
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
@@ -39,7 +50,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
         with open_output(str(folder / name)) as out:
             out.write(text.encode())
     given = {
-        "workload": output_dir / GRAPHS,
+        "workload": graphs,
         "system": folder / "system.json",
         "network": folder / "network.yml",
         "remote-memory": folder / "memory.json",
@@ -48,8 +59,17 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     return shlex.join([BINARY, *(f"--{what}-configuration={path}" for what, path in given.items())])
 
 
-def _system(network: Network, replay: bool) -> dict[str, object]:
-    """One chunk at a time and no cost but the network's, as the fit reckons; endpoints need 1 ns, or the simulator's clock stands still."""
+def _copy(source: str, target: str) -> None:
+    with Path(source).open("rb") as graph, open_output(target) as out:
+        shutil.copyfileobj(graph, out)
+
+
+def _system(network: Network, simulation: Simulation) -> dict[str, object]:
+    """One chunk at a time and no cost but the network's, as the fit reckons; endpoints need 1 ns, or the simulator's clock stands still.
+
+    In roofline mode memory is the device's, which adding up in collectives waits for, too.
+    """
+    peaks = simulation.roofline
     return {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 1,
@@ -60,8 +80,8 @@ def _system(network: Network, replay: bool) -> dict[str, object]:
         "reduce-scatter-implementation": ["ring"],
         "all-to-all-implementation": ["direct" if network.direct else "ring"],
         "collective-optimization": "localBWAware",
-        "local-mem-bw": 100000,
+        "local-mem-bw": peaks.memory_gb_s if peaks else 100000,
         "boost-mode": 0,
         "trace-enabled": 0,
-        "replay-only": int(replay),
-    }
+        "replay-only": int(simulation.replay),
+    } | ({"roofline-enabled": 1, "peak-perf": peaks.tflops} if peaks else {})

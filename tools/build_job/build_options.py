@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ...converter import Options
-from ...converter.targets import GoalOptions
+from ...converter.targets import GoalOptions, Roofline
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,8 +11,10 @@ class BuildOptions(Options):
     """How to convert each rank, and what to do with groups of which the build lacks members.
 
     Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time. `goal` is how the file of the target "goal" is written.
+    communicate takes its measured time. `goal` is how the file of the target "goal" is written, `roofline`
+    the peaks with which ASTRA-sim's roofline mode is to run.
     """
 
     whole_groups: bool = False
     goal: GoalOptions = field(default_factory=GoalOptions)
+    roofline: Roofline | None = None

@@ -35,7 +35,7 @@ def finish_rank(task: FinishTask) -> RankResult:
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         else:
             graph = ExecutionGraph.read(str(build.graph))
-        graph = for_target(graph, build.options.target, plan.numbers)
+        graph = for_target(graph, build.options.target, plan.numbers, build.options.roofline)
         graph.write(str(build.graph))
         changes = graph.changes or TargetChanges()
         if plan.sizes:

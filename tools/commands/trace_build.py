@@ -14,7 +14,7 @@ from typing import NoReturn, get_args
 import msgspec
 
 from ...converter.options import InputsOutputs, Promotion
-from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS
+from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS, Roofline, roofline_of
 from ..build_job import (
     BUILT,
     REPORT,
@@ -42,9 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
         usage_error(parser, f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
-    if (options.bandwidth or options.latency or options.replay) and options.target != ASTRA_SIM:
+    if (options.bandwidth or options.latency or options.replay or options.roofline) and options.target != ASTRA_SIM:
         usage_error(
-            parser, f"--bandwidth, --latency and --replay are for --target {ASTRA_SIM}, whose configuration they set"
+            parser,
+            f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
+        )
+    if options.roofline and (options.replay or not options.no_host):
+        usage_error(
+            parser, "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
         )
     options.goal = goal_of(parser, options)
     run_command(_run, options, NAME)
@@ -75,6 +80,13 @@ def _parser() -> argparse.ArgumentParser:
     simulation.add_argument("--latency", type=_positive, metavar="NS", help="of a link")
     simulation.add_argument(
         "--replay", action="store_true", help="let every node, collectives too, take its recorded time"
+    )
+    simulation.add_argument(
+        "--roofline",
+        type=_peaks,
+        metavar="DEVICE:FORMAT",
+        help="let kernels of known work take the time of that work at the peaks of this device, as V100:fp32, or at TFLOPS:GB/S; all else "
+        "takes its measured time",
     )
     parser.add_argument(
         "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
@@ -112,6 +124,13 @@ def _positive(text: str) -> float:
     return value
 
 
+def _peaks(text: str) -> Roofline:
+    try:
+        return roofline_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number of processes, 1 or more")
@@ -128,6 +147,7 @@ def _run(options: argparse.Namespace) -> int:
         host=not options.no_host,
         whole_groups=options.incomplete_groups == "keep",
         goal=options.goal,
+        roofline=options.roofline,
     )
     run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
     if options.scheduler:
@@ -155,18 +175,14 @@ def _run(options: argparse.Namespace) -> int:
     log.info(
         f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
     )
-    if built and options.target == ASTRA_SIM:
+    if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
         network = report.network
         if network:
             log.info(
                 f"network     {network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link, as {network.transfers} collectives "
                 f"and messages fit, half of them within {network.off_pct:g} %"
             )
-        simulation = Simulation(options.bandwidth, options.latency, options.replay)
-        if built == 1:
-            log.warning(
-                f"{NAME}: note: the simulator's network needs two ranks or more; trace-replay --simulator shows one alone"
-            )
+        simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
         log.info(f"simulate    {write_astra_sim_files(options.output_dir, built, network, simulation)}")
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 

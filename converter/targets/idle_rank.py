@@ -1,0 +1,24 @@
+"""A rank that takes no part in a job, for a simulator that has no network of one rank."""
+
+import numpy as np
+
+from ...schema.columns import Ragged, Strings
+from ...schema.graph import ExecutionGraph, NodeType
+from ..options import ASTRA_SIM
+from .roofline import FIRST_BYTES
+
+
+def idle_rank(rank: int) -> ExecutionGraph:
+    """A graph of one computation of 1 µs, in roofline mode of what it takes to last at all: one without nodes does not run."""
+    one, none = np.ones(1, np.int64), Ragged.of([[]])
+    return ExecutionGraph(
+        id=one,
+        name=Strings.of(["no work"]),
+        type=np.array([NodeType.COMP], np.uint8),
+        data_deps=none,
+        ctrl_deps=none,
+        start_time_micros=one * 0,
+        duration_micros=one,
+        attributes={"is_cpu_op": one * 0, "num_ops": one, "tensor_size": one * FIRST_BYTES},
+        metadata={"rank": rank, "target": ASTRA_SIM},
+    )
