@@ -69,7 +69,8 @@ has its operations per byte.
 **What is not known is absent**: an op that the table lacks, or whose shapes were not recorded, or whose work depends on values (sequences
 of several lengths, attention within a window). `trace-convert` counts it by op. Where the host trace is missing, results follow from
 the arguments as far as these tell them. For ASTRA-sim every computation whose work is known has at least one operation and one
-byte, as its roofline mode divides by them, and the first of all 64 KiB, as it stops at an event of 0 ns.
+byte, as its roofline mode divides by them, and the first of all 64 KiB, as it stops at an event of 0 ns. `trace-build --roofline`
+makes graphs in which what is not known takes its measured time there: [roofline mode](astra-sim.md#roofline-mode).
 
 **What limits a kernel** follows from the device's peaks, below, told by the device's recorded name and the kernel's number format
 (`element_size`, and for tf32 the kernel's name): operations, if these take longer at their peak than the bytes at theirs, else memory.

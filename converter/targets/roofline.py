@@ -47,7 +47,8 @@ def roofline_of(text: str) -> Roofline:
 
 def has_work(graph: ExecutionGraph) -> Bool:
     """Which computations of the device have known operations and bytes."""
-    return computes(graph) & (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
+    known = (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
+    return np.asarray(computes(graph) & known)
 
 
 def computes(graph: ExecutionGraph) -> Bool:
