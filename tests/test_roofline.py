@@ -101,7 +101,7 @@ def test_peaks_by_device_and_format_or_as_numbers(text: str, peaks: Any) -> None
         ("V100", "is not DEVICE:FORMAT"),
         ("toaster:fp32", "is not DEVICE:FORMAT of a device whose peaks are known; TFLOPS:GB/S says them"),
         ("V100:fp8", "the peaks of V100 that are known are of fp64, fp32, fp16, int8"),
-        ("V100:memory_gb_s", "are of fp64"),
+        ("V100:memory", "are of fp64"),
         ("0:900", "is not DEVICE:FORMAT"),
         ("1:-900", "is not DEVICE:FORMAT"),
     ],

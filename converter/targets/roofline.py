@@ -39,10 +39,10 @@ def roofline_of(text: str) -> Roofline:
     peak = peak_of(device)
     if peak is None:
         raise ValueError(f"{text!r} is not DEVICE:FORMAT of a device whose peaks are known; TFLOPS:GB/S says them")
-    formats = {name: tflops for name, tflops in peak._asdict().items() if tflops and name != "memory_gb_s"}
+    formats = {name: tflops for name, tflops in peak._asdict().items() if tflops and name != "memory"}
     if number_format not in formats:
         raise ValueError(f"{text!r}: the peaks of {device} that are known are of {', '.join(formats)}")
-    return Roofline(formats[number_format], peak.memory_gb_s)
+    return Roofline(formats[number_format], peak.memory)
 
 
 def has_work(graph: ExecutionGraph) -> Bool:
