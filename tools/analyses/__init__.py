@@ -13,6 +13,8 @@ memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_cop
 Columns by table (`NAME_…` are details):
 
 temporal_breakdown              rank device span busy idle compute non_compute idle_pct compute_pct non_compute_pct activities
+step_breakdown                  rank device step time busy computation exposed_communication idle_pct by_device bound outlier
+                                by_device: share of the critical path; bound: device or host; outlier: slow or fast
 idle_time_breakdown             rank device stream category cause idle share gaps
                                 category: host wait, kernel wait, other; cause of other: `event wait on stream N`, `host sync` or ""
 kernel_breakdown                rank device class time pct           also of overlaps: `computation + communication`, …
@@ -64,12 +66,14 @@ from .overlap import communication_computation_overlap
 from .overlay import overlay_events
 from .per_op_device_time import per_op_device_time
 from .rank import Analysis, Column, Floats, Options, RankTrace, Table, graph_of, rank_of_graph, read_rank
+from .step_breakdown import step_breakdown
 from .temporal_breakdown import temporal_breakdown
 from .trace_diff import trace_diff
 from .write_overlay import write_overlay
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown,
+    step_breakdown,
     idle_time_breakdown,
     kernel_breakdown,
     kernel_duration_distribution,

@@ -6,7 +6,6 @@ Only computation counts: copies and communication have bandwidths of their own (
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...converter.kernel_work import kernel_work
 from ...schema.columns import ABSENT, Int64
@@ -19,6 +18,7 @@ from .rank import (
     Options,
     RankTrace,
     Table,
+    Texts,
     activity_classes,
     activity_rows,
     microseconds,
@@ -29,8 +29,6 @@ from .rank import (
     rank_column,
     steps_of,
 )
-
-Texts = npt.NDArray[np.str_]
 
 NO_KERNELS = "no kernel computes anything"
 

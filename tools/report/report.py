@@ -20,8 +20,8 @@ from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, NODES_DRAWN = 8, 3000
-OF_GRAPHS = "critical_path"
-"""The analysis that needs the execution graph."""
+OF_GRAPHS = {"critical_path", "step_breakdown"}
+"""The analyses that need the execution graph."""
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
 
 
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
     @property
     def graphs(self) -> bool:
         """Graphs take longest to make."""
-        return self.page or bool(self.scales or self.perfetto) or self.only is None or OF_GRAPHS in self.only
+        return self.page or bool(self.scales or self.perfetto) or self.only is None or bool(OF_GRAPHS & set(self.only))
 
 
 ALL_OF_IT = Wanted()

@@ -32,6 +32,13 @@ SECTIONS = (
         {"temporal_breakdown": ""},
     ),
     Section(
+        "step_breakdown",
+        "Steps",
+        "A step lasts until its mark and all that it launched have ended. It is bound by what most of its critical path is: work of the "
+        "device, or of the host, which then is what to make faster.",
+        {"step_breakdown": ""},
+    ),
+    Section(
         "idle_time_breakdown",
         "Idle time",
         "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual pause "

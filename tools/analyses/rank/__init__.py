@@ -8,7 +8,7 @@ from .rank_trace import Analysis, Options, RankTrace, graph_of, per_rank, read_r
 from .recorded import ProfilerRange
 from .shapes import op_shapes
 from .steps import Steps, steps_of
-from .table import Column, Floats, Table, microseconds, percentage, rank_column, texts
+from .table import Column, Floats, Table, Texts, microseconds, percentage, rank_column, texts
 
 __all__ = [
     "LABELS",
@@ -26,6 +26,7 @@ __all__ = [
     "Series",
     "Steps",
     "Table",
+    "Texts",
     "activity_classes",
     "activity_rows",
     "graph_of",

@@ -13,6 +13,7 @@ from ....schema.columns import Figures, Shown, Strings, to_pandas, to_polars
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
+Texts = npt.NDArray[np.str_]
 Values = npt.NDArray[Any] | list[str]
 
 

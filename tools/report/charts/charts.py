@@ -26,11 +26,13 @@ from .drawing import (
     stacked,
 )  # fmt: skip
 from .lanes_of_values import Steps, series
-from .rows import Row, first_rows, largest_rows
+from .roofline import efficiency
+from .rows import first_rows, largest_rows
 
 Draw = Callable[[Table], list[Chart]]
 
 SHOWN_POINTS = 1500
+SHOWN_STEPS = 400
 QUEUE_LENGTH = "queue length"
 CATEGORIES = ("added", "more", "same", "fewer", "removed")
 
@@ -44,6 +46,29 @@ def temporal_breakdown(table: Table) -> list[Chart]:
         for name, label in labels.items()
     ]
     return [stacked(rows, labels.values(), "place", "time", "time [µs]", "time [µs]", "share [%]")]
+
+
+def step_breakdown(table: Table) -> list[Chart]:
+    """A bar per step, of what ran; beside each other where there are few, so many that a page shows where there are more."""
+    parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
+    rows = [
+        {**row, "place": place(row), "number": number, "part": label, "part_time": time}
+        for number, row in enumerate(first_rows(table, SHOWN_STEPS))
+        for name, label in parts.items()
+        if (time := row.get(name, row["time"] - row["computation"] - row["exposed_communication"])) > 0
+    ]
+    told = hover("step", "place", "part", "part_time [µs]", "time [µs]", "bound", "outlier")
+    bars = (
+        alt.Chart(data(rows, "number", *fields_of(told)))
+        .mark_bar()
+        .encode(
+            alt.X("number:O", title="steps in order", axis=alt.Axis(labels=False, ticks=False)),
+            alt.Y("part_time:Q", title="time [µs]", stack="zero", axis=alt.Axis(tickCount=5)),
+            by_label(parts.values()),
+            tooltip=told,
+        )
+    )
+    return [sized(bars, 170)]
 
 
 def idle_time_breakdown(table: Table) -> list[Chart]:
@@ -190,59 +215,6 @@ def per_op_device_time_by_name(table: Table) -> list[Chart]:
     return [ranked(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
 
 
-def efficiency(table: Table) -> list[Chart]:
-    """A roofline: the ops that took longest by operations per byte and speed, below what their devices can do at most.
-
-    No chart where no op has both.
-    """
-    named = [{**row, "limit": row["bound"] or "device not known"} for row in largest_rows(table, "time", SHOWN_POINTS)]
-    rows = [row for row in named if row["intensity"] and row["speed"]]
-    if not rows:
-        return []
-    told = hover(
-        "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
-        "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
-    )  # fmt: skip
-    scale = alt.Scale(type="log")
-    axes = (
-        alt.X(
-            "intensity:Q",
-            scale=scale,
-            title="operations per byte, logarithmic",
-            axis=alt.Axis(format="~g", tickCount=6),
-        ),
-        alt.Y("speed:Q", scale=scale, title="TFLOP/s, logarithmic", axis=alt.Axis(format="~g", tickCount=6)),
-    )
-    points = (
-        alt.Chart(data(rows, *fields_of(told)))
-        .mark_circle(opacity=0.6)
-        .encode(
-            *axes,
-            alt.Size("time:Q", legend=None, scale=alt.Scale(range=[20, 500])),
-            by_series("limit", "limited by"),
-            tooltip=told,
-        )
-    )
-    roof = alt.Chart(data(_roofs(rows), name="roofs")).mark_line(color="var(--muted)", strokeDash=[4, 3])
-    lines = roof.encode(*axes, alt.Detail("roof:N"), tooltip=hover("roof"))
-    return [sized(alt.layer(lines, points), 320)]
-
-
-def _roofs(rows: list[Row]) -> list[Row]:
-    """Each device's and format's roof, from the least intensity of any row to the largest: up along the bandwidth, then flat."""
-    peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
-    intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
-    return [
-        {
-            "roof": f"{speed:g} TFLOP/s, {bandwidth:g} GB/s",
-            "intensity": intensity,
-            "speed": min(speed, intensity * bandwidth / 1000),
-        }
-        for speed, bandwidth in sorted(peaks)
-        for intensity in sorted({min(intensities), 1000 * speed / bandwidth, max(intensities)})
-    ]
-
-
 def what_if(table: Table) -> list[Chart]:
     """How much shorter the run is with each change."""
     rows = table.rows()
@@ -282,7 +254,7 @@ def trace_diff(table: Table) -> list[Chart]:
 CHARTS: dict[str, Draw] = {
     draw.__name__: draw
     for draw in (
-        temporal_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
+        temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
         communication_computation_overlap, launch_statistics, launch_statistics_by_api, counters, frequent_kernel_patterns,
         cupti_counters, critical_path, collectives_over_ranks, per_op_device_time_by_name, efficiency,
         what_if, trace_diff,

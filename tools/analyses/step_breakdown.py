@@ -1,0 +1,114 @@
+"""How long each step took and what limited it: busy time, exposed communication, host or device, and which steps stand out."""
+
+import numpy as np
+
+from ...converter.edit import covered_until
+from ...schema.columns import Bool, Int64
+from ..replay import KINDS, NodeClass, pieces_of
+from .rank import (
+    ActivityClass,
+    Column,
+    Floats,
+    Options,
+    RankTrace,
+    Steps,
+    Table,
+    Texts,
+    activity_classes,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    steps_of,
+)
+
+NO_STEPS = "no activity ran in a step"
+WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
+OF_DEVICE = (*(one.label for one in WORK), "stream order", "event wait", "collective")
+"""What of the critical path is the device's: its work, and its own waits for itself. All else waits for the host, or for nobody."""
+SHOWN = 6
+FAR, LEAST = 5.0, 0.05
+"""A step stands out that is further from the median than so many times the median distance, and than this share of the median."""
+
+
+def _table(rank: RankTrace, _: Options) -> Table:
+    steps, activities = steps_of(rank.linked), rank.linked.activities
+    rows = [
+        (number, device)
+        for number in range(len(steps.name))
+        for device in np.unique(activities.device[steps.of_activity == number]).tolist()
+    ]
+    step, device = np.array(rows, np.int64).reshape(-1, 2).T
+    length = steps.end - steps.start
+    busy, computing, communicating = _covered(rank, steps, step, device)
+    by_device = _by_device(rank, steps)
+    columns = [
+        rank_column(rank.rank, len(rows)),
+        Column("device", "", device),
+        Column("step", "", [steps.name[one] for one in step.tolist()]),
+        microseconds("time", length[step]),
+        microseconds("busy", busy),
+        microseconds("computation", computing),
+        microseconds("exposed_communication", communicating),
+        percentage("idle_pct", length[step] - busy, length[step]),
+        Column("by_device", "%", by_device[step]),
+        Column("bound", "", _bounds(by_device)[step].tolist()),
+        Column("outlier", "", _outliers(length)[step].tolist()),
+    ]
+    return Table(NAME, "Steps", columns, _note(steps, length) if rows else NO_STEPS)
+
+
+def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple[Int64, Int64, Int64]:
+    """Of each step and device the time in which anything ran, computation ran, and communication but no computation."""
+    activities, classes = rank.linked.activities, activity_classes(rank.linked.activities)
+    computes, talks = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
+
+    def inside(chosen: Bool) -> Int64:
+        total = np.zeros(len(step), np.int64)
+        for number in np.unique(device).tolist():
+            of, own = chosen & (activities.device == number), device == number
+            spans = activities.start[of], activities.end[of]
+            until, since = (covered_until(times[step[own]], *spans) for times in (steps.end, steps.start))
+            total[own] = until - since
+        return total
+
+    computing = inside(computes)
+    return inside(np.ones(len(activities), np.bool_)), computing, inside(computes | talks) - computing
+
+
+def _by_device(rank: RankTrace, steps: Steps) -> Floats:
+    """The share of each step that the device has of the critical path; NaN without a replay."""
+    replay = rank.replayed()
+    if replay is None or rank.graph is None or not replay.work.is_timed.any():
+        return np.full(len(steps.name), np.nan)
+    pieces, timed = pieces_of(replay), replay.work.is_timed
+    begin = int(rank.graph.start_ns[timed].min() - replay.work.measured_start_ns[timed].min())
+    of_device = np.isin(np.array(KINDS)[pieces.kind], OF_DEVICE)
+    ended = np.concatenate(([0], pieces.start + pieces.time))
+    spent = np.concatenate(([0], np.cumsum(np.where(of_device, pieces.time, 0))))
+    part, whole = np.interp(steps.end - begin, ended, spent), steps.end - steps.start
+    part -= np.interp(steps.start - begin, ended, spent)
+    return np.asarray(np.divide(100 * part, whole, out=np.full(len(whole), np.nan), where=whole > 0))
+
+
+def _bounds(by_device: Floats) -> Texts:
+    return np.where(np.isnan(by_device), "", np.where(by_device > 50, "device", "host"))
+
+
+def _outliers(length: Int64) -> Texts:
+    if not len(length):
+        return np.empty(0, np.str_)
+    off = length - np.median(length)
+    far = np.abs(off) > max(FAR * float(np.median(np.abs(off))), LEAST * float(np.median(length)))
+    return np.where(far, np.where(off > 0, "slow", "fast"), "")
+
+
+def _note(steps: Steps, length: Int64) -> str:
+    found = _outliers(length)
+    named = [f"{steps.name[row]} ({length[row] / 1000:,.0f} µs)" for row in np.flatnonzero(found != "").tolist()]
+    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    return f"unlike the median of {np.median(length) / 1000:,.0f} µs: {', '.join(named[:SHOWN])}{more}" if named else ""
+
+
+NAME = "step_breakdown"
+step_breakdown = per_rank(NAME, _table)

@@ -1,0 +1,62 @@
+"""The roofline: ops by operations per byte and speed, below what their devices can do at most."""
+
+import altair as alt
+
+from ...analyses import Table
+from .drawing import Chart, by_series, data, fields_of, hover, sized
+from .rows import Row, largest_rows
+
+SHOWN_OPS = 1500
+
+
+def efficiency(table: Table) -> list[Chart]:
+    """A roofline: the ops that took longest by operations per byte and speed, below what their devices can do at most.
+
+    No chart where no op has both.
+    """
+    named = [{**row, "limit": row["bound"] or "device not known"} for row in largest_rows(table, "time", SHOWN_OPS)]
+    rows = [row for row in named if row["intensity"] and row["speed"]]
+    if not rows:
+        return []
+    told = hover(
+        "op", "shape", "rank", "kernels", "time [µs]", "intensity [FLOP/B]", "speed [TFLOP/s]", "speed_pct [%]",
+        "bandwidth [GB/s]", "bandwidth_pct [%]", "limit",
+    )  # fmt: skip
+    scale = alt.Scale(type="log")
+    axes = (
+        alt.X(
+            "intensity:Q",
+            scale=scale,
+            title="operations per byte, logarithmic",
+            axis=alt.Axis(format="~g", tickCount=6),
+        ),
+        alt.Y("speed:Q", scale=scale, title="TFLOP/s, logarithmic", axis=alt.Axis(format="~g", tickCount=6)),
+    )
+    points = (
+        alt.Chart(data(rows, *fields_of(told)))
+        .mark_circle(opacity=0.6)
+        .encode(
+            *axes,
+            alt.Size("time:Q", legend=None, scale=alt.Scale(range=[20, 500])),
+            by_series("limit", "limited by"),
+            tooltip=told,
+        )
+    )
+    roof = alt.Chart(data(_roofs(rows), name="roofs")).mark_line(color="var(--muted)", strokeDash=[4, 3])
+    lines = roof.encode(*axes, alt.Detail("roof:N"), tooltip=hover("roof"))
+    return [sized(alt.layer(lines, points), 320)]
+
+
+def _roofs(rows: list[Row]) -> list[Row]:
+    """Each device's and format's roof, from the least intensity of any row to the largest: up along the bandwidth, then flat."""
+    peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
+    intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
+    return [
+        {
+            "roof": f"{speed:g} TFLOP/s, {bandwidth:g} GB/s",
+            "intensity": intensity,
+            "speed": min(speed, intensity * bandwidth / 1000),
+        }
+        for speed, bandwidth in sorted(peaks)
+        for intensity in sorted({min(intensities), 1000 * speed / bandwidth, max(intensities)})
+    ]
