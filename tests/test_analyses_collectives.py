@@ -171,3 +171,61 @@ def test_bandwidth_by_size_is_beside_the_best_of_the_same_group_and_kind() -> No
 
 def test_of_one_rank_the_bandwidths_are_said_to_include_its_waiting() -> None:
     assert "include its waiting" in analyse([rank_of(0, (0, 40, all_reduce()))], [NAME])[f"{NAME}_by_size"].note
+
+
+def details(*ranks: RankTrace) -> dict[str, list[dict[str, Any]]]:
+    """The further tables by the last part of their names."""
+    return {name.removeprefix(f"{NAME}_"): table.rows() for name, table in analyse(ranks, [NAME]).items()}
+
+
+def test_who_comes_last_is_awaited_by_the_others_whatever_the_clocks_say() -> None:
+    """Rank 2 is in the first collective for the shortest time, rank 0 in the second; the clock of rank 1 is far off."""
+    found = details(
+        rank_of(0, (0, 90, all_reduce(1)), (180, 200, all_reduce(2))),
+        rank_of(1, (20, 90, all_reduce(1)), (150, 200, all_reduce(2)), base=10**6),
+        rank_of(2, (50, 90, all_reduce(1)), (100, 200, all_reduce(2))),
+    )
+    assert [(row["rank"], row["waits_for"], row["time"]) for row in found["waits"]] == [
+        (2, 0, 0.08),
+        (0, 2, 0.05),
+        (1, 0, 0.03),
+        (1, 2, 0.03),
+    ]
+    by_rank = [(row["last"], row["last_pct"], row["waited"], row["awaited"]) for row in found["waits_by_rank"]]
+    assert by_rank == [(1, 50, 0.05, 0.11), (0, 0, 0.06, 0), (1, 50, 0.08, 0.08)]
+
+
+def test_nobody_waits_in_a_broadcast_or_alone() -> None:
+    broadcast = Communication(
+        name="broadcast", in_elements=8, out_elements=8, dtype="Float", ranks=[0, 1], group="0", sequence=1
+    )
+    assert details(rank_of(0, (0, 90, broadcast)), rank_of(1, (20, 90, broadcast)))["waits"] == []
+    assert details(rank_of(0, (0, 90, all_reduce())))["waits_by_rank"] == []
+
+
+def test_what_no_computation_hides_is_exposed_by_group() -> None:
+    acts = [
+        Act(0, 100, COMMUNICATION, 20, "ncclDevKernel_Generic"),
+        Act(200, 260, COMMUNICATION, 20, "ncclDevKernel_Generic"),
+        Act(30, 50, name="gemm"),
+        Act(40, 70, stream=9, name="gemm"),
+    ]
+    talks = [all_reduce(1), all_reduce(1, ranks=[0, 1], group="7")]
+    rank = RankTrace(0, linked_of(acts, communications=talks))
+    rows = {row["group"]: row for row in details(rank)["by_group"]}
+    assert (rows["0 (0-2)"]["time"], rows["0 (0-2)"]["exposed"], rows["0 (0-2)"]["exposed_pct"]) == (0.1, 0.06, 60)
+    assert rows["7 (0-1)"]["exposed_pct"] == 100
+
+
+def test_what_goes_where_in_an_all_to_all_follows_the_splits() -> None:
+    def talk(*splits: int) -> Communication:
+        given = {"name": "all_to_allv", "dtype": "Float", "ranks": [0, 1], "group": "0", "sequence": 1}
+        return Communication(in_elements=sum(splits), out_elements=sum(splits), in_split=list(splits), **given)  # type: ignore[arg-type]
+
+    rows = details(rank_of(0, (0, 90, talk(3, 5))), rank_of(1, (0, 90, talk(2, 0))))["all_to_all"]
+    assert [(row["source"], row["destination"], row["size"]) for row in rows] == [
+        (0, 0, 12),
+        (0, 1, 20),
+        (1, 0, 8),
+        (1, 1, 0),
+    ]

@@ -36,6 +36,10 @@ critical_path_nodes             rank node name kind start time device stream tid
 collectives_over_ranks          group sequence repetition collective dtype members present missing size latency start_skew straggler
                                 algorithm_bandwidth bus_bandwidth imbalance          missing: ranks; straggler -1: nobody to wait for
 collectives_over_ranks_by_size  group collective size count latency bus_bandwidth best_bandwidth of_best        medians; best of any size
+collectives_over_ranks_by_group rank group collectives time exposed exposed_pct
+collectives_over_ranks_waits_by_rank    rank collectives last last_pct waited awaited       last: came last, so that others awaited it
+collectives_over_ranks_waits    rank waits_for collectives time
+collectives_over_ranks_all_to_all       group source destination size
 collectives_over_ranks_missing  rank group missing                                   missing: how many
 per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
 per_op_device_time_by_name      rank name ops self subtree count

@@ -101,6 +101,10 @@ SECTIONS = (
         "the last.",
         {
             "collectives_over_ranks_by_size": "",
+            "collectives_over_ranks_by_group": "exposed",
+            "collectives_over_ranks_waits_by_rank": "waited",
+            "collectives_over_ranks_waits": "time",
+            "collectives_over_ranks_all_to_all": "size",
             "collectives_over_ranks": "start_skew",
             "collectives_over_ranks_missing": "",
         },

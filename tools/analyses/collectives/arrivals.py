@@ -5,18 +5,23 @@ from typing import NamedTuple
 import numpy as np
 
 from ....converter.building import bytes_per_element
+from ....converter.edit import covered_until
 from ....converter.ranks import Calls, recorded_calls
-from ....schema.columns import ABSENT
+from ....schema.columns import ABSENT, Int64
 from ....schema.graph import CollectiveType, NodeType
 from ....schema.linked import Communication, LinkedTrace
-from ..rank import RankTrace
+from ..rank import ActivityClass, RankTrace, activity_classes
 
+ANY_DEVICE = -1
 OF_ALL_MEMBERS = (CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.REDUCE_SCATTER_BLOCK)
 """Sized by the larger buffer, which holds a part of every member."""
 
 
 class Arrival(NamedTuple):
-    """One rank's part in a collective; times in ns since the epoch where the trace tells it, `size` in bytes."""
+    """One rank's part in a collective; times in ns since the epoch where the trace tells it, `size` in bytes.
+
+    `exposed` is the part of the duration in which its device computes nothing.
+    """
 
     rank: int
     name: str
@@ -27,6 +32,7 @@ class Arrival(NamedTuple):
     size: int
     members: int
     splits: tuple[int, ...]
+    exposed: int
 
 
 class RankCollectives(NamedTuple):
@@ -43,6 +49,7 @@ class _Span(NamedTuple):
     kernel: str
     start: int
     end: int
+    exposed: int
 
 
 def collectives_of(rank: RankTrace) -> RankCollectives:
@@ -64,13 +71,31 @@ def _in_order(linked: LinkedTrace) -> list[_Span]:
     found: list[_Span] = []
     for table in (linked.activities, linked.ops):
         rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
-        columns = table.communication_row[rows], table.name.codes[rows], table.start[rows], table.end[rows]
+        names, spans = table.name.codes[rows], (table.start[rows], table.end[rows])
+        columns = (
+            table.communication_row[rows],
+            names,
+            *spans,
+            _exposed(linked, *spans, table is linked.activities, rows),
+        )
         found += [
-            _Span(part, table.name.table[name], start, end)
-            for row, name, start, end in zip(*(column.tolist() for column in columns), strict=True)
+            _Span(part, table.name.table[name], start, end, exposed)
+            for row, name, start, end, exposed in zip(*(column.tolist() for column in columns), strict=True)
             for part in linked.communications[row].parts
         ]
     return sorted(found, key=lambda one: one.start)
+
+
+def _exposed(linked: LinkedTrace, start: Int64, end: Int64, on_device: bool, rows: Int64) -> Int64:
+    """How long of each span the device of the activity at its row, or of a span on the host any device, computes nothing."""
+    activities, exposed = linked.activities, end - start
+    computes = activity_classes(activities) == ActivityClass.COMPUTATION
+    device = activities.device[rows] if on_device else np.full(len(rows), ANY_DEVICE)
+    for number in np.unique(device).tolist():
+        own, of = device == number, computes & ((activities.device == number) | (not on_device))
+        spans = activities.start[of], activities.end[of]
+        exposed[own] -= covered_until(end[own], *spans) - covered_until(start[own], *spans)
+    return exposed
 
 
 def _arrival(span: _Span, own: int, base_time_ns: int, is_message: bool, kind: CollectiveType | None) -> Arrival:
@@ -86,6 +111,7 @@ def _arrival(span: _Span, own: int, base_time_ns: int, is_message: bool, kind: C
         _size(recorded, kind, members),
         members,
         tuple(recorded.in_split),
+        span.exposed,
     )
 
 

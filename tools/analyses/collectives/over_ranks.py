@@ -5,16 +5,18 @@ Starts are compared on the traces' own clocks, which agree only within one machi
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from ....converter.ranks import Group, match, ranks_of, ranks_text
+from ....converter.ranks import Group, ranks_of
 from ....schema.columns import Int64
 from ....schema.graph import CollectiveType
 from ..rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds, percentage
 from .arrivals import Arrival, RankCollectives, collectives_of
+from .matched import MatchedCollective, group_label, matched
+from .waits import all_to_all, by_group, waits, waits_by_rank
 
+NAME = "collectives_over_ranks"
 NO_COLLECTIVES = "no communication with a known group was recorded"
 ONE_RANK = "of one rank alone: latencies include its waiting for the others, bandwidths are at least these"
 PARTS_OF_ALL = (
@@ -28,17 +30,8 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCollectives:
     return collectives_of(rank)
 
 
-class _MatchedCollective(NamedTuple):
-    """Who came to what, in the order of the ranks given."""
-
-    group: Group
-    sequence: int
-    repetition: int
-    arrivals: list[Arrival]
-
-
 def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
-    collectives = _matched(parts)
+    collectives = matched(parts)
     unplaced = sum(part.unplaced for part in parts)
     note = NO_COLLECTIVES if not collectives else ""
     if unplaced:
@@ -58,7 +51,14 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
         Column("missing", "", [", ".join(map(str, ranks)) for ranks in missing]),
         *_figures(present),
     ]
-    details = (_by_size(columns, len(parts)), _missing_by_group(collectives, missing))
+    details = (
+        _by_size(columns, len(parts)),
+        by_group(collectives, note),
+        waits_by_rank(collectives, note),
+        waits(collectives, note),
+        all_to_all(collectives),
+        _missing_by_group(collectives, missing),
+    )
     return Table(NAME, "Collectives over ranks", columns, note, details)
 
 
@@ -95,20 +95,6 @@ def _median(values: Floats) -> float:
     return float(np.median(known)) if len(known) else np.nan
 
 
-def _matched(parts: Sequence[RankCollectives]) -> list[_MatchedCollective]:
-    """By when the first of their members came."""
-    met = match([part.calls for part in parts])
-    found: dict[int, _MatchedCollective] = {}
-    for part, groups, numbers in zip(parts, met.group, met.matched, strict=True):
-        ends = zip(part.calls.source.tolist(), part.calls.target.tolist(), strict=True)
-        for arrival, group, number, pair in zip(part.arrivals, groups.tolist(), numbers.tolist(), ends, strict=True):
-            if number not in found:
-                of = met.groups[group] if group >= 0 else Group(ranks_text(pair), "send/recv")
-                found[number] = _MatchedCollective(of, int(met.sequence[number]), int(met.repetition[number]), [])
-            found[number].arrivals.append(arrival)
-    return sorted(found.values(), key=lambda collective: min(arrival.start for arrival in collective.arrivals))
-
-
 def _clocks(present: list[list[Arrival]]) -> str:
     """All members end at once; a remark where they do not even nearly, which only their clocks can explain."""
     shared = [arrivals for arrivals in present if len(arrivals) > 1]
@@ -119,22 +105,6 @@ def _clocks(present: list[list[Arrival]]) -> str:
     if apart <= np.median([min(arrival.duration for arrival in arrivals) for arrivals in shared]):
         return ""
     return f"members end {apart / 1000:,.0f} µs apart (median): the ranks' clocks disagree, do not trust skews and stragglers"
-
-
-def group_label(group: Group) -> str:
-    """The group's name and its members, runs of ranks shortened.
-
-    >>> group_label(Group("0-3,8", "tp"))
-    'tp (0-3, 8)'
-    """
-    runs: list[list[int]] = []
-    for rank in ranks_of(group.ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], rank]
-        else:
-            runs.append([rank])
-    listing = ", ".join("-".join(map(str, run)) for run in runs)
-    return f"{group.name} ({listing})".strip() if listing else group.name
 
 
 def _figures(present: list[list[Arrival]]) -> list[Column]:
@@ -173,7 +143,7 @@ def _imbalance(present: list[list[Arrival]]) -> Floats:
     return np.array([max(one) * len(one) / sum(one) if sum(one) else np.nan for one in splits], np.float64)
 
 
-def _missing(collectives: Sequence[_MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
+def _missing(collectives: Sequence[MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
     """For each collective the ranks that were given and belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
     for collective in collectives:
@@ -185,7 +155,7 @@ def _missing(collectives: Sequence[_MatchedCollective], parts: Sequence[RankColl
     ]
 
 
-def _missing_by_group(collectives: Sequence[_MatchedCollective], missing: list[list[int]]) -> Table:
+def _missing_by_group(collectives: Sequence[MatchedCollective], missing: list[list[int]]) -> Table:
     lacking = Counter(
         (collective.group, rank) for collective, ranks in zip(collectives, missing, strict=True) for rank in ranks
     )
@@ -203,5 +173,4 @@ def _integers(values: list[int]) -> Int64:
     return np.array(values, np.int64)
 
 
-NAME = "collectives_over_ranks"
 collectives_over_ranks = Analysis(NAME, _of_rank, _over_ranks)

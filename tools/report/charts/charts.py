@@ -26,6 +26,7 @@ from .drawing import (
     stacked,
 )  # fmt: skip
 from .lanes_of_values import Steps, series
+from .matrices import collectives_over_ranks_all_to_all, collectives_over_ranks_waits
 from .roofline import efficiency
 from .rows import first_rows, largest_rows
 
@@ -256,7 +257,8 @@ CHARTS: dict[str, Draw] = {
     for draw in (
         temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
         communication_computation_overlap, launch_statistics, launch_statistics_by_api, counters, frequent_kernel_patterns,
-        cupti_counters, critical_path, collectives_over_ranks, per_op_device_time_by_name, efficiency,
+        cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits, collectives_over_ranks_all_to_all,
+        per_op_device_time_by_name, efficiency,
         what_if, trace_diff,
     )
 }  # fmt: skip

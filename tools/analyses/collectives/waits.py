@@ -1,0 +1,112 @@
+"""Who waits for whom in collectives, how much of their time is exposed, and what members of all-to-alls send each other.
+
+The members of a collective that no one leaves before all have come end together, so that the one that came last is in it for the shortest
+time and each other one waits for the difference: which holds whatever the ranks' clocks say.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ....converter.ranks import awaits_all, ranks_of
+from ....schema.graph import CollectiveType
+from ..rank import Column, Table, microseconds, percentage
+from .arrivals import Arrival
+from .matched import MatchedCollective, group_label
+
+NAME = "collectives_over_ranks"
+AWAITED = {kind for kind in CollectiveType if awaits_all(np.array([kind]))[0]}
+NOBODY = "no collective was recorded by several of its members"
+NO_SPLITS = "no all-to-all was recorded with what goes to each member"
+
+
+def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
+    """For each pair of ranks how long the one waited for the other, which came last, the longest first."""
+    time, often = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for last, early in _last_and_early(collectives):
+        for one in early:
+            time[one.rank, last.rank] += one.duration - last.duration
+            often[one.rank, last.rank] += 1
+    pairs = sorted(time, key=lambda pair: (-time[pair], pair))
+    columns = [
+        Column("rank", "", np.array([rank for rank, _ in pairs], np.int64)),
+        Column("waits_for", "", np.array([last for _, last in pairs], np.int64)),
+        Column("collectives", "", np.array([often[pair] for pair in pairs], np.int64)),
+        microseconds("time", [time[pair] for pair in pairs]),
+    ]
+    return Table(f"{NAME}_waits", "Who waits for whom", columns, note or ("" if pairs else NOBODY))
+
+
+def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
+    """For each rank how long it waited, how long others waited for it, and at how many collectives it came last."""
+    came, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
+    for last, early in _last_and_early(collectives):
+        came.update([last.rank, *(one.rank for one in early)])
+        last_at[last.rank] += 1
+        for one in early:
+            waited[one.rank] += one.duration - last.duration
+            caused[last.rank] += one.duration - last.duration
+    ranks = sorted(came)
+    shared = np.array([came[rank] for rank in ranks], np.int64)
+    columns = [
+        Column("rank", "", np.array(ranks, np.int64)),
+        Column("collectives", "", shared),
+        Column("last", "", np.array([last_at[rank] for rank in ranks], np.int64)),
+        percentage("last_pct", [last_at[rank] for rank in ranks], shared),
+        microseconds("waited", [waited[rank] for rank in ranks]),
+        microseconds("awaited", [caused[rank] for rank in ranks]),
+    ]
+    return Table(f"{NAME}_waits_by_rank", "Waiting in collectives by rank", columns, note or ("" if ranks else NOBODY))
+
+
+def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
+    """For each rank and group the time of its communication, and what of it lies beside no computation."""
+    often, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    for collective in collectives:
+        label = group_label(collective.group)
+        for one in collective.arrivals:
+            often[one.rank, label] += 1
+            time[one.rank, label] += one.duration
+            exposed[one.rank, label] += one.exposed
+    keys = sorted(often)
+    columns = [
+        Column("rank", "", np.array([rank for rank, _ in keys], np.int64)),
+        Column("group", "", [group for _, group in keys]),
+        Column("collectives", "", np.array([often[key] for key in keys], np.int64)),
+        microseconds("time", [time[key] for key in keys]),
+        microseconds("exposed", [exposed[key] for key in keys]),
+        percentage("exposed_pct", [exposed[key] for key in keys], [time[key] for key in keys]),
+    ]
+    return Table(f"{NAME}_by_group", "Exposed communication by group", columns, "" if keys else note)
+
+
+def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
+    """What each rank sends to each in all-to-alls whose splits were recorded, summed by group."""
+    bytes_ = defaultdict[tuple[str, int, int], int](int)
+    for collective in collectives:
+        ranks = ranks_of(collective.group.ranks)
+        for one in collective.arrivals:
+            if one.kind is CollectiveType.ALL_TO_ALL and len(one.splits) == len(ranks):
+                label, whole = group_label(collective.group), max(sum(one.splits), 1)
+                for target, split in zip(ranks, one.splits, strict=True):
+                    bytes_[label, one.rank, target] += one.size * split // whole
+    keys = sorted(bytes_)
+    columns = [
+        Column("group", "", [group for group, _, _ in keys]),
+        Column("source", "", np.array([source for _, source, _ in keys], np.int64)),
+        Column("destination", "", np.array([target for _, _, target in keys], np.int64)),
+        Column("size", "B", np.array([bytes_[key] for key in keys], np.float64)),
+    ]
+    return Table(f"{NAME}_all_to_all", "What goes from rank to rank in all-to-alls", columns, "" if keys else NO_SPLITS)
+
+
+def _last_and_early(collectives: Sequence[MatchedCollective]) -> Iterator[tuple[Arrival, list[Arrival]]]:
+    """Of each collective that all must come to, the one that came last of those that recorded it, and the others."""
+    for collective in collectives:
+        if (
+            all(one.kind in AWAITED for one in collective.arrivals)
+            and len({one.rank for one in collective.arrivals}) > 1
+        ):
+            last = min(collective.arrivals, key=lambda one: (one.duration, one.rank))
+            yield last, [one for one in collective.arrivals if one.rank != last.rank]
