@@ -18,6 +18,7 @@ from .words import WORDS
 try:
     import jinja2
     import vl_convert
+    from altair.utils.schemapi import debug_mode
 
     from .charts import CHARTS, Chart
     from .overview_charts import gains, limits, spent
@@ -121,6 +122,13 @@ def render(report: Report) -> str:
         raise DataError(
             f"the page needs {MISSING}, which is not installed: pip install 'execgraph[report]'; --json and --csv do not need it"
         )
+    with debug_mode(
+        False
+    ):  # to check each chart against its schema takes longer than to make it; browsers do in the tests
+        return _rendered(report)
+
+
+def _rendered(report: Report) -> str:
     page, tables = Page(report), report.tables | {"ranks": report.ranks}
     if report.twice_as_fast:
         tables["twice_as_fast"] = report.twice_as_fast
