@@ -29,6 +29,8 @@ counters                        rank device counter stream ts value         coun
 counters_summary                rank device counter stream mean max q50 q95 active at_limit
                                 weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
+graph_replays                   rank graph api launches activities span span_mean time host_time
+graph_replays_by_place          rank graph place name device stream count time pct mean min max         over all launches of the graph
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
 critical_path                   rank kind time pct
 critical_path_replay            rank measured replayed error explained
@@ -57,11 +59,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .collectives import collectives_over_ranks
-from .counters import counters
+from .counters import counters, cupti_counters
 from .critical_path import critical_path
-from .cupti_counters import cupti_counters
 from .efficiency import efficiency
 from .frequent_kernel_patterns import frequent_kernel_patterns
+from .graph_replays import graph_replays
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
@@ -85,6 +87,7 @@ ANALYSES: tuple[Analysis, ...] = (
     launch_statistics,
     counters,
     frequent_kernel_patterns,
+    graph_replays,
     cupti_counters,
     critical_path,
     collectives_over_ranks,

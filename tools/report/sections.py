@@ -83,6 +83,12 @@ SECTIONS = (
         {"frequent_kernel_patterns": "device_time"},
     ),
     Section(
+        "graph_replays",
+        "Graphs",
+        "What a launched CUDA or HIP graph does, kernel by kernel: no op stands behind these, but each has its place in the graph.",
+        {"graph_replays": "time", "graph_replays_by_place": "time"},
+    ),
+    Section(
         "cupti_counters",
         "CUPTI",
         "Hardware counters of the kernels and ops that they measured.",

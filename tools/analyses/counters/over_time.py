@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, begins
-from ...schema.linked import LinkedTrace, streams_of
-from .rank import (
+from ....schema.columns import Int64, begins
+from ....schema.linked import LinkedTrace, streams_of
+from ..rank import (
     ActivityClass,
     Column,
     Floats,

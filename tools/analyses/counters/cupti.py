@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
-from ...schema.linked import LinkedTrace
-from .rank import (
+from ....schema.columns import Int64
+from ....schema.linked import LinkedTrace
+from ..rank import (
     USER_SCOPE,
     ActivityClass,
     Analysis,

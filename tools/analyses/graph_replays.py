@@ -1,0 +1,109 @@
+"""What CUDA and HIP graphs do each time they are launched: one table of graphs, one of their kernels by place, over all launches.
+
+A graph is told by what it runs: launches that ran activities of the same names in the same places are of one. Within a launch activities
+stand by the node of the graph that they are, where that was recorded, else by stream and start.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.linked import LinkedTrace
+from .rank import Column, Options, RankTrace, Table, microseconds, per_rank, percentage, rank_column, texts
+
+NONE = "no call launched several activities"
+
+
+class _Launches(NamedTuple):
+    """The activities of graph launches, `row`, launch after launch; of each its launch, graph and place in it, all from 0."""
+
+    row: Int64
+    launch: Int64
+    graph: Int64
+    place: Int64
+    call: Int64
+
+
+def _table(rank: RankTrace, _: Options) -> Table:
+    found, activities, calls = _launches(rank.linked), rank.linked.activities, rank.linked.calls
+    count = int(found.graph.max(initial=-1)) + 1
+    first = np.unique(found.launch, return_index=True)[1]
+    of_launch, call = found.graph[first], found.call[first]
+    launches = np.bincount(of_launch, minlength=count)
+    spans = _span(activities.start[found.row], activities.end[found.row], found.launch)
+    time = np.bincount(found.graph, (activities.end - activities.start)[found.row], count)
+    example = np.unique(of_launch, return_index=True)[1]
+    note = "" if count else NONE
+    columns = [
+        rank_column(rank.rank, count),
+        Column("graph", "", np.arange(count)),
+        texts("api", calls.name.take(call[example])),
+        Column("launches", "", launches),
+        Column("activities", "", np.bincount(found.graph, minlength=count) // np.maximum(launches, 1)),
+        microseconds("span", np.bincount(of_launch, spans, count)),
+        microseconds("span_mean", np.bincount(of_launch, spans, count) / np.maximum(launches, 1)),
+        microseconds("time", time),
+        microseconds("host_time", np.bincount(of_launch, (calls.end - calls.start)[call], count)),
+    ]
+    return Table(NAME, "Graph launches", columns, note, (_by_place(rank, found, note),))
+
+
+def _by_place(rank: RankTrace, found: _Launches, note: str) -> Table:
+    activities = rank.linked.activities
+    keys, example, number = np.unique(
+        np.stack([found.graph, found.place], axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    number, count = number.reshape(-1), len(keys)
+    lasted = (activities.end - activities.start)[found.row]
+    often, time = np.bincount(number, minlength=count), np.bincount(number, lasted, count)
+    shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(shortest, number, lasted)
+    np.maximum.at(longest, number, lasted)
+    whole = np.bincount(found.graph, lasted)[keys[:, 0]]
+    shown = found.row[example]
+    columns = [
+        rank_column(rank.rank, count),
+        Column("graph", "", keys[:, 0]),
+        Column("place", "", keys[:, 1]),
+        texts("name", activities.name.take(shown)),
+        Column("device", "", activities.device[shown]),
+        Column("stream", "", activities.stream[shown]),
+        Column("count", "", often),
+        microseconds("time", time),
+        percentage("pct", time, whole),
+        microseconds("mean", time / np.maximum(often, 1)),
+        microseconds("min", shortest),
+        microseconds("max", longest),
+    ]
+    return Table(f"{NAME}_by_place", "Kernels of graphs by place", columns, note)
+
+
+def _launches(linked: LinkedTrace) -> _Launches:
+    """O(n log n) in activities."""
+    activities = linked.activities
+    call, node = activities.call_row, activities.graph_node
+    row = np.flatnonzero(call >= 0)
+    several = np.bincount(call[row], minlength=len(linked.calls)) > 1
+    row = row[several[call[row]] | (node[row] >= 0)]
+    row = row[np.lexsort((activities.start[row], activities.stream[row], node[row], call[row]))]
+    of_call, launch, size = np.unique(call[row], return_inverse=True, return_counts=True)
+    names = activities.name.codes[row].astype(np.int32)
+    graphs: dict[bytes, int] = {}
+    bounds = np.concatenate(([0], np.cumsum(size))).tolist()
+    graph = [graphs.setdefault(names[begin:end].tobytes(), len(graphs)) for begin, end in itertools.pairwise(bounds)]
+    place = np.arange(len(row)) - np.repeat(np.array(bounds[:-1], np.int64), size)
+    return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), place, of_call[launch])
+
+
+def _span(start: Int64, end: Int64, launch: Int64) -> Int64:
+    """From the first start to the last end of each launch."""
+    if not len(launch):
+        return start
+    first = np.unique(launch, return_index=True)[1]
+    return np.asarray(np.maximum.reduceat(end, first) - np.minimum.reduceat(start, first))
+
+
+NAME = "graph_replays"
+graph_replays = per_rank(NAME, _table)
