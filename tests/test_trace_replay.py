@@ -371,3 +371,71 @@ def test_a_peak_needs_a_known_name_and_a_number_above_0(peak: str, capsys: pytes
         f"{peak!r}: expected one of fp64, fp32, tf32, fp16, fp8, int8, memory, = and a number above 0"
         in capsys.readouterr().err
     )
+
+
+def written(folder: Path, *graphs: ExecutionGraph) -> list[str]:
+    paths = [str(folder / f"graph.{rank}.et") for rank in range(len(graphs))]
+    for graph, path in zip(graphs, paths, strict=True):
+        graph.write(path)
+    return paths
+
+
+def pair(**more: Any) -> list[ExecutionGraph]:
+    return [rank_with_collective(rank, work=10 + rank, collective=5, clock=1000, **more) for rank in range(2)]
+
+
+def replayed_us(capsys: pytest.CaptureFixture[str], *arguments: str) -> float:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--json"])
+    assert ended.value.code == 0
+    return float(json.loads(capsys.readouterr().out)["makespan_us"])
+
+
+def test_several_graphs_and_a_folder_of_them_are_the_same_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = written(tmp_path, *pair())
+    once = replayed_us(capsys, "--input", *paths)
+    assert (
+        once
+        == replayed_us(capsys, "--input", str(tmp_path))
+        == replayed_us(capsys, "--input", paths[0], "--input", paths[1])
+    )
+
+
+def test_a_folder_without_graphs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--input", str(tmp_path)])
+    assert ended.value.code == 1
+    assert "holds no graph.N.et" in capsys.readouterr().err
+
+
+def of_world(size: int, graph: ExecutionGraph) -> ExecutionGraph:
+    graph.metadata["world_size"] = size
+    return graph
+
+
+def elsewhere() -> ExecutionGraph:
+    """Rank 1 of a job in which it talks to rank 0 in a group of another name, by another collective."""
+    g = GraphBuilder(rank=1)
+    g.collective(1000, 5, ranks=[0, 1], comm_type=2, pg_name="99", pg_recorded="other")
+    return g.build()
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (lambda: pair()[0], "2 graphs are of rank 0"),
+        (lambda: of_world(16, pair()[1]), "rank 0 is of 2 ranks, rank 1 of 16"),
+        (elsewhere, "of 1 collectives of rank 0 with other ranks that are given none meets theirs"),
+    ],
+)
+def test_graphs_of_two_jobs_are_refused_unless_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], second: Any, reason: str
+) -> None:
+    paths = written(tmp_path, of_world(2, pair()[0]), second())
+    with pytest.raises(SystemExit) as ended:
+        main(["--input", *paths])
+    assert ended.value.code == 1
+    assert f"{reason}; give the graphs of one job (or --allow-mismatch)" in capsys.readouterr().err
+    assert replayed_us(capsys, "--input", *paths, "--allow-mismatch") > 0

@@ -2,8 +2,10 @@
 
 import argparse
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -22,11 +24,13 @@ from ..replay import (
     replay_ranks,
     simulated,
     summarise,
+    why_not_one_job,
     write_timeline,
 )
 from .peak_option import add_peak_option
 
 NAME = "trace-replay"
+BUILT = re.compile(r"graph\.(\d+)\.et")
 log = logging.getLogger("execgraph")
 
 
@@ -35,12 +39,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = command_parser(
         NAME,
         "Replays execution graphs along their data dependencies and compares with the measured run.",
-        f"{NAME} --input graph.0.et --input graph.1.et --scale 'gemm=0.5' --timeline replay.json.gz",
+        f"{NAME} --input graph.0.et graph.1.et --scale 'gemm=0.5' --timeline replay.json.gz",
     )
     parser.add_argument(
-        "--input", "--input_filename", dest="inputs", action="append", required=True, metavar="GRAPH.et",
-        help="an execution graph; repeat it for several ranks, whose collectives then wait for each other",
+        "--input", "--input_filename", dest="inputs", nargs="+", action="extend", required=True, metavar="GRAPH.et",
+        help="execution graphs, or the folder that trace-build wrote; of several ranks collectives then wait for each other",
     )  # fmt: skip
+    parser.add_argument(
+        "--allow-mismatch", action="store_true", help="replay graphs together that do not seem to be of one job"
+    )
     parser.add_argument(
         "--timeline", metavar="T.json[.gz]", type=output_as(".json"), help="write both runs as a trace for Perfetto"
     )
@@ -72,8 +79,14 @@ def _scale(spec: str) -> Scale:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(arguments.inputs, "reading", unit="graph")]
-    with _naming(arguments.inputs):
+    paths = [path for given in arguments.inputs for path in _graphs(given)]
+    graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
+    reason = why_not_one_job(graphs)
+    if reason and not arguments.allow_mismatch:
+        raise DataError(
+            f"{paths[0]} and {len(paths) - 1} more: {reason}; give the graphs of one job (or --allow-mismatch)"
+        )
+    with _naming(paths):
         if arguments.simulator:
             found = simulated(graphs)
             print_json(msgspec.to_builtins(found)) if arguments.json else log.info("%s", describe_simulated(found))
@@ -87,6 +100,17 @@ def _run(arguments: argparse.Namespace) -> None:
         print_json(msgspec.to_builtins(summary))
     else:
         log.info("%s", describe(replayed, summary))
+
+
+def _graphs(given: str) -> list[str]:
+    """The file itself, or the graphs in a folder in the order of their ranks."""
+    folder = Path(given)
+    if not folder.is_dir():
+        return [given]
+    found = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
+    if not found:
+        raise DataError(f"{given}: holds no graph.N.et; give graphs or the folder that trace-build wrote")
+    return [found[rank] for rank in sorted(found)]
 
 
 @contextmanager

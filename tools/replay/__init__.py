@@ -5,6 +5,7 @@
 from .critical_path import KINDS, WAITS, Pieces, critical_path, pieces_of, time_by_kind
 from .execution import Replay, replay, replay_ranks, topological_order
 from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
+from .one_job import why_not_one_job
 from .roofline import Bound, Kernels, LeastTime, bound_by, device_peaks, least_time, roofs
 from .scaling import SCALABLE, Scale, parse_scale
 from .simulator_rules import Simulated, SimulatedRank, describe_simulated, simulated, simulated_ends
@@ -54,5 +55,6 @@ __all__ = [
     "topological_order",
     "trust",
     "what_if",
+    "why_not_one_job",
     "write_timeline",
 ]

@@ -22,7 +22,7 @@ class MatchedNodes:
 
 def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
     """Matches collectives and messages over ranks; O(n log n) in the communication nodes."""
-    calls = [_calls(graph, place) for place, graph in enumerate(graphs)] if len(graphs) > 1 else []
+    calls = [communication_of(graph, place) for place, graph in enumerate(graphs)] if len(graphs) > 1 else []
     found = match(calls)
     first_row = np.cumsum([0, *map(len, graphs)])
     row = np.concatenate(
@@ -37,7 +37,8 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
     return MatchedNodes(row[order], number, int((ranks > 1).sum()))
 
 
-def _calls(graph: ExecutionGraph, place: int) -> Calls:
+def communication_of(graph: ExecutionGraph, place: int) -> Calls:
+    """The collectives and messages of a rank, in the order in which they were issued."""
     # a send without a time of its own is part of a kernel that carried several messages, and its last one has the kernel's time
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)

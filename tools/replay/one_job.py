@@ -1,0 +1,45 @@
+"""Whether graphs can be of one job: each of another rank, of one world, with communication that meets."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...converter.ranks import match, ranks_of
+from ...schema.graph import ExecutionGraph
+from ...schema.traces import integer
+from .rendezvous import communication_of
+
+
+def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
+    """What tells that they are not, in words; empty where nothing does. O(n log n) in the communication nodes."""
+    ranks = [integer(graph.metadata.get("rank"), -1) for graph in graphs]
+    twice = [rank for rank, count in Counter(ranks).items() if count > 1 and rank >= 0]
+    if twice:
+        return f"{len([rank for rank in ranks if rank == twice[0]])} graphs are of rank {twice[0]}"
+    worlds = {integer(graph.metadata.get("world_size"), -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
+    known = sorted(set(worlds) - {-1})
+    if len(known) > 1:
+        return f"rank {worlds[known[0]]} is of {known[0]} ranks, rank {worlds[known[1]]} of {known[1]}"
+    alone = _never_meeting(graphs, ranks)
+    return (
+        f"of {alone[1]:,} collectives of rank {alone[0]} with other ranks that are given none meets theirs"
+        if alone
+        else ""
+    )
+
+
+def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> tuple[int, int] | None:
+    """The first rank that has collectives with other given ranks, and meets none of them in any; and how many these are."""
+    if len(graphs) < 2 or -1 in ranks:
+        return None
+    calls = [communication_of(graph, place) for place, graph in enumerate(graphs)]
+    found, given = match(calls), set(ranks)
+    shared = np.array([len(given.intersection(ranks_of(group.ranks))) > 1 for group in found.groups], np.bool_)
+    rank_of_match = [np.unique(matched) for matched in found.matched]
+    met = np.bincount(np.concatenate(rank_of_match), minlength=len(found)) > 1
+    for rank, group, matched in zip(ranks, found.group, found.matched, strict=True):
+        own = matched[(group >= 0) & shared[np.maximum(group, 0)]] if len(shared) else matched[:0]
+        if len(own) and not met[own].any():
+            return rank, len(own)
+    return None
