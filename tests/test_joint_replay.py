@@ -10,7 +10,7 @@ from execgraph.tools.replay.execution import replay_ranks
 from execgraph.tools.replay.summary import start_error
 from generated import TOGETHER, built_job, here
 
-UNEQUAL = {"pipeline"}
+UNEQUAL = {"pipeline", "pipeline_dp"}
 """Its stages have unequal work, which is noted."""
 
 

@@ -1,11 +1,14 @@
 """DistributedDataParallel's reducer, which all-reduces gradients a bucket at a time while backward goes on."""
 
+from collections.abc import Sequence
+
 from ..instructions import Activity, Tensor
 from .layers import OnGradient
-from .nccl import Communicator, Work
-from .process import COMPUTE, stream_us
+from .nccl import Communicator, Work, replica_groups
+from .process import COMPUTE, Process, stream_us
 from .script import Script
 
+REPLICAS_STREAM = 32
 SCALE = Activity(
     "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, MulFunctor<float> > >"
 )
@@ -55,3 +58,31 @@ class Buckets:
             work.wait(script)
         self._works.clear()
         self._filled.clear()
+
+
+def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
+    """The buckets of so many layers of the job's width."""
+    width = communicator.process.size.hidden
+    return Buckets(communicator, [(width, width)] * layers)
+
+
+def replica_buckets(process: Process, of: int, description: str, layers: int) -> list[Buckets]:
+    """The buckets of what a rank shares with its replicas, of which each `of` ranks have one; none for a rank without any."""
+    group = replica_groups(process.size.ranks, of, description)[process.rank % of]
+    return [layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers)] if len(group.ranks) > 1 else []
+
+
+def hook_of(buckets: Buckets | None, layer: int) -> OnGradient | None:
+    """The hook for the parameters of a layer, where there are buckets."""
+    return buckets.layer(layer) if buckets else None
+
+
+def finish_all(buckets: Sequence[Buckets], script: Script) -> None:
+    """At the end of backward: the compute stream waits for the buckets of each group."""
+    for of_group in buckets:
+        of_group.finish(script)
+
+
+def views_of(buckets: Sequence[Buckets]) -> dict[Tensor, Tensor]:
+    """By parameter the gradient that the optimizer takes."""
+    return {parameter: view for of_group in buckets for parameter, view in of_group.views.items()}

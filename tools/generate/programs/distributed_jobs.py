@@ -3,19 +3,31 @@
 Every job has waits that cost nothing in the base run and hold the run up once durations change.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ..instructions import Tensor
-from .buckets import Buckets
-from .layers import accumulate_into, add, backward, concatenate, embedding, item, linear, mse_loss, relu, sgd_step
+from .buckets import Buckets, finish_all, hook_of, layer_buckets, replica_buckets, views_of
+from .layers import (
+    accumulate_into,
+    add,
+    backward,
+    concatenate,
+    embedding,
+    item,
+    linear,
+    mse_loss,
+    relu,
+    sgd_step,
+)
 from .nccl import Communicator, Rows, Work, expert_groups, second_world, world
 from .process import Process
 from .script import Script
 from .single_device_jobs import batch, steps
 
 REDUCE_STREAM, EXCHANGE_STREAM = 24, 28
-UPSTREAM, DOWNSTREAM = 24, 28
-MICRO_BATCHES = 4
+EXPERTS = "expert_data_parallel"
+"""How groups of an expert's replicas are described."""
 
 
 def ddp(process: Process) -> Iterator[None]:
@@ -98,10 +110,24 @@ def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
     return tuple((tokens - sum(row[1:]), *row[1:]) for row in shares)
 
 
+def moe_dp(process: Process) -> Iterator[None]:
+    """Mixture of experts, data parallel: gradients of what all ranks share are all-reduced among all, an expert's among its replicas."""
+    size, rank = process.size, process.rank
+    experts = next(group for group in expert_groups(size.ranks) if rank in group.ranks)
+    of_all = Communicator(process, world(size.ranks), REDUCE_STREAM)
+    buckets = [layer_buckets(of_all, size.layers), *replica_buckets(process, len(experts.ranks), EXPERTS, size.layers)]
+    yield from _mixture(process, Communicator(process, experts, EXCHANGE_STREAM), buckets=buckets)
+
+
 def _mixture(
-    process: Process, communicator: Communicator, spread: Callable[[int, int, int], tuple[Rows, ...]] | None = None
+    process: Process,
+    communicator: Communicator,
+    spread: Callable[[int, int, int], tuple[Rows, ...]] | None = None,
+    buckets: Sequence[Buckets] = (),
 ) -> Iterator[None]:
+    """`buckets` are those of the gradients of what is shared, and of the experts, where these are reduced."""
     size, ranks = process.size, len(communicator.group.ranks)
+    of_shared, of_experts = [*buckets, None, None][:2]
     for step in steps(process):
         x = batch(process)
         for layer in range(size.layers):
@@ -109,55 +135,18 @@ def _mixture(
             back = tuple(zip(*there, strict=True))
             dispatch = Exchange(process, communicator, f"dispatch {layer}", x, there)
             dispatch.request()
-            shared = linear(process, f"shared.{layer}", x, size.hidden)
-            expert = linear(process, f"experts.{layer}", dispatch.wait(), size.hidden)
+            shared = linear(process, f"shared.{layer}", x, size.hidden, hook_of(of_shared, layer))
+            expert = linear(process, f"experts.{layer}", dispatch.wait(), size.hidden, hook_of(of_experts, layer))
             combine = Exchange(process, communicator, f"combine {layer}", expert, back)
             combine.request()
             shared = relu(process, f"shared relu {layer}", shared)
             x = add(process, f"sum {layer}", shared, combine.wait())
         loss = mse_loss(process, x, batch(process, "target"))
-        backward(process, loss)
-        sgd_step(process)
+        backward(process, loss, partial(finish_all, buckets))
+        sgd_step(process, views_of(buckets))
         if step % 2:
             item(process, loss)
         yield
-
-
-def pipeline(process: Process) -> Iterator[None]:
-    """Pipeline parallel: the layers are split over the ranks, which send activations on and gradients back."""
-    size, rank, group = process.size, process.rank, world(process.size.ranks)
-    before, after = Communicator(process, group, UPSTREAM), Communicator(process, group, DOWNSTREAM)
-    for _ in steps(process):
-        tapes, sent = [], []
-        for micro in range(MICRO_BATCHES):
-            x = process.tensor(f"input {micro}", size.tokens // MICRO_BATCHES or 1, size.hidden)
-            if rank > 0:
-                before.receive(process.main, x, rank - 1).wait(process.main)
-            y = _stage(process, x, micro)
-            if rank < size.ranks - 1:
-                sent.append(after.send(process.main, y, rank + 1))
-            tapes.append((process.tape, x, y))
-            process.tape = []
-        for tape, x, y in tapes:
-            process.tape = tape
-            if rank < size.ranks - 1:
-                after.receive(process.main, process.gradient(y), rank + 1).wait(process.main)
-            backward(process, y)
-            if rank > 0:
-                sent.append(before.send(process.main, process.gradient(x), rank - 1))
-        for work in sent:
-            work.wait(process.main)
-        sgd_step(process)
-        yield
-
-
-def _stage(process: Process, x: Tensor, micro: int) -> Tensor:
-    """This rank's share of the layers for one micro-batch; the last rank's ends in the loss."""
-    size, rank = process.size, process.rank
-    for layer in range(rank * size.layers // size.ranks, (rank + 1) * size.layers // size.ranks):
-        y = linear(process, f"layers.{layer}", x, size.hidden, result=f"layers.{layer} of {micro}")
-        x = relu(process, f"relu {layer} of {micro}", y)
-    return mse_loss(process, x, process.tensor("target", *x.shape)) if rank == size.ranks - 1 else x
 
 
 def halo(process: Process) -> Iterator[None]:

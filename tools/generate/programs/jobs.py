@@ -7,10 +7,12 @@ from ..instructions import Group
 from ..job import Job, Step
 from ..machine import DEFAULT, Machine
 from . import distributed_jobs as distributed
+from . import pipeline_jobs as pipelines
 from . import random_jobs, stream_jobs
 from . import single_device_jobs as single
-from .nccl import expert_groups, second_world, world
+from .nccl import expert_groups, replica_groups, second_world, world
 from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
+from .sharded_job import sharded
 
 Program = Callable[[Process], Iterator[None]]
 """Writes one rank's program and yields after each step."""
@@ -34,6 +36,14 @@ def _two_groups(ranks: int) -> tuple[Group, ...]:
 
 def _experts(ranks: int) -> tuple[Group, ...]:
     return world(ranks), *expert_groups(ranks)
+
+
+def _stages(ranks: int) -> tuple[Group, ...]:
+    return world(ranks), *replica_groups(ranks, pipelines.STAGES, pipelines.REPLICAS)
+
+
+def _replicated_experts(ranks: int) -> tuple[Group, ...]:
+    return *_experts(ranks), *replica_groups(ranks, 2, distributed.EXPERTS)
 
 
 class Preset(NamedTuple):
@@ -71,9 +81,12 @@ PRESETS = {
     "ddp": Preset(distributed.ddp, Size(ranks=2), groups=_one_group),
     "moe": Preset(distributed.moe, Size(ranks=4), groups=_experts),
     "uneven": Preset(distributed.uneven, Size(ranks=4, layers=2), groups=_one_group),
-    "pipeline": Preset(distributed.pipeline, Size(ranks=2), groups=_one_group),
+    "pipeline": Preset(pipelines.pipeline, Size(ranks=2), groups=_one_group),
     "halo": Preset(distributed.halo, Size(ranks=4), groups=_one_group),
     "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=_two_groups),
+    "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
+    "pipeline_dp": Preset(pipelines.pipeline_dp, Size(ranks=4, layers=6), groups=_stages),
+    "moe_dp": Preset(distributed.moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts),
     RANDOM: Preset(random_jobs.random_program, Size(steps=4), groups=_group_of_several, ranks_of=random_jobs.ranks_of),
 }
 NAMED = tuple(name for name in PRESETS if name != RANDOM)

@@ -1,4 +1,9 @@
-"""Collectives and messages as PyTorch's NCCL back end runs them: on a stream of their own, ordered by events."""
+"""Collectives and messages as PyTorch's NCCL back end runs them: on a stream of their own, ordered by events.
+
+The network: a ring of n ranks takes 2(n - 1) steps for an all-reduce and n - 1 for an all-gather or a reduce-scatter, each with a
+latency of its own; the messages of an all-to-all go at once. On top comes the time of the bytes that a rank puts on its link: nccl-tests'
+share of the size, (n - 1)/n and for an all-reduce twice that.
+"""
 
 from dataclasses import dataclass
 
@@ -7,9 +12,14 @@ from .process import COLLECTIVE_KERNELS, COMPUTE, Process, size_bytes
 from .script import Script
 
 BYTES_PER_US = 80_000
-LATENCY_US = 12.0
+STEP_US = 6.0
+"""Of a ring."""
+MESSAGE_US = 12.0
+"""Before the first byte of a message arrives, and of all those of an all-to-all."""
 ANNOTATIONS = {
     "allreduce": "nccl:all_reduce",
+    "_allgather_base": "nccl:_all_gather_base",
+    "_reduce_scatter_base": "nccl:_reduce_scatter_base",
     "all_to_allv": "nccl:all_to_all",
     "send": "nccl:send",
     "recv": "nccl:recv",
@@ -30,6 +40,11 @@ def world(ranks: int) -> Group:
 def second_world(ranks: int) -> Group:
     """Another group of all ranks, with a sequence of its own."""
     return Group("1", "exchange", tuple(range(ranks)))
+
+
+def replica_groups(ranks: int, of: int, description: str) -> tuple[Group, ...]:
+    """The ranks at the same place of each `of` ranks; every process calls its own one "2"."""
+    return tuple(Group("2", description, tuple(range(first, ranks, of))) for first in range(of))
 
 
 def expert_groups(ranks: int) -> tuple[Group, ...]:
@@ -56,7 +71,24 @@ class Communicator:
         with script.op(
             "c10d::allreduce_", ((tensor,), OBJECT, OBJECT, None, True, -1), ((tensor,), OBJECT), own_us=15.0
         ):
-            work.start(script, 2 * self._others * size_bytes(tensor))
+            work.start(script, 2 * self._ring_us, 2 * self._others * size_bytes(tensor))
+        return work
+
+    def all_gather(self, script: Script, whole: Tensor, shard: Tensor) -> "Work":
+        """c10d::_allgather_base_: every rank gets the shards of all, each sends and receives (n-1)/n of the whole."""
+        gathered = Collective("_allgather_base", self.group, self.own, (shard, whole), shard.numel, whole.numel)
+        work = Work(self, gathered)
+        with script.op("c10d::_allgather_base_", (whole, shard, OBJECT, True, -1), (whole, OBJECT), own_us=15.0):
+            work.start(script, self._ring_us, self._others * size_bytes(whole))
+        return work
+
+    def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> "Work":
+        """c10d::_reduce_scatter_base_: every rank gets its shard of the sum; each sends and receives (n-1)/n of the whole."""
+        scattered = Collective("_reduce_scatter_base", self.group, self.own, (whole, shard), whole.numel, shard.numel)
+        work = Work(self, scattered)
+        inputs = (shard, whole, OBJECT, OBJECT, True, -1)
+        with script.op("c10d::_reduce_scatter_base_", inputs, (shard, OBJECT), own_us=15.0):
+            work.start(script, self._ring_us, self._others * size_bytes(whole))
         return work
 
     def all_to_all(self, script: Script, received: Tensor, sent: Tensor, given: Rows = (), taken: Rows = ()) -> "Work":
@@ -76,7 +108,7 @@ class Communicator:
         work = Work(self, collective)
         inputs = (received, sent, OBJECT, taken_rows, given_rows, True, -1)
         with script.op("c10d::alltoall_base_", inputs, (OBJECT,), own_us=15.0):
-            work.start(script, (1 - in_splits[self.own] / max(sent.numel, 1)) * size_bytes(sent))
+            work.start(script, MESSAGE_US, (1 - in_splits[self.own] / max(sent.numel, 1)) * size_bytes(sent))
         return work
 
     def send(self, script: Script, tensor: Tensor, to: int) -> "Work":
@@ -84,7 +116,7 @@ class Communicator:
         peer = self.group.ranks.index(to)
         work = Work(self, Collective("send", self.group, peer, (tensor,), tensor.numel, tensor.numel))
         with script.op("c10d::send", ((tensor,), OBJECT, to, 0), (OBJECT,), own_us=12.0):
-            work.start(script, size_bytes(tensor))
+            work.start(script, MESSAGE_US, size_bytes(tensor))
         return work
 
     def receive(self, script: Script, tensor: Tensor, source: int) -> "Work":
@@ -92,7 +124,7 @@ class Communicator:
         peer = self.group.ranks.index(source)
         work = Work(self, Collective("recv", self.group, peer, (tensor,), tensor.numel, tensor.numel))
         with script.op("c10d::recv_", ((tensor,), OBJECT, source, 0), (OBJECT,), own_us=12.0):
-            work.start(script, size_bytes(tensor))
+            work.start(script, MESSAGE_US, size_bytes(tensor))
         return work
 
     def swap(self, script: Script, sent: Tensor, received: Tensor, peer: int) -> "Swap":
@@ -110,6 +142,11 @@ class Communicator:
     def _others(self) -> float:
         return (len(self.group.ranks) - 1) / len(self.group.ranks)
 
+    @property
+    def _ring_us(self) -> float:
+        """The latency of going round once."""
+        return STEP_US * (len(self.group.ranks) - 1)
+
 
 class Work:
     """A collective from its launch on, as c10d hands it out."""
@@ -120,7 +157,7 @@ class Work:
         self._sequence, self._rendezvous = self._next()
         self._done = f"done {self._stream} {self._sequence % EVENTS_IN_USE}"
 
-    def start(self, script: Script, bytes_on_links: float) -> None:
+    def start(self, script: Script, latency_us: float, bytes_on_links: float) -> None:
         """The communication stream waits for what the compute stream has been given so far."""
         name, ready = self._collective.name, f"ready {self._stream}"
         inputs, outputs = (self._collective.tensors[:1], self._collective.tensors[-1:])
@@ -131,7 +168,7 @@ class Work:
             script.record(ready, COMPUTE)
             script.wait(self._stream, ready)
             with script.annotation(ANNOTATIONS[name]):
-                ns = round(1000 * (LATENCY_US + bytes_on_links / BYTES_PER_US))
+                ns = round(1000 * (latency_us + bytes_on_links / BYTES_PER_US))
                 script.rendezvous(self._activity, self._stream, ns, self._rendezvous, self._sequence)
             script.record(self._done, self._stream)
 
@@ -182,7 +219,7 @@ class Swap:
             script.record(ready, COMPUTE)
             script.wait(stream, ready)
             bytes_on_links = max(map(size_bytes, messages.values()))
-            ns = round(1000 * (LATENCY_US + bytes_on_links / BYTES_PER_US))
+            ns = round(1000 * (MESSAGE_US + bytes_on_links / BYTES_PER_US))
             script.rendezvous(SWAP, stream, ns, self._rendezvous, self._sequence)
             script.record(self._done, stream)
 

@@ -44,6 +44,12 @@ SCHEMAS = {
         "bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) "
         "-> Tensor(a)",
         "aten::zero_(Tensor(a!) self) -> Tensor(a!)",
+        "c10d::_allgather_base_(Tensor output_tensor, Tensor input_tensor, "
+        "__torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True, int timeout=-1) "
+        "-> (Tensor, __torch__.torch.classes.c10d.Work)",
+        "c10d::_reduce_scatter_base_(Tensor output_tensor, Tensor input_tensor, "
+        "__torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, "
+        "bool async_op=True, int timeout=-1) -> (Tensor, __torch__.torch.classes.c10d.Work)",
         "c10d::allreduce_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, "
         "__torch__.torch.classes.c10d.ReduceOp reduce_op, Tensor? sparse_indices, bool async_op=True, "
         "int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)",

@@ -16,7 +16,12 @@ MAIN, AUTOGRAD, LOADER = "main", "autograd", "loader"
 SECOND_AUTOGRAD = "autograd of a second device"
 FORWARD_THREAD = 1
 RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
-COLLECTIVE_KERNELS = {"allreduce": RING.format("AllReduce_Sum_f32_RING_LL"), "send": RING.format("SendRecv")}
+COLLECTIVE_KERNELS = {
+    "allreduce": RING.format("AllReduce_Sum_f32_RING_LL"),
+    "_allgather_base": RING.format("AllGather_RING_LL"),
+    "_reduce_scatter_base": RING.format("ReduceScatter_Sum_f32_RING_LL"),
+    "send": RING.format("SendRecv"),
+}
 ITEM_BYTES = {"float": 4, "long int": 8}
 
 
