@@ -65,7 +65,8 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
     kernels, nth = Counter(place.row for place in places), Counter[int]()
     group, members = np.full(count, -1, np.int32), np.zeros(count, np.int64)
     splits: dict[int, list[int]] = {}
-    names, ranks, messages = dict[str, int](), list[int](), list[Message]()
+    described = np.full(count, -1, np.int32)
+    names, purposes, ranks, messages = dict[str, int](), dict[str, int](), list[int](), list[Message]()
     labels: defaultdict[tuple[int, ...], dict[str, str]] = defaultdict(dict)
     for place in places:
         recorded = linked.communications[place.row]
@@ -86,11 +87,15 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
         if recorded.sequence >= 0:
             columns.integers["comm_seq"][place.node] = recorded.sequence
         group[place.node] = names.setdefault(recorded.group, len(names))
+        if recorded.description:
+            described[place.node] = purposes.setdefault(recorded.description, len(purposes))
         members[place.node] = len(recorded.ranks)
         ranks += recorded.ranks
     lists = _message_attributes(columns, messages)
     recorded_names = Strings(group, list(names))
     columns.attributes = {**columns.integers, "pg_name": recorded_names, "pg_recorded": recorded_names, **lists}
+    if purposes:
+        columns.attributes["pg_desc"] = Strings(described, list(purposes))
     if ranks:
         starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
         columns.attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))

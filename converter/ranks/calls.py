@@ -117,7 +117,7 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
     """The calls of rank `own` in these rows of its graph; a node that carries several messages comes once for each."""
     names, known = GroupNames(), recorded_groups(graph)
     lists = [*known.lists, ()]
-    recorded, name = graph.texts("pg_recorded"), graph.texts("pg_name")
+    recorded, name, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
     kind, size, sequence, tag = (
         graph.integers(f"comm_{what}", default).tolist()
         for what, default in (("type", -1), ("size", 0), ("seq", -1), ("tag", 0))
@@ -129,7 +129,7 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
 
     def calls(row: int, node: NodeType) -> Iterable[Call]:
         if node is NodeType.COMM_COLL:
-            group = names.group_of(lists[known.of_node[row]], recorded[row] or name[row], "")
+            group = names.group_of(lists[known.of_node[row]], recorded[row] or name[row], purpose[row])
             return [Call(row, node, group, kind[row], size[row], sequence[row])]
         several = [column[row].tolist() for column in together if isinstance(column, Ragged)]
         if len(several) < len(together) or not several[0]:

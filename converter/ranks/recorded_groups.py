@@ -1,4 +1,4 @@
-"""The rank lists of the groups that a graph's communication records."""
+"""The process groups of a graph's communication."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,8 @@ import numpy as np
 
 from ...schema.columns import Int64, Ragged
 from ...schema.comm_groups import RankList
-from ...schema.graph import ExecutionGraph
+from ...schema.graph import RANKS_OF_GROUP, ExecutionGraph
+from .rank_lists import ranks_of
 
 
 class Groups(NamedTuple):
@@ -17,10 +18,22 @@ class Groups(NamedTuple):
 
 
 def recorded_groups(graph: ExecutionGraph) -> Groups:
-    """The groups by `pg_ranks`. O(n + ranks recorded)."""
-    ranks, place = graph.attributes.get("pg_ranks"), dict[bytes, int]()
+    """The groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded)."""
+    ranks, place = graph.attributes.get("pg_ranks"), dict[RankList, int]()
     of_node = np.full(len(graph), -1, np.int64)
     if isinstance(ranks, Ragged):
+        known = dict[bytes, int]()
         for row in np.flatnonzero(ranks.lengths()).tolist():
-            of_node[row] = place.setdefault(ranks[row].tobytes(), len(place))
-    return Groups([tuple(np.frombuffer(text, np.int64).tolist()) for text in place], of_node)
+            text = ranks[row].tobytes()
+            if text not in known:
+                known[text] = place.setdefault(tuple(ranks[row].tolist()), len(place))
+            of_node[row] = known[text]
+    listed = {
+        name.removeprefix(RANKS_OF_GROUP): place.setdefault(ranks_of(str(text)), len(place))
+        for name, text in graph.metadata.items()
+        if name.startswith(RANKS_OF_GROUP)
+    }
+    if listed:
+        by_name = graph.texts("pg_name").numbers(lambda name: listed.get(name, -1), -1)
+        of_node = np.where(of_node < 0, by_name, of_node)
+    return Groups(list(place), of_node)

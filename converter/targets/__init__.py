@@ -3,21 +3,28 @@
 from ..options import ASTRA_SIM, GENERIC, GOAL, Target
 from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
-from .fitted_network import MESSAGE, Network, Transfer, fitted_network
+from .collectives import LEAST_BYTES
+from .fitted_network import GIB, Network, fitted_network
 from .goal import Algorithm, GoalOptions, GoalReport, Simulator, write_goal
 from .idle_rank import idle_rank
 from .roofline import Roofline, roofline_of
 from .select import TARGET_HELP, TARGETS, WHOLE_JOB, for_target
+from .transfer_cost import MESSAGE, RING, Cost, Factors, Transfer, fitted_factors
 
 __all__ = [
     "ASTRA_SIM",
     "GENERIC",
+    "GIB",
     "GOAL",
+    "LEAST_BYTES",
     "MESSAGE",
+    "RING",
     "TARGETS",
     "TARGET_HELP",
     "WHOLE_JOB",
     "Algorithm",
+    "Cost",
+    "Factors",
     "GoalOptions",
     "GoalReport",
     "Network",
@@ -26,6 +33,7 @@ __all__ = [
     "Target",
     "TargetReport",
     "Transfer",
+    "fitted_factors",
     "fitted_network",
     "for_astra_sim",
     "for_target",

@@ -5,27 +5,16 @@ in which all messages go at once, or as a ring n(n - 1)/2. A step takes twice th
 time. Measured on the simulator with one collective a run (generations of 2025-08 and 2026-03, the same to 1 in 1000).
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from ...schema.graph import CollectiveType
+from .transfer_cost import MESSAGE, RING, Cost, CostOf, Transfer, fitted_factors
 
 GIB = 2**30
 """Bytes: what the simulator calls a GB."""
-MESSAGE = -1
-"""Stands for a send and its receive where a CollectiveType does for others."""
-
-
-class Transfer(NamedTuple):
-    """One collective or message: CollectiveType or MESSAGE, members, bytes that each puts in, ns from the last to come until the end."""
-
-    kind: int
-    members: int
-    size: int
-    ns: int
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -52,7 +41,7 @@ def _fit(measured: Sequence[Transfer], direct: bool) -> Network:
     steps_of = STEPS | ({} if direct else {CollectiveType.ALL_TO_ALL: _ring_all_to_all})
     cost = np.array([steps_of[one.kind](one.members, one.size) for one in measured], np.float64)
     time = np.array([one.ns for one in measured], np.float64)
-    per_step, per_byte = _not_negative(cost / time[:, None])
+    per_step, per_byte = fitted_factors(cost / time[:, None])
     off = np.abs(cost @ (per_step, per_byte) / time - 1)
     return Network(
         bandwidth_gb_s=round(1e9 / GIB / max(per_byte, 1e-6), 3),
@@ -63,27 +52,14 @@ def _fit(measured: Sequence[Transfer], direct: bool) -> Network:
     )
 
 
-def _not_negative(relative: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tuple[float, float]:
-    """The two factors, none below 0, that bring the rows' sums closest to 1."""
-    one = np.ones(len(relative))
-    both = np.linalg.lstsq(relative, one, rcond=None)[0]
-    if (both >= 0).all():
-        return float(both[0]), float(both[1])
-    alone = (relative * one[:, None]).sum(axis=0) / np.maximum((relative**2).sum(axis=0), 1e-300)
-    left = ((relative * alone - 1) ** 2).sum(axis=0)
-    return (float(alone[0]), 0.0) if left[0] < left[1] else (0.0, float(alone[1]))
-
-
-def _ring_all_to_all(members: int, size: int) -> tuple[float, float]:
+def _ring_all_to_all(members: int, size: int) -> Cost:
     steps = members * (members - 1) / 2
-    return steps, steps * size / members
+    return Cost(steps, steps * size / members)
 
 
-STEPS: dict[int, Callable[[int, int], tuple[float, float]]] = {
-    int(CollectiveType.ALL_REDUCE): lambda members, size: (2 * (members - 1), 2 * (members - 1) * size / members),
-    int(CollectiveType.ALL_GATHER): lambda members, size: (members - 1, (members - 1) * size),
-    int(CollectiveType.REDUCE_SCATTER): lambda members, size: (members - 1, (members - 1) * size / members),
-    int(CollectiveType.ALL_TO_ALL): lambda members, size: (1, size / members),
-    MESSAGE: lambda members, size: (1, size),
+IN_RINGS = (CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER)
+STEPS: dict[int, CostOf] = {
+    **{int(kind): RING[kind] for kind in IN_RINGS},
+    int(CollectiveType.ALL_TO_ALL): lambda members, size: Cost(1, size / members),
+    MESSAGE: lambda members, size: Cost(1, size),
 }
-"""Steps and bytes one after the other, by kind, of members that each put so many bytes in."""

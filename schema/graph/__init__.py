@@ -5,6 +5,7 @@
 
 from .execution_graph import (
     DEVICE_NAME,
+    RANKS_OF_GROUP,
     ROOM,
     CollectiveType,
     Column,
@@ -25,6 +26,7 @@ __all__ = [
     "DEVICE_NAME",
     "METADATA",
     "NODE",
+    "RANKS_OF_GROUP",
     "ROOM",
     "CollectiveType",
     "Column",

@@ -100,8 +100,10 @@ ATTRIBUTES = (
         " there empty for all ranks"),
     Attribute("pg_recorded", "string_val", Where.COMMUNICATION, "",
         "the process group's recorded name, whatever `pg_name` is"),
+    Attribute("pg_desc", "string_val", Where.COMMUNICATION, "",
+        "what the process group is for, as its maker described it; absent where not recorded"),
     Attribute("pg_ranks", "int64_list", Where.COMMUNICATION, "",
-        "global ranks of the group's members, in its order; absent where not known"),
+        "global ranks of the group's members, in its order; absent where not known, or where the metadata has them, see `ranks_of_group_`"),
     Attribute("comm_src", "int32_val", Where.ROOTED, "",
         "global rank that sends, or the root that a collective goes out from; -1 where not recorded"),
     Attribute("comm_dst", "int32_val", Where.ROOTED, "",
@@ -127,6 +129,10 @@ ROOM = "room_of_device_"
 
 DEVICE_NAME = "device_name_"
 """Metadata of this name and a device's number is what the profiler called the device."""
+
+
+RANKS_OF_GROUP = "ranks_of_group_"
+"""Metadata of this name and a process group's `pg_name` lists its ranks once for all nodes that have no `pg_ranks`."""
 
 
 class MetadataKey(NamedTuple):
@@ -155,6 +161,8 @@ METADATA = (
     MetadataKey(DEVICE_NAME, "string_val", "", "the recorded name of the device of this number, of devices that ran anything"),
     MetadataKey(ROOM, "int64_val", "activities",
         "how many the device of this number ran at once at most, though more were ready; only of devices that were full"),
+    MetadataKey(RANKS_OF_GROUP, "string_val", "",
+        "global ranks of the process group of this `pg_name`, as `0-3,8` or `0-56:8` (each eighth); in graphs of scaled jobs"),
 )
 # fmt: on
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import ABSENT, Figures, Ragged, Strings, Values, counted, microseconds, nullable, to_pandas, to_polars
-from .attributes import ATTRIBUTES, DEVICE_NAME, ROOM, Attribute
+from .attributes import ATTRIBUTES, DEVICE_NAME, RANKS_OF_GROUP, ROOM, Attribute
 from .et_file import read_columns, write_columns
 from .nodes import CollectiveType, Column, Delay, DependencyKind, NodeColumns, NodeType, TensorText
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTRIBUTES",
     "DEVICE_NAME",
+    "RANKS_OF_GROUP",
     "ROOM",
     "Attribute",
     "CollectiveType",

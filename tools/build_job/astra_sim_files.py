@@ -24,18 +24,16 @@ class Simulation(NamedTuple):
     roofline: Roofline | None = None
 
 
-def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> str:
-    """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all; the command line that runs them.
+def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> None:
+    """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all.
 
     The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of this folder.
     """
     network, folder = fitted or Network(), output_dir / FOLDER
     folder.mkdir(exist_ok=True)
-    graphs = output_dir / GRAPHS
     if ranks == 1:
-        alone, graphs = graphs, folder / GRAPHS
-        _copy(f"{alone}.0.et", f"{graphs}.0.et")
-        idle_rank(1).write(f"{graphs}.1.et")
+        _copy(f"{output_dir / GRAPHS}.0.et", f"{folder / GRAPHS}.0.et")
+        idle_rank(1).write(f"{folder / GRAPHS}.1.et")
     bandwidth = simulation.bandwidth_gb_s or network.bandwidth_gb_s
     latency = network.latency_ns if simulation.latency_ns is None else simulation.latency_ns
     files = {
@@ -49,8 +47,13 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
     for name, text in files.items():
         with open_output(str(folder / name)) as out:
             out.write(text.encode())
+
+
+def simulator_command(output_dir: Path, ranks: int) -> str:
+    """The command line that simulates the graphs of a folder with so many ranks."""
+    folder = output_dir / FOLDER
     given = {
-        "workload": graphs,
+        "workload": (output_dir if ranks > 1 else folder) / GRAPHS,
         "system": folder / "system.json",
         "network": folder / "network.yml",
         "remote-memory": folder / "memory.json",

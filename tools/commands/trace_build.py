@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import math
 import os
 import time
 from collections import Counter
@@ -23,11 +22,13 @@ from ..build_job import (
     Runner,
     Simulation,
     build,
+    simulator_command,
     table,
     write_astra_sim_files,
 )
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..workers import in_processes, on_cluster
+from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
 from .window_options import add_window_options, window_of
 
@@ -76,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         f"for --target {ASTRA_SIM}",
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
     )
-    simulation.add_argument("--bandwidth", type=_positive, metavar="GB/S", help="of a link, in 2**30 bytes per second")
-    simulation.add_argument("--latency", type=_positive, metavar="NS", help="of a link")
+    simulation.add_argument("--bandwidth", type=positive, metavar="GB/S", help="of a link, in 2**30 bytes per second")
+    simulation.add_argument("--latency", type=positive, metavar="NS", help="of a link")
     simulation.add_argument(
         "--replay", action="store_true", help="let every node, collectives too, take its recorded time"
     )
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     add_goal_options(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--jobs", type=_count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
+        "--jobs", type=count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
     )
     where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
     parser.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
@@ -114,27 +115,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return value
-
-
 def _peaks(text: str) -> Roofline:
     try:
         return roofline_of(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of processes, 1 or more")
-    return int(text)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -159,12 +144,12 @@ def _run(options: argparse.Namespace) -> int:
         print_json(msgspec.to_builtins(report))
     if report.ranks:
         log.info(table(report.ranks, unchanged))
-    for change, count in _changes(report.ranks).items():
-        log.info(f"target      {change}: {count:g}")
+    for change, nodes in _changes(report.ranks).items():
+        log.info(f"target      {change}: {nodes:g}")
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
-    for kind, count in report.skipped.items():
-        log.info(f"skipped     {count} {kind}")
+    for kind, files in report.skipped.items():
+        log.info(f"skipped     {files} {kind}")
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
     for disagreement in report.disagreements:
@@ -183,7 +168,8 @@ def _run(options: argparse.Namespace) -> int:
                 f"and messages fit, half of them within {network.off_pct:g} %"
             )
         simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
-        log.info(f"simulate    {write_astra_sim_files(options.output_dir, built, network, simulation)}")
+        write_astra_sim_files(options.output_dir, built, network, simulation)
+        log.info(f"simulate    {simulator_command(options.output_dir, built)}")
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....schema.columns import Int64, Ragged, Strings
+from ....converter.ranks import recorded_groups
+from ....schema.columns import Int64, Strings
 from ....schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
 from ....schema.linked import (
     Activities,
@@ -105,7 +106,9 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
 
 def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
     """Their sizes are known in bytes alone, as elements of no dtype count."""
-    recorded, named, members = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.attributes.get("pg_ranks")
+    recorded, named, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
+    known = recorded_groups(graph)
+    members = [*known.lists, ()]
     names = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
     columns = (graph.integers(name, -1)[rows].tolist() for name in names)
     return [
@@ -113,7 +116,8 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
             name=_name(graph.type[row], kind),
             in_elements=size,
             group=recorded[row] or named[row],
-            ranks=members[row].tolist() if isinstance(members, Ragged) else [],
+            description=purpose[row],
+            ranks=list(members[known.of_node[row]]),
             sequence=sequence,
             source=source,
             target=target,

@@ -1,0 +1,77 @@
+"""The graphs of the scaled job's ranks, each made from that of the rank whose copy it is.
+
+`resized` is what all copies of a rank have in common; `copied` shares its columns, but for the numbers of ranks and groups.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from ...schema.columns import Int32, Int64, Ragged, Strings
+from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph, NodeType
+from ..options import ASTRA_SIM
+from ..ranks import ranks_text
+from .plan import RankPlan, ScalePlan
+
+ENDS = ("comm_src", "comm_dst")
+ALL_RANKS = ""
+
+
+def resized(graph: ExecutionGraph, own: RankPlan) -> ExecutionGraph:
+    """The graph with the sizes and lengths that its collectives have in the scaled job; measured starts stay."""
+    longer = np.zeros(len(graph), np.int64)
+    longer[own.row] = own.longer_ns
+    size = graph.integers("comm_size")
+    size[own.row] = own.size
+    attributes: dict[str, Column] = {**graph.attributes, "duration_ns": graph.duration_ns + longer}
+    if len(own.row):
+        attributes["comm_size"] = size
+    # what is cut off one is added to the next, so that sums stay right to 1 µs
+    added = np.diff(np.rint(np.cumsum(longer) / 1000).astype(np.int64), prepend=0)
+    micros = np.maximum(graph.duration_micros + added, 0)
+    return dataclasses.replace(graph, attributes=attributes, duration_micros=micros)
+
+
+def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
+    """The graph, as `resized` gives it, of a rank's copy: ranks, roots, sources and destinations renumbered, groups by their numbers.
+
+    The metadata lists a group's ranks once, whatever its size. Tags stay: they tell messages between two ranks apart.
+    """
+    own = plan.ranks[int(graph.metadata["rank"])]
+    places, renumbered = plan.places, plan.places.renumbered(copy)
+    names, lists = list[str](), dict[str, str]()
+    for ranks, is_joined in own.groups:
+        members = places.joined(ranks) if is_joined else places.of(ranks, copy)
+        is_world = len(members) == places.ranks and graph.metadata.get("target") == ASTRA_SIM
+        names.append(ALL_RANKS if is_world else str(plan.numbering.number(ranks, is_joined, copy)))
+        lists[RANKS_OF_GROUP + names[-1]] = ranks_text(members)
+    attributes = {name: column for name, column in graph.attributes.items() if name != "pg_ranks"}
+    group = np.full(len(graph), -1, np.int64)
+    group[own.row] = own.group
+    attributes["pg_name"] = _names(graph, group, names)
+    of_first = np.array([is_joined for _, is_joined in own.groups] + [False], np.bool_)[group]
+    for name in ENDS:
+        if name in attributes:
+            column = graph.integers(name)
+            # a root is one for all copies
+            attributes[name] = np.where(
+                of_first, _renumbered(column, places.renumbered(0)), _renumbered(column, renumbered)
+            )
+    for name in ("coalesced_src", "coalesced_dst"):
+        if isinstance(ends := attributes.get(name), Ragged):
+            attributes[name] = Ragged(ends.starts, renumbered[ends.values])
+    metadata = {**graph.metadata, "rank": int(renumbered[own.rank]), "world_size": places.ranks, **lists}
+    return dataclasses.replace(graph, attributes=attributes, metadata=metadata)
+
+
+def _renumbered(column: Int64, numbers: Int64) -> Int64:
+    known = (column >= 0) & (column < len(numbers))
+    return np.where(known, numbers[np.where(known, column, 0)], column)
+
+
+def _names(graph: ExecutionGraph, group: Int64, names: list[str]) -> Strings:
+    """The name of each collective's group; messages need none."""
+    table = Strings.of([*names, ALL_RANKS])
+    codes: Int32 = np.where(group >= 0, table.codes[group], -1).astype(np.int32)
+    codes[np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))] = table.codes[-1]
+    return Strings(codes, table.table)

@@ -1,0 +1,45 @@
+"""Where the ranks of a job are in the scaled one: copy after copy, the ranks that are kept in their order."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.comm_groups import RankList
+
+GONE = -1
+
+
+class Places(NamedTuple):
+    """`copies` copies of the ranks `kept` of a job of `world_size`.
+
+    >>> places = Places((0, 1, 4, 5), 2, 6)
+    >>> places.ranks, places.of((4, 1), 1), places.joined((0, 4))
+    (8, (6, 5), (0, 2, 4, 6))
+    """
+
+    kept: RankList
+    copies: int
+    world_size: int
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the scaled job has."""
+        return len(self.kept) * self.copies
+
+    def renumbered(self, copy: int) -> Int64:
+        """For each rank of the job its number in a copy, GONE for those that are not kept."""
+        numbers = np.full(self.world_size, GONE, np.int64)
+        numbers[list(self.kept)] = copy * len(self.kept) + np.arange(len(self.kept))
+        return numbers
+
+    def of(self, ranks: Iterable[int], copy: int) -> RankList:
+        """A group's members in a copy, in its order."""
+        numbers = self.renumbered(copy)[list(ranks)]
+        return tuple(numbers[numbers != GONE].tolist())
+
+    def joined(self, ranks: RankList) -> RankList:
+        """The members of a group that is one for all copies."""
+        first = np.array(self.of(ranks, 0), np.int64)
+        return tuple((first + len(self.kept) * np.arange(self.copies)[:, None]).reshape(-1).tolist())

@@ -1,0 +1,148 @@
+"""What becomes of every rank, group and collective of a job when its data-parallel degree changes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.comm_groups import RankList
+from ...schema.errors import DataError
+from ...schema.graph import NodeType
+from ..ranks import match, ranks_text
+from ..targets import GIB, Transfer
+from .fits import Fits
+from .group_use import group_uses
+from .lengths import Grown, longer, measured
+from .numbering import Numbering
+from .places import GONE, Places
+from .rank_facts import RankFacts
+from .roles import Role, roles_of
+from .sizes import sizes
+
+ANOTHER = "that is another program"
+
+
+class Growth(NamedTuple):
+    """So many copies of a job without the ranks `removed`; `groups` are the data-parallel ones, by name, description or ranks, recognised
+    where none are named. A given bandwidth (2**30 bytes/s) and latency (ns per step) stand instead of fitted ones."""
+
+    copies: int = 1
+    removed: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    bandwidth_gb_s: float | None = None
+    latency_ns: float | None = None
+
+
+class OwnGroup(NamedTuple):
+    """A group as a rank's graph has it, and whether the copies join theirs."""
+
+    ranks: RankList
+    is_joined: bool
+
+
+class RankPlan(NamedTuple):
+    """What becomes of a rank's graph: of the collectives at `row` the size, how many ns longer they take, and their group's place in
+    `groups`."""
+
+    rank: int
+    groups: tuple[OwnGroup, ...]
+    row: Int64
+    group: Int64
+    size: Int64
+    longer_ns: Int64
+
+
+class ScalePlan(NamedTuple):
+    """Where the ranks go, how groups are numbered, what becomes of each rank that is kept, what each group is for, what grew, what the
+    fits are made of, and how many collectives gather what may be no shards."""
+
+    places: Places
+    numbering: Numbering
+    ranks: dict[int, RankPlan]
+    roles: list[Role]
+    grown: list[Grown]
+    measured: list[Transfer]
+    undivided: int
+
+    def alone(self, rank: int) -> "ScalePlan":
+        """What of the plan the copies of one rank need."""
+        return self._replace(ranks={rank: self.ranks[rank]}, roles=[], grown=[], measured=[])
+
+
+def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
+    """The plan, from the facts of all ranks by rank. O(n log n) in their calls. Raises DataError where it would be another program."""
+    places = _places(facts, growth)
+    matching = match([rank.calls for rank in facts])
+    roles = roles_of(group_uses(facts, matching), len(facts), growth.groups)
+    _check_groups(roles, places)
+    _check_messages(facts, places)
+    then = [len(places.joined(role.use.members) if role.joined else places.of(role.use.members, 0)) for role in roles]
+    seen = measured(facts, matching, roles)
+    byte_ns = None if growth.bandwidth_gb_s is None else 1e9 / GIB / growth.bandwidth_gb_s
+    added, grown = longer(seen, roles, then, Fits(seen.values(), growth.latency_ns, byte_ns))
+    ranks, undivided = dict[int, RankPlan](), 0
+    for own, group, matched in zip(facts, matching.group, matching.matched, strict=True):
+        if own.rank in places.kept:
+            size, whole = sizes(own, group, roles, then)
+            undivided += whole
+            longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
+            ranks[own.rank] = _rank_plan(own, group, roles, size, longer_ns)
+    numbering = Numbering.of(places, (group for plan in ranks.values() for group in plan.groups))
+    return ScalePlan(places, numbering, ranks, roles, grown, [one.transfer for one in seen.values()], undivided)
+
+
+def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
+    ranks = [rank.rank for rank in facts]
+    size = max([len(facts), *(rank.world_size for rank in facts)])
+    if ranks != list(range(size)):
+        raise DataError(f"the graphs are of ranks {ranks_text(ranks)} of {size}; all ranks of a job are needed")
+    if outside := sorted(set(growth.removed) - set(ranks)):
+        raise DataError(f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(ranks)}")
+    kept = tuple(rank for rank in ranks if rank not in growth.removed)
+    if not kept:
+        raise DataError("no rank is left")
+    return Places(kept, growth.copies, size)
+
+
+def _check_groups(roles: Sequence[Role], places: Places) -> None:
+    """A group keeps all its members or none, but for data-parallel ones, which keep two."""
+    for use, joined in roles:
+        kept, members = len(places.of(use.members, 0)), len(use.members)
+        if not members:
+            raise DataError(
+                f"it is not recorded which ranks are in {use.text}; record the job with all arguments of collectives"
+            )
+        if max(use.members) >= places.world_size:
+            raise DataError(
+                f"{use.group.text} has ranks that are not of the job, which has {places.world_size}; build the whole job"
+            )
+        kept, members = len(places.of(use.members, 0)), len(use.members)
+        if 0 < kept < members and not joined:
+            raise DataError(f"{use.group.text} would lose members and is no data-parallel one; {ANOTHER}")
+        if 0 < kept * places.copies < 2 <= members:
+            raise DataError(
+                f"{use.group.text} would have one member left, which exchanges nothing; keep two of its ranks"
+            )
+
+
+def _check_messages(facts: Sequence[RankFacts], places: Places) -> None:
+    """Both ends of a message are known, and kept or not."""
+    renumbered = places.renumbered(0)
+    for rank in facts:
+        ends = np.stack((rank.calls.source, rank.calls.target))[:, rank.calls.type != NodeType.COMM_COLL]
+        if ends.size and not 0 <= ends.min() <= ends.max() < places.world_size:
+            raise DataError(
+                f"rank {rank.rank} has a message with a rank that is not one of the job's; build the whole job"
+            )
+        gone = renumbered[ends] == GONE
+        if (cut := np.flatnonzero(gone.any(axis=0) & ~gone.all(axis=0))).size:
+            source, target = ends[:, cut[0]].tolist()
+            raise DataError(f"the messages from rank {source} to rank {target} would lose one end; {ANOTHER}")
+
+
+def _rank_plan(own: RankFacts, group: Int64, roles: Sequence[Role], size: Int64, longer_ns: Int64) -> RankPlan:
+    used, place = np.unique(group[group >= 0], return_inverse=True)
+    groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
+    rows = np.flatnonzero(group >= 0)
+    return RankPlan(own.rank, groups, own.calls.row[rows], place.reshape(-1), size[rows], longer_ns[rows])

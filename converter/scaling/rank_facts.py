@@ -1,0 +1,72 @@
+"""What has to be known of one rank's graph before its job is scaled: what it communicates, when in a step, and what it computes."""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, rows_of
+from ...schema.graph import ExecutionGraph, NodeType
+from ..edit import COMMUNICATION
+from ..options import ASTRA_SIM
+from ..ranks import Calls, graph_calls
+
+ENGINE = "autograd::engine::evaluate_function"
+BACKWARD_SCOPE = 1
+YES, NO, UNKNOWN = 1, 0, -1
+
+
+class RankFacts(NamedTuple):
+    """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
+
+    Of each call: how long its node took, and whether it was issued in the backward pass (YES, NO, UNKNOWN). `work` is a digest of the
+    kernels that computed, by name and number.
+    """
+
+    rank: int
+    world_size: int
+    target: str
+    calls: Calls
+    length_ns: Int64
+    in_backward: Int64
+    work: str
+
+
+def rank_facts(graph: ExecutionGraph) -> RankFacts:
+    """The facts of a graph; O(n + ranks recorded), and as many rounds as ops are nested."""
+    rank = int(graph.metadata.get("rank", -1))
+    rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
+    calls = graph_calls(graph, rows, rank)
+    return RankFacts(
+        rank=rank,
+        world_size=int(graph.metadata.get("world_size", -1)),
+        target=str(graph.metadata.get("target", "")),
+        calls=calls,
+        length_ns=graph.duration_ns[calls.row],
+        in_backward=_in_backward(graph, calls.row),
+        work=_work(graph),
+    )
+
+
+def _in_backward(graph: ExecutionGraph, rows: Int64) -> Int64:
+    """Whether the op that issued each node lies in one of the backward pass, by the ops around it."""
+    caller = np.full(len(graph), -1, np.int64)
+    caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
+    is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
+    is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE)
+    is_host = graph.integers("is_cpu_op", 0) != 0
+    known, found, at = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_), rows
+    while (at >= 0).any():
+        known |= (at >= 0) & is_host[at]
+        found |= (at >= 0) & is_backward[at]
+        at = np.where(at >= 0, caller[at], -1)
+    # graphs for the simulator have not all callers
+    elsewhere = np.where(known & (graph.metadata.get("target") != ASTRA_SIM), NO, UNKNOWN)
+    return np.where(found, YES, elsewhere)
+
+
+def _work(graph: ExecutionGraph) -> str:
+    computing = graph.is_activity & (graph.type == NodeType.COMP) & graph.texts("cat").equal("kernel")
+    count = np.bincount(graph.name.codes[computing], minlength=len(graph.name.table)).tolist()
+    kernels = sorted((name, often) for name, often in zip(graph.name.table, count, strict=True) if often)
+    return hashlib.blake2b(repr(kernels).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,108 @@
+"""Which process groups of a job are data parallel, so that copies of the job join theirs into one.
+
+Named by the user; or by how the group is described; or by what it does: its members run the same kernels, and what it reduces are
+gradients: all of it in the backward pass, but for what is less than any of those, as a loss. The group of all ranks grows along
+where it carries only what is the same for any number of ranks.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from ...schema.errors import DataError
+from ...schema.graph import CollectiveType
+from ..ranks import Group, ranks_text
+from .group_use import GATHERING, REDUCING, GroupUse
+
+DATA_WORDS = {"dp", "ddp", "fsdp", "hsdp", "edp", "replicate"}
+OTHER_WORDS = {
+    "tp", "pp", "ep", "cp", "sp", "tensor", "model", "pipeline", "expert", "experts", "context", "sequence", "embedding", "position"
+}  # fmt: skip
+"""In descriptions, by Megatron, DeepSpeed, torch's device meshes and users."""
+WHOLE = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE, CollectiveType.BROADCAST, CollectiveType.BARRIER)
+"""Of which every member has the whole, however many there are."""
+GROWING = (*WHOLE, *REDUCING, *GATHERING, CollectiveType.SCATTER)
+DEFAULT = "default_pg"
+OPTION = "--data-parallel-group"
+NAMED, DESCRIBED, GRADIENTS, OF_ALL = "named", "by its description", "by the gradients that it reduces", "of all ranks"
+
+
+class Role(NamedTuple):
+    """What a group is for, and why it is taken to be joined; empty where it is not."""
+
+    use: GroupUse
+    joined: str = ""
+
+
+def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) -> list[Role]:
+    """The role of each group. Raises DataError where none is found, or those found contradict each other or leave a rank out."""
+    reasons = [_named(use, named) if named else _recognised(use) for use in uses]
+    if lacking := [name for name in named if not any(name in _names(use.group) for use in uses)]:
+        raise DataError(f"{OPTION} {lacking[0]}: no group has that name, description or ranks; there {_listing(uses)}")
+    if not any(reasons):
+        raise DataError(
+            f"no data-parallel group is recognised: none is described as one, and none has members that run the same kernels and "
+            f"reduces in the backward pass alone; name it with {OPTION}: there {_listing(uses)}"
+        )
+    reasons = [reason or _of_all(use, ranks) for reason, use in zip(reasons, uses, strict=True)]
+    roles = [Role(use, reason) for use, reason in zip(uses, reasons, strict=True)]
+    _check([role.use for role in roles if role.joined], ranks)
+    return roles
+
+
+def _listing(uses: Sequence[GroupUse]) -> str:
+    return ("are " + "; ".join(use.text for use in uses)) if uses else "is no collective at all"
+
+
+def _names(group: Group) -> set[str]:
+    return {group.name, group.description, group.ranks} - {""}
+
+
+def _named(use: GroupUse, named: Sequence[str]) -> str:
+    return "" if _names(use.group).isdisjoint(named) else NAMED
+
+
+def _recognised(use: GroupUse) -> str:
+    described = re.sub(r"[^a-z0-9]+", "_", use.group.description.lower())
+    words = set(described.split("_"))
+    if "data_parallel" in described or words & DATA_WORDS:
+        return DESCRIBED
+    if words & OTHER_WORDS:
+        return ""
+    return GRADIENTS if _reduces_gradients(use) else ""
+
+
+def _reduces_gradients(use: GroupUse) -> bool:
+    if not (use.same_work and use.is_known and use.kinds <= {*GROWING}):
+        return False
+    gathers_shards = use.scatters or use.kinds.isdisjoint(GATHERING)
+    return use.least_inside > use.most_outside and gathers_shards
+
+
+def _of_all(use: GroupUse, ranks: int) -> str:
+    is_default = use.group.description in ("", DEFAULT) and len(use.members) == ranks
+    return OF_ALL if is_default and use.kinds <= {*WHOLE} else ""
+
+
+def _check(joined: Sequence[GroupUse], ranks: int) -> None:
+    """Every rank has copies to exchange gradients with, in groups that lie in each other, of types that any number of ranks can use."""
+    for use in joined:
+        if wrong := use.kinds - {*GROWING}:
+            kind = CollectiveType(min(wrong)).name.lower() if min(wrong) >= 0 else "a collective of unknown type"
+            raise DataError(
+                f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of them it is another "
+                "program; expert and tensor parallel groups keep their size"
+            )
+    for one, other in combinations(joined, 2):
+        first, second = set(one.members), set(other.members)
+        if first & second and not (first <= second or second <= first):
+            raise DataError(
+                f"{one.group.text} and {other.group.text} are two dimensions of data parallelism, of which one can grow; "
+                f"name it with {OPTION}"
+            )
+    if left_out := sorted(set(range(ranks)).difference(*(use.members for use in joined))):
+        raise DataError(
+            f"ranks {ranks_text(left_out)} are in no data-parallel group, so that their copies would have nothing to do with "
+            f"each other; name their group with {OPTION}"
+        )

@@ -1,0 +1,42 @@
+"""How many bytes a rank puts into a collective when its group has other members: as much as before, or its shard of the whole."""
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ..options import ASTRA_SIM
+from ..targets import LEAST_BYTES
+from .group_use import GATHERING
+from .rank_facts import RankFacts
+from .roles import Role
+
+
+def shard(size: int, role: Role, kind: int, members: int) -> int:
+    """What a member puts in when there are so many: where the group scatters what it reduces, what it gathers are shards of a whole that
+    stays, and they are as many times smaller, rounded up.
+
+    >>> from .group_use import GroupUse
+    >>> from ..ranks import Group
+    >>> sharded = Role(GroupUse(Group("0-3", "0"), (0, 1, 2, 3), frozenset({2, 7}), 64, -1, True, True), "named")
+    >>> shard(10, sharded, 2, 8), shard(40, sharded, 7, 8)
+    (5, 40)
+    """
+    if kind not in GATHERING or not role.use.scatters:
+        return size
+    return -(-size * len(role.use.members) // members)
+
+
+def sizes(own: RankFacts, group: Int64, roles: list[Role], then: list[int]) -> tuple[Int64, int]:
+    """The size of each call then, and how many gather what is not known to be shards, so that they put in as much as before."""
+    size, undivided = own.calls.size.copy(), 0
+    # an all-gather of nothing, or of less than its data set is split into, never ends there
+    least = LEAST_BYTES if own.target == ASTRA_SIM else 1
+    for number, role in enumerate(roles):
+        if not role.joined or then[number] == len(role.use.members):
+            continue
+        rows = np.flatnonzero((group == number) & np.isin(own.calls.kind, GATHERING))
+        if not role.use.scatters:
+            undivided += len(rows)
+        for row in rows.tolist():
+            before = int(size[row])
+            size[row] = max(shard(before, role, int(own.calls.kind[row]), then[number]), min(before, least))
+    return size, undivided

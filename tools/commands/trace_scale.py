@@ -1,0 +1,130 @@
+"""The command trace-scale: the graphs of the same program with more ranks, or fewer."""
+
+import argparse
+import logging
+import os
+import re
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from ...converter.ranks import ranks_of
+from ...converter.scaling import Growth
+from ...schema.errors import DataError
+from ..build_job import ASTRA_SIM_FILES, simulator_command
+from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..scale_job import REPORT, lines, scale
+from ..workers import in_processes
+from .argument_types import count, positive
+
+NAME = "trace-scale"
+RANKS = re.compile(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*")
+REFUSED = {
+    "--tensor-parallel": "kernels would have other shapes, whose times no trace of this job tells",
+    "--context-parallel": "kernels would have other shapes, whose times no trace of this job tells",
+    "--expert-parallel": "experts would get other tokens, and all-to-alls other parts",
+    "--pipeline-parallel": "a stage would have other layers, and other stages to send to",
+    "--pipeline-microbatches": "in which order forward and backward of more micro-batches go is up to the schedule, which no graph tells",
+}
+"""What would be another program, and why."""
+log = logging.getLogger("execgraph")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs trace-scale with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    asked = [name for name in REFUSED if getattr(arguments, name.removeprefix("--").replace("-", "_")) is not None]
+    if not asked and arguments.data_parallel is None and not arguments.remove_ranks:
+        usage_error(parser, "nothing to scale; give --data-parallel, --remove-ranks or both")
+    arguments.refused = asked
+    run_command(_run, arguments, NAME)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        NAME,
+        "Makes of the graphs of a traced job those of the same program with more ranks, or fewer. Copies of the job join their\n"
+        "data-parallel groups; all else is copied. What members wait for each other in a collective stays; what they have in\n"
+        "common of it follows a latency per step and a time per byte, fitted to the job's collectives.",
+        f"{NAME} --input-dir graphs --output-dir graphs-64 --data-parallel 16",
+    )
+    parser.add_argument(
+        "--input-dir",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="the graphs of all ranks, as trace-build writes them",
+    )
+    parser.add_argument(
+        "--output-dir",
+        required=True,
+        type=Path,
+        metavar="OUT",
+        help="where the graphs go; a new folder, or an empty one",
+    )
+    parser.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
+    parser.add_argument(
+        "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
+        help="a data-parallel group by its recorded name, description or ranks (0-3); repeatable (default: those described as such, "
+        "or that reduce gradients)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--remove-ranks", type=_ranks, default=(), metavar="RANKS", help="leave these out first, such as 4-7 or 0,2"
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=positive,
+        metavar="GB/S",
+        help="of the grown groups' network, in 2**30 bytes per second (default: fitted)",
+    )
+    parser.add_argument(
+        "--latency",
+        type=positive,
+        metavar="NS",
+        help="of a step there, as from a rank to the next in a ring (default: fitted)",
+    )
+    parser.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    refused = parser.add_argument_group("refused, as it would be another program: trace that one")
+    for name, why in REFUSED.items():
+        refused.add_argument(name, metavar="K", help=why)
+    return parser
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    if not RANKS.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text} is no list of ranks such as 4-7 or 0,2")
+    return ranks_of(text)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    for name in arguments.refused:
+        raise DataError(f"{name}: {REFUSED[name]}; that is another program, trace it")
+    begun = time.monotonic()
+    growth = Growth(
+        arguments.data_parallel or 1,
+        arguments.remove_ranks,
+        tuple(arguments.groups),
+        arguments.bandwidth,
+        arguments.latency,
+    )
+    run = partial(in_processes, jobs=arguments.jobs or os.cpu_count() or 1)
+    report = scale(arguments.input_dir, arguments.output_dir, growth, run, progress)
+    if arguments.json:
+        print_json(msgspec.to_builtins(report))
+    for line in lines(report):
+        log.info(line)
+    for note in report.notes:
+        log.warning(f"{NAME}: note: {note}")
+    log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output_dir / REPORT}")
+    if (arguments.output_dir / ASTRA_SIM_FILES).is_dir():
+        log.info(f"simulate    {simulator_command(arguments.output_dir, report.ranks_then)}")
+
+
+if __name__ == "__main__":
+    main()

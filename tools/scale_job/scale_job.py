@@ -1,0 +1,109 @@
+"""Scales a job: surveys the graphs of all ranks, plans, and writes those of every copy, one at a time.
+
+Nothing is under the output's name until all of it is. Equal inputs give equal bytes.
+"""
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from ...converter.scaling import Growth, ScalePlan, all_groups, plan_scaling
+from ...converter.targets import ASTRA_SIM, fitted_network
+from ...schema.comm_groups import write_groups
+from ...schema.errors import DataError
+from ...schema.io import open_output
+from ...schema.progress import Progress, unwatched
+from ..build_job import GRAPHS, GROUPS, Simulation, write_astra_sim_files
+from .scale_report import ScaleReport, report_of
+from .write_copies import CopyTask, survey_rank, write_copies
+
+REPORT = "scale.json"
+GRAPH_FILE = re.compile(rf"{GRAPHS}\.(\d+)\.et")
+COPIES_AT_ONCE = 32
+"""A rank's graph is read once for so many of its copies."""
+
+Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, Any], None, None]]
+"""Runs a function on tasks and yields each with what became of it, a result or an exception, in any order."""
+
+
+def scale(
+    input_dir: Path, output_dir: Path, growth: Growth, run: Runner, progress: Progress = unwatched
+) -> ScaleReport:
+    """Writes OUT/graph.N.et for each rank N of the scaled job, OUT/comm_groups.json and OUT/scale.json; for ASTRA-sim its configuration.
+
+    Raises DataError where the input is no whole job, the growth would make it another program, or `output_dir` is not empty.
+    """
+    if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
+        raise DataError(f"{output_dir}: is there and not empty; name a new folder")
+    sources = _graph_files(input_dir)
+    facts = [found for _, found in _done(run, survey_rank, list(sources.values()), progress, "reading ranks", "rank")]
+    facts.sort(key=lambda one: one.rank)
+    plan = plan_scaling(facts, growth)
+    is_simulated = all(rank.target == ASTRA_SIM for rank in facts)
+    report = report_of(plan, is_simulated)
+    try:
+        output_dir.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=output_dir.parent, prefix=".scaling-") as beside:
+            folder = Path(beside) / output_dir.name
+            folder.mkdir()
+            _write_graphs(folder, sources, plan, run, progress, report)
+            write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.places)))
+            if is_simulated:
+                _write_simulation(folder, plan, growth)
+            with open_output(str(folder / REPORT)) as out:
+                out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+            folder.rename(output_dir)
+    except OSError as error:
+        raise DataError(f"{output_dir}: cannot be written ({error.strerror or error}); is there room?") from error
+    return report
+
+
+def _graph_files(folder: Path) -> dict[int, Path]:
+    """The graph of each rank."""
+    try:
+        found = {int(name[1]): path for path in folder.iterdir() if (name := GRAPH_FILE.fullmatch(path.name))}
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror or error}); check the path") from error
+    if not found:
+        raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; build the graphs of a job with trace-build")
+    return dict(sorted(found.items()))
+
+
+def _done(
+    run: Runner, work: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress, what: str, unit: str
+) -> list[tuple[Any, Any]]:
+    """Each task with its result; raises what one raised."""
+    found = []
+    with closing(run(work, tasks)) as outcomes:
+        for task, outcome in progress(outcomes, what, len(tasks), unit):
+            if isinstance(outcome, Exception):
+                raise outcome
+            found.append((task, outcome))
+    return found
+
+
+def _write_graphs(
+    folder: Path, sources: dict[int, Path], plan: ScalePlan, run: Runner, progress: Progress, report: ScaleReport
+) -> None:
+    copies = range(plan.places.copies)
+    tasks = [
+        # a worker needs to know of no other rank
+        CopyTask(sources[rank], rank, folder, copies[first : first + COPIES_AT_ONCE], plan.alone(rank))
+        for first in copies[::COPIES_AT_ONCE]
+        for rank in plan.ranks
+    ]
+    for _, written in _done(run, write_copies, tasks, progress, "writing copies", "piece"):
+        report.nodes += written.nodes
+        report.bytes += written.bytes
+
+
+def _write_simulation(folder: Path, plan: ScalePlan, growth: Growth) -> None:
+    """The configuration; a step goes over two links there."""
+    latency = None if growth.latency_ns is None else growth.latency_ns / 2
+    simulation = Simulation(growth.bandwidth_gb_s, latency)
+    write_astra_sim_files(folder, plan.places.ranks, fitted_network(plan.measured), simulation)

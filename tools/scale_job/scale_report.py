@@ -1,0 +1,146 @@
+"""What scaling a job says of itself: scale.json, and lines for people."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ...converter.scaling import Grown, Role, ScalePlan
+from ...converter.targets import GIB
+from ...schema.graph import CollectiveType
+
+LARGEST_NUMBER = 2_147
+"""ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
+
+
+class GroupLine(msgspec.Struct, frozen=True):
+    """A group as the traced job has it, why the copies join theirs (empty where they do not), and its members before and then."""
+
+    group: str
+    joined: str
+    members: int
+    members_then: int
+
+
+class LengthLine(msgspec.Struct, frozen=True):
+    """By which line the collectives of a type changed whose group has other members then, and how right that is."""
+
+    group: str
+    collective: str
+    collectives: int
+    members: int
+    members_then: int
+    step_ns: float
+    gb_s: float
+    fitted_to: str
+    transfers: int
+    off_pct: float
+    tells_apart: bool
+
+
+class ScaleReport(msgspec.Struct):
+    """A scaled job: how many ranks it had and has, what became of its groups and collectives, and what is written."""
+
+    ranks: int
+    ranks_then: int
+    copies: int
+    removed: list[int]
+    groups: list[GroupLine]
+    lengths: list[LengthLine]
+    notes: list[str]
+    nodes: int = 0
+    bytes: int = 0
+
+
+def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
+    """The report of a plan, before anything is written."""
+    places = plan.places
+    return ScaleReport(
+        ranks=places.world_size,
+        ranks_then=places.ranks,
+        copies=places.copies,
+        removed=sorted(set(range(places.world_size)) - set(places.kept)),
+        groups=[_group(role, plan) for role in plan.roles],
+        lengths=[_length(grown) for grown in plan.grown],
+        notes=list(_notes(plan, is_simulated)),
+    )
+
+
+def _group(role: Role, plan: ScalePlan) -> GroupLine:
+    members = role.use.members
+    then = plan.places.joined(members) if role.joined else plan.places.of(members, 0)
+    return GroupLine(role.use.text, role.joined, len(members), len(then))
+
+
+def _length(grown: Grown) -> LengthLine:
+    fit = grown.fit
+    return LengthLine(
+        group=grown.group,
+        collective=CollectiveType(grown.kind).name.lower(),
+        collectives=grown.collectives,
+        members=grown.members,
+        members_then=grown.members_then,
+        step_ns=round(fit.line.step_ns, 1) if fit else 0.0,
+        gb_s=round(1e9 / GIB / max(fit.line.byte_ns, 1e-9), 3) if fit else 0.0,
+        fitted_to=fit.source if fit else "",
+        transfers=fit.transfers if fit else 0,
+        off_pct=fit.off_pct if fit else 0.0,
+        tells_apart=fit is not None and fit.tells_apart,
+    )
+
+
+def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
+    fits = [grown.fit for grown in plan.grown]
+    if not all(fit and fit.tells_apart for fit in fits):
+        yield "the measured collectives do not tell latency from bandwidth, as those of one size do not; give --latency or --bandwidth"
+    if plan.undivided:
+        yield (
+            f"{plan.undivided} gathers of groups that scatter nothing: each rank puts in as much as before, so that the whole grows with "
+            "the group"
+        )
+    if any(role.joined and role.use.scatters for role in plan.roles):
+        yield "kernels that work on a rank's shard, as the optimizer's, keep their measured time"
+    numbers = len(plan.numbering.joined) + plan.places.copies * len(plan.numbering.separate)
+    if is_simulated and numbers > LARGEST_NUMBER:
+        yield f"there are {numbers} groups, more than the {LARGEST_NUMBER} whose numbers the simulator can bear"
+
+
+def lines(report: ScaleReport) -> Iterator[str]:
+    """The report for people; groups that are alike in a line."""
+    yield f"ranks       {report.ranks} -> {report.ranks_then}, {report.copies} copies of {report.ranks - len(report.removed)}"
+    alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
+    for one in report.groups:
+        alike[one.group.partition(", ")[2], one.joined, one.members, one.members_then].append(one)
+    for groups in alike.values():
+        first, more = groups[0], len(groups) - 1
+        others = f" and {more} more" if more else ""
+        became = (
+            f"joined, {first.joined}: {first.members} -> {first.members_then} members"
+            if first.joined
+            else "in each copy"
+        )
+        yield f"group       {first.group}{others}; {became}"
+    of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
+    for line in report.lengths:
+        of_kind[line.collective, line.members, line.members_then, line.fitted_to].append(line)
+    for same in of_kind.values():
+        yield _length_text(same)
+    yield f"written     {report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB"
+
+
+def _length_text(same: Sequence[LengthLine]) -> str:
+    first = same[0]
+    what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.members_then} members"
+    if not first.fitted_to:
+        return f"lengths     {what}: as before, as none was measured"
+    latency, bandwidth = (_range([getattr(line, name) for line in same]) for name in ("step_ns", "gb_s"))
+    error = max(line.off_pct for line in same)
+    return (
+        f"lengths     {what}: {latency} ns a step, {bandwidth} GB/s; {first.fitted_to}, half of the {first.transfers} measured"
+        f"{' in each' if len(same) > 1 else ''} within {error:g} %"
+    )
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = f"{min(values):g}", f"{max(values):g}"
+    return least if least == most else f"{least} to {most}"
