@@ -40,6 +40,7 @@ bench: $(VENV)/.ready
 
 accuracy: $(VENV)/.ready
 	$(BIN)/python -m execgraph.tools.accuracy
+	$(BIN)/python -m execgraph.tools.accuracy.scaling
 	$(BIN)/python -m execgraph.tools.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
 mutants: $(VENV)/.test

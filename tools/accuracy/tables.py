@@ -182,7 +182,7 @@ def _tally_row(tally: Tally) -> list[str]:
 
 def markdown(head: list[str], rows: list[list[str]]) -> Iterator[str]:
     """A table, its columns of numbers to the right."""
-    numbers = [all(row[column][:1] in "0123456789–" for row in rows) for column in range(len(head))]
+    numbers = [all(row[column][:1] in "0123456789–+-" for row in rows) for column in range(len(head))]
     for row in (head, ["---:" if right else "---" for right in numbers], *rows):
         yield f"| {' | '.join(row)} |"
     yield ""

@@ -9,7 +9,7 @@ changed.makespan_ns
 """
 
 from .job import Job
-from .machine import DEFAULT, Machine, draw_machine
+from .machine import DEFAULT, Machine, Stalls, draw_machine
 from .programs import NAMED, PRESETS, RANDOM, build_job
 from .simulation import Edges, RankRun, Run, as_numpy, scale_of, simulate
 from .writing import RankFiles, Rows, correlation, identify, shown, write_traces
@@ -26,6 +26,7 @@ __all__ = [
     "RankRun",
     "Rows",
     "Run",
+    "Stalls",
     "as_numpy",
     "build_job",
     "correlation",
