@@ -4,7 +4,7 @@ Measured is what members have in common, from the last one's arrival to the end.
 that does: the collectives of one type in one group, of the type, of the group, of the job.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,6 @@ from ..targets import RING, Cost, Transfer, fitted_factors
 
 SURE = 2.0
 """A factor is told if it is so many times its standard error: 95 of 100 are, by chance one in 20 is not."""
-MANY = "collectives of all types in all groups"
 
 
 class Line(NamedTuple):
@@ -31,7 +30,7 @@ class Line(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Fit:
     """A line, what it was fitted to (as `source` says in words) and how many, of which half are less than `off_pct` off it; without
-    `tells_apart` latency and bandwidth could be others that give the same."""
+    `tells_apart` other latencies and bandwidths fit nearly as well."""
 
     line: Line
     source: str
@@ -54,7 +53,7 @@ class Fits:
         self._seen = [
             one for one in seen if one.transfer.ns > 0 and one.transfer.members > 1 and one.transfer.kind in RING
         ]
-        self._given = step_ns, byte_ns
+        self._given = (step_ns, byte_ns)
         self._known: dict[tuple[int, int], Fit] = {}
 
     def of(self, kind: int, group: int) -> Fit | None:
@@ -64,37 +63,37 @@ class Fits:
         return self._known.get((kind, group))
 
     def _fit(self, kind: int, group: int) -> Fit | None:
-        step_ns, byte_ns = self._given
-        if step_ns is not None and byte_ns is not None:
-            return self._judged(
-                Line(step_ns, byte_ns), "given", [one.transfer for one in self._seen if one.transfer.kind == kind]
-            )
-        chosen = (
+        chosen: tuple[tuple[str, Callable[[Seen], bool]], ...] = (
             ("collectives of this type in this group", lambda one: one.transfer.kind == kind and one.group == group),
             ("collectives of this type in all groups", lambda one: one.transfer.kind == kind),
             ("collectives of all types in this group", lambda one: one.group == group),
-            (MANY, lambda one: True),
+            ("collectives of all types in all groups", lambda one: True),
         )
         candidates = [(source, [one.transfer for one in self._seen if test(one)]) for source, test in chosen]
         measured = [candidate for candidate in candidates if candidate[1]]
         if not measured:
-            return None
-        told = ((source, transfers, line) for source, transfers in measured if (line := _told_apart(transfers)))
-        source, transfers, line = next(told, (*measured[0], None))
-        best = line or Line(*fitted_factors(_relative(transfers)))
-        best = Line(best.step_ns if step_ns is None else step_ns, best.byte_ns if byte_ns is None else byte_ns)
-        fit = self._judged(best, source, transfers)
-        return fit if line else Fit(fit.line, fit.source, fit.transfers, fit.off_pct, tells_apart=False)
+            step_ns, byte_ns = self._given
+            return None if step_ns is None or byte_ns is None else _judged(Line(step_ns, byte_ns), "given", [])
+        if self.is_given:
+            source, transfers = measured[0]
+            return _judged(_completed(transfers, *self._given), f"as given; {source}", transfers)
+        for sure in (SURE, 0.0):
+            for source, transfers in measured:
+                if line := _solved(transfers, sure):
+                    return _judged(line, source, transfers, tells_apart=sure > 0)
+        # collectives of one size fit any line through them; this one has the least latency
+        source, transfers = measured[0]
+        return _judged(Line(*fitted_factors(_relative(transfers))), source, transfers, tells_apart=False)
 
     @property
     def is_given(self) -> bool:
         """Whether lengths follow the given network, and not the measured ones in proportion."""
         return self._given != (None, None)
 
-    @staticmethod
-    def _judged(line: Line, source: str, transfers: Sequence[Transfer]) -> Fit:
-        off = [abs(line.ns(cost_of(one)) / one.ns - 1) for one in transfers]
-        return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0)
+
+def _judged(line: Line, source: str, transfers: Sequence[Transfer], tells_apart: bool = True) -> Fit:
+    off = [abs(line.ns(cost_of(one)) / one.ns - 1) for one in transfers]
+    return Fit(line, source, len(transfers), round(100 * float(np.median(off)), 1) if off else 0.0, tells_apart)
 
 
 def cost_of(transfer: Transfer) -> Cost:
@@ -108,8 +107,18 @@ def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.
     return np.asarray(costs / np.array([[one.ns] for one in transfers], np.float64))
 
 
-def _told_apart(transfers: Sequence[Transfer]) -> Line | None:
-    """The line by least squares of relative errors, if both of its factors are told."""
+def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
+    """The given line; of one factor alone with the other that fits best what is left."""
+    step, byte = _relative(transfers).T
+    if byte_ns is None:
+        rest = 1 - step * (step_ns or 0.0)
+        return Line(step_ns or 0.0, max(0.0, float(byte @ rest) / max(float(byte @ byte), 1e-300)))
+    rest = 1 - byte * byte_ns
+    return Line(max(0.0, float(step @ rest) / max(float(step @ step), 1e-300)) if step_ns is None else step_ns, byte_ns)
+
+
+def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
+    """The line by least squares of relative errors, if both of its factors are above so many times their standard error."""
     relative = _relative(transfers)
     scale = np.abs(relative).max(axis=0)
     if not scale.all():
@@ -121,4 +130,4 @@ def _told_apart(transfers: Sequence[Transfer]) -> Line | None:
     left = float(((columns @ found - one) ** 2).sum()) / max(len(one) - 2, 1)
     error = np.sqrt(left * np.diag(np.linalg.inv(columns.T @ columns)))
     step, byte = found / scale
-    return Line(float(step), float(byte)) if (found > SURE * error).all() else None
+    return Line(float(step), float(byte)) if (found > sure * error).all() else None

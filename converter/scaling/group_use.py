@@ -8,7 +8,7 @@ import numpy as np
 from ...schema.comm_groups import RankList
 from ...schema.graph import CollectiveType, NodeType
 from ..ranks import Group, Matching, ranks_of
-from .rank_facts import NO, UNKNOWN, YES, RankFacts
+from .rank_facts import RankFacts
 
 REDUCING = (
     CollectiveType.ALL_REDUCE,
@@ -21,15 +21,14 @@ GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
 class GroupUse(NamedTuple):
-    """A group, its members, the types of its collectives, and of what it reduces the least bytes in the backward pass and the most outside
-    (-1 for none); `is_known` is whether it could be told which is which, `same_work` whether all members run the same kernels."""
+    """A group, its members, the types of its collectives, the least bytes that it reduces in the backward pass, and the most that it
+    reduces elsewhere, or gathers where that is no shard (-1 for none); `same_work` is whether all members run the same kernels."""
 
     group: Group
     members: RankList
     kinds: frozenset[int]
     least_inside: int
-    most_outside: int
-    is_known: bool
+    most_beside: int
     same_work: bool
 
     @property
@@ -51,16 +50,17 @@ def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]
 
 
 def _use(number: int, facts: Sequence[RankFacts], matching: Matching) -> GroupUse:
-    group, kinds, inside, outside, unknown = matching.groups[number], set[int](), list[int](), list[int](), False
+    group, kinds = matching.groups[number], set[int]()
+    inside, outside, gathered = list[int](), list[int](), list[int]()
     for rank, groups in zip(facts, matching.group, strict=True):
         calls = rank.calls
         own = (groups == number) & (calls.type == NodeType.COMM_COLL)
         kinds |= set(np.unique(calls.kind[own]).tolist())
         reduced = own & np.isin(calls.kind, REDUCING)
-        inside += calls.size[reduced & (rank.in_backward == YES)].tolist()
-        outside += calls.size[reduced & (rank.in_backward == NO)].tolist()
-        unknown |= bool((reduced & (rank.in_backward == UNKNOWN)).any())
+        inside += calls.size[reduced & rank.in_backward].tolist()
+        outside += calls.size[reduced & ~rank.in_backward].tolist()
+        gathered += calls.size[own & np.isin(calls.kind, GATHERING)].tolist()
     members = ranks_of(group.ranks)
     work = {rank.work for rank in facts if rank.rank in members}
-    least, most = min(inside, default=-1), max(outside, default=-1)
-    return GroupUse(group, members, frozenset(kinds), least, most, not unknown, len(work) == 1)
+    use = GroupUse(group, members, frozenset(kinds), min(inside, default=-1), -1, len(work) == 1)
+    return use._replace(most_beside=max(outside if use.scatters else outside + gathered, default=-1))

@@ -108,12 +108,11 @@ def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
 def _check_groups(roles: Sequence[Role], places: Places) -> None:
     """A group keeps all its members or none, but for data-parallel ones, which keep two."""
     for use, joined in roles:
-        kept, members = len(places.of(use.members, 0)), len(use.members)
-        if not members:
+        if not use.members:
             raise DataError(
                 f"it is not recorded which ranks are in {use.text}; record the job with all arguments of collectives"
             )
-        if max(use.members) >= places.world_size:
+        if not 0 <= min(use.members) <= max(use.members) < places.world_size:
             raise DataError(
                 f"{use.group.text} has ranks that are not of the job, which has {places.world_size}; build the whole job"
             )

@@ -6,20 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64, rows_of
-from ...schema.graph import ExecutionGraph, NodeType
-from ..edit import COMMUNICATION
-from ..options import ASTRA_SIM
+from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
+from ..edit import COMMUNICATION, data_edges
 from ..ranks import Calls, graph_calls
 
 ENGINE = "autograd::engine::evaluate_function"
 BACKWARD_SCOPE = 1
-YES, NO, UNKNOWN = 1, 0, -1
 
 
 class RankFacts(NamedTuple):
     """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
 
-    Of each call: how long its node took, and whether it was issued in the backward pass (YES, NO, UNKNOWN). `work` is a digest of the
+    Of each call: how long its node took, and whether it is known to have been issued in the backward pass. `work` is a digest of the
     kernels that computed, by name and number.
     """
 
@@ -28,7 +26,7 @@ class RankFacts(NamedTuple):
     target: str
     calls: Calls
     length_ns: Int64
-    in_backward: Int64
+    in_backward: Bool
     work: str
 
 
@@ -48,21 +46,27 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
     )
 
 
-def _in_backward(graph: ExecutionGraph, rows: Int64) -> Int64:
-    """Whether the op that issued each node lies in one of the backward pass, by the ops around it."""
+def _in_backward(graph: ExecutionGraph, rows: Int64) -> Bool:
+    """Whether the op that issued each node is known to lie in one of the backward pass, by the ops around it."""
     caller = np.full(len(graph), -1, np.int64)
     caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
     is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
     is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE)
-    is_host = graph.integers("is_cpu_op", 0) != 0
-    known, found, at = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_), rows
+    at = _issued_by(graph, rows, caller)
+    found = np.zeros(len(rows), np.bool_)
     while (at >= 0).any():
-        known |= (at >= 0) & is_host[at]
         found |= (at >= 0) & is_backward[at]
         at = np.where(at >= 0, caller[at], -1)
-    # graphs for the simulator have not all callers
-    elsewhere = np.where(known & (graph.metadata.get("target") != ASTRA_SIM), NO, UNKNOWN)
-    return np.where(found, YES, elsewhere)
+    return found
+
+
+def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:
+    """The slice that launched each node, or handed it to a thread that communicates (gloo); -1 where neither is known."""
+    edges = data_edges(graph)
+    handed = (edges.kind & DependencyKind.HAND_OVER != 0) & np.isin(edges.target, rows)
+    giver = np.full(len(graph), -1, np.int64)
+    giver[edges.target[handed]] = edges.source[handed]
+    return np.where(caller[rows] >= 0, caller[rows], giver[rows])
 
 
 def _work(graph: ExecutionGraph) -> str:

@@ -74,10 +74,7 @@ def _recognised(use: GroupUse) -> str:
 
 
 def _reduces_gradients(use: GroupUse) -> bool:
-    if not (use.same_work and use.is_known and use.kinds <= {*GROWING}):
-        return False
-    gathers_shards = use.scatters or use.kinds.isdisjoint(GATHERING)
-    return use.least_inside > use.most_outside and gathers_shards
+    return use.same_work and use.kinds <= {*GROWING} and use.least_inside > use.most_beside
 
 
 def _of_all(use: GroupUse, ranks: int) -> str:

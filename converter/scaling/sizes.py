@@ -16,7 +16,7 @@ def shard(size: int, role: Role, kind: int, members: int) -> int:
 
     >>> from .group_use import GroupUse
     >>> from ..ranks import Group
-    >>> sharded = Role(GroupUse(Group("0-3", "0"), (0, 1, 2, 3), frozenset({2, 7}), 64, -1, True, True), "named")
+    >>> sharded = Role(GroupUse(Group("0-3", "0"), (0, 1, 2, 3), frozenset({2, 7}), 64, -1, True), "named")
     >>> shard(10, sharded, 2, 8), shard(40, sharded, 7, 8)
     (5, 40)
     """

@@ -31,7 +31,7 @@ class LengthLine(msgspec.Struct, frozen=True):
     members: int
     members_then: int
     step_ns: float
-    gb_s: float
+    gb_s: float | None
     fitted_to: str
     transfers: int
     off_pct: float
@@ -81,7 +81,7 @@ def _length(grown: Grown) -> LengthLine:
         members=grown.members,
         members_then=grown.members_then,
         step_ns=round(fit.line.step_ns, 1) if fit else 0.0,
-        gb_s=round(1e9 / GIB / max(fit.line.byte_ns, 1e-9), 3) if fit else 0.0,
+        gb_s=round(1e9 / GIB / fit.line.byte_ns, 3) if fit and fit.line.byte_ns else None,
         fitted_to=fit.source if fit else "",
         transfers=fit.transfers if fit else 0,
         off_pct=fit.off_pct if fit else 0.0,
@@ -133,10 +133,11 @@ def _length_text(same: Sequence[LengthLine]) -> str:
     what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.members_then} members"
     if not first.fitted_to:
         return f"lengths     {what}: as before, as none was measured"
-    latency, bandwidth = (_range([getattr(line, name) for line in same]) for name in ("step_ns", "gb_s"))
+    latency, known = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
+    bandwidth = f"{_range(known)} GB/s" if known else "any bandwidth"
     error = max(line.off_pct for line in same)
     return (
-        f"lengths     {what}: {latency} ns a step, {bandwidth} GB/s; {first.fitted_to}, half of the {first.transfers} measured"
+        f"lengths     {what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"
         f"{' in each' if len(same) > 1 else ''} within {error:g} %"
     )
 
