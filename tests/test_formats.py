@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from execgraph.converter import Options, convert
+from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
 from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
+from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.graph import execution_graph_pb2 as pb
 from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, KINDS, METADATA, TYPES, Where
 from execgraph.schema.graph.framing import read_frames
@@ -56,17 +58,25 @@ class Graph(NamedTuple):
 
 @cache
 def graphs() -> tuple[Graph, ...]:
-    return tuple(
-        graph_of(linked, with_host)
+    """Of each trace with and without host, and a rank of a scaled job."""
+    made = tuple(
+        graph_of(linked, convert(linked, Options(host=with_host)), with_host)
         for linked in linked_traces()
         for with_host in (True, False)
         if with_host or len(linked.activities)
     )
+    with tempfile.TemporaryDirectory() as folder:
+        run = simulate(build_job("ddp", steps=1, layers=1))
+        pairs = [files[:2] for files in write_traces(run, folder)]
+        linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in pairs]
+    ranks = [convert(one) for one in linked]
+    plan = plan_scaling([rank_facts(graph) for graph in ranks], Growth(2))
+    return (*made, graph_of(linked[0], copied(resized(ranks[0], plan.ranks[0]), plan, 1), True))
 
 
-def graph_of(linked: LinkedTrace, with_host: bool) -> Graph:
+def graph_of(linked: LinkedTrace, graph: ExecutionGraph, with_host: bool) -> Graph:
     with tempfile.NamedTemporaryFile(suffix=".et") as file:
-        convert(linked, Options(host=with_host)).write(file.name)
+        graph.write(file.name)
         with open_input(file.name) as stream:
             first, *rest = (
                 bytes(block.data[start:end])

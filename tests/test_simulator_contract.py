@@ -17,6 +17,7 @@ from execgraph.converter.ranks import (
     resize_communication,
     settled,
 )
+from execgraph.converter.scaling import Growth
 from execgraph.converter.targets import ASTRA_SIM, for_astra_sim, separate_messages
 from execgraph.schema.columns.column_types import ABSENT, Ragged
 from execgraph.schema.comm_groups import RankList, number_groups, write_groups
@@ -24,7 +25,10 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.job import build
+from execgraph.tools.generate import build_job, write_traces
+from execgraph.tools.generate import simulate as simulated
 from execgraph.tools.replay.execution import replay
+from execgraph.tools.scale_job import scale
 from generated import ALONE, TOGETHER, built_job, graphs_of, here
 from graph_file import read_nodes
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
@@ -101,6 +105,18 @@ def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str,
 def test_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
     graphs, groups = built([graph if host else without_host(graph) for graph in built_job(job, 64).graphs])
     assert run_to_the_end(play(tmp_path, graphs, groups), 64)
+
+
+@HOST
+@pytest.mark.parametrize("job", ["ddp", "sharded", "pipeline_dp", "moe_dp"])
+def test_jobs_that_were_scaled_to_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
+    run = simulated(build_job(job, ranks=4, steps=1, layers=2))
+    write_traces(run, tmp_path / "traces")
+    report = build(tmp_path / "traces", tmp_path / "graphs", BuildOptions(target=ASTRA_SIM, host=host), here).report
+    assert not report.all_failures
+    groups = () if job in ("pipeline_dp", "moe_dp") else ("default_pg",)
+    scale(tmp_path / "graphs", tmp_path / "scaled", Growth(16, groups=groups), here)
+    assert run_to_the_end(play_files(tmp_path / "scaled", 64), 64)
 
 
 @HOST
