@@ -134,6 +134,16 @@ def test_a_collective_has_type_size_number_root_and_group() -> None:
     assert "pg_ranks" not in columns_of(Communication("allreduce", "Float", 4)).attributes
 
 
+def test_what_a_group_is_for_stands_on_its_nodes() -> None:
+    described = columns_of(
+        Communication("allreduce", "Float", 4, description="dp"), Communication("barrier", "Float", 0)
+    )
+    purpose = described.attributes["pg_desc"]
+    assert isinstance(purpose, Strings)
+    assert [purpose[row] for row in range(4)] == ["", "dp", "", ""]
+    assert "pg_desc" not in columns_of(Communication("allreduce", "Float", 4)).attributes
+
+
 def test_types_and_dtypes_that_nobody_knows_are_counted() -> None:
     found = columns_of(
         Communication("mine", "Float", 4),

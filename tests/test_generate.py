@@ -111,6 +111,37 @@ def test_members_of_a_collective_end_together_after_the_last_has_come() -> None:
     assert spans(second) == [(610, 810)]
 
 
+def longest_in_common(job: str, ranks: int, name: str) -> int:
+    """How long the largest collective of a name takes once all members have come."""
+    run = simulate(build_job(job, ranks=ranks, steps=1, layers=2))
+    found = [
+        (activity.collective.in_elements, end - start)
+        for rank in run.ranks
+        for code, start, end in zip(rank.activities.activity, rank.activities.start, rank.activities.end, strict=True)
+        if (activity := rank.activity_table[code]).collective and activity.collective.name == name
+    ]
+    largest = max(size for size, _ in found)
+    return min(ns for size, ns in found if size == largest)
+
+
+@pytest.mark.parametrize(("job", "name", "around"), [("ddp", "allreduce", 2), ("sharded", "_reduce_scatter_base", 1)])
+def test_a_ring_takes_a_latency_per_step_and_its_share_of_the_bytes(job: str, name: str, around: int) -> None:
+    size = 4 * (2049 * 2048) * (2 if job == "ddp" else 1)
+    for ranks in (2, 8):
+        sent_us = around * (ranks - 1) / ranks * size / 80_000
+        assert longest_in_common(job, ranks, name) == pytest.approx(
+            1000 * (6 * around * (ranks - 1) + sent_us), rel=1e-3
+        )
+
+
+def test_replicas_reduce_gradients_only_where_there_are_some() -> None:
+    pairs = {
+        ranks: {group.ranks for group in build_job("moe_dp", ranks=ranks).groups if len(group.ranks) > 1}
+        for ranks in (2, 4)
+    }
+    assert pairs == {2: {(0, 1)}, 4: {(0, 1, 2, 3), (0, 1), (2, 3), (0, 2), (1, 3)}}
+
+
 def test_a_collective_without_all_members_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="1 collectives wait"):
         simulate(job_of([launch(7, 10, Rendezvous(("all",), 2))]))
