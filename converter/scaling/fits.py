@@ -4,7 +4,8 @@ Measured is what members have in common, from the last one's arrival to the end.
 that does: the collectives of one type in one group, of the type, of the group, of the job.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +40,17 @@ class Fit:
     tells_apart: bool = True
 
 
+ANY = -1
+Key = tuple[int, int]
+"""A type and a group, or ANY."""
+SOURCES = (
+    "collectives of this type in this group",
+    "collectives of this type in all groups",
+    "collectives of all types in this group",
+    "collectives of all types in all groups",
+)
+
+
 class Seen(NamedTuple):
     """A collective that was measured, and the number of its group."""
 
@@ -50,45 +62,48 @@ class Fits:
     """The fits to what was measured of a job; `given` latency and time per byte stand instead of fitted ones."""
 
     def __init__(self, seen: Iterable[Seen], step_ns: float | None = None, byte_ns: float | None = None) -> None:
-        self._seen = [
-            one for one in seen if one.transfer.ns > 0 and one.transfer.members > 1 and one.transfer.kind in RING
-        ]
         self._given = (step_ns, byte_ns)
-        self._known: dict[tuple[int, int], Fit] = {}
-
-    def of(self, kind: int, group: int) -> Fit | None:
-        """The fit for a type in a group; None where no collective tells anything and nothing is given."""
-        if (kind, group) not in self._known and (found := self._fit(kind, group)) is not None:
-            self._known[kind, group] = found
-        return self._known.get((kind, group))
-
-    def _fit(self, kind: int, group: int) -> Fit | None:
-        chosen: tuple[tuple[str, Callable[[Seen], bool]], ...] = (
-            ("collectives of this type in this group", lambda one: one.transfer.kind == kind and one.group == group),
-            ("collectives of this type in all groups", lambda one: one.transfer.kind == kind),
-            ("collectives of all types in this group", lambda one: one.group == group),
-            ("collectives of all types in all groups", lambda one: True),
-        )
-        candidates = [(source, [one.transfer for one in self._seen if test(one)]) for source, test in chosen]
-        measured = [candidate for candidate in candidates if candidate[1]]
-        if not measured:
-            step_ns, byte_ns = self._given
-            return None if step_ns is None or byte_ns is None else _judged(Line(step_ns, byte_ns), "given", [])
-        if self.is_given:
-            source, transfers = measured[0]
-            return _judged(_completed(transfers, *self._given), f"as given; {source}", transfers)
-        for sure in (SURE, 0.0):
-            for source, transfers in measured:
-                if line := _solved(transfers, sure):
-                    return _judged(line, source, transfers, tells_apart=sure > 0)
-        # collectives of one size fit any line through them; this one has the least latency
-        source, transfers = measured[0]
-        return _judged(Line(*fitted_factors(_relative(transfers))), source, transfers, tells_apart=False)
+        self._measured = defaultdict[Key, list[Transfer]](list)
+        for one, group in seen:
+            if one.ns > 0 and one.members > 1 and one.kind in RING:
+                for key in _keys(one.kind, group):
+                    self._measured[key].append(one)
+        self._lines: dict[tuple[Key, float], Line | None] = {}
 
     @property
     def is_given(self) -> bool:
         """Whether lengths follow the given network, and not the measured ones in proportion."""
         return self._given != (None, None)
+
+    def of(self, kind: int, group: int) -> Fit | None:
+        """The fit for a type in a group; None where no collective tells anything and nothing is given."""
+        measured = {
+            key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
+        }
+        if not measured:
+            step_ns, byte_ns = self._given
+            return None if step_ns is None or byte_ns is None else _judged(Line(step_ns, byte_ns), "given", [])
+        first, source = next(iter(measured.items()))
+        if self.is_given:
+            completed = _completed(self._measured[first], *self._given)
+            return _judged(completed, f"as given; {source}", self._measured[first])
+        for sure in (SURE, 0.0):
+            for key, source in measured.items():
+                if line := self._solved(key, sure):
+                    return _judged(line, source, self._measured[key], tells_apart=sure > 0)
+        # collectives of one size fit any line through them; this one has the least latency
+        least = Line(*fitted_factors(_relative(self._measured[first])))
+        return _judged(least, measured[first], self._measured[first], tells_apart=False)
+
+    def _solved(self, key: Key, sure: float) -> Line | None:
+        if (key, sure) not in self._lines:
+            self._lines[key, sure] = _solved(self._measured[key], sure)
+        return self._lines[key, sure]
+
+
+def _keys(kind: int, group: int) -> tuple[Key, ...]:
+    """What a collective tells something of, in the order of SOURCES."""
+    return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 
 def _judged(line: Line, source: str, transfers: Sequence[Transfer], tells_apart: bool = True) -> Fit:

@@ -1,12 +1,14 @@
 """What the members of a process group use it for, over all ranks of a job."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.columns import Bool
 from ...schema.comm_groups import RankList
-from ...schema.graph import CollectiveType, NodeType
+from ...schema.graph import CollectiveType
 from ..ranks import Group, Matching, ranks_of
 from .rank_facts import RankFacts
 
@@ -45,22 +47,36 @@ class GroupUse(NamedTuple):
 
 
 def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]:
-    """The use of each group of the matching."""
-    return [_use(number, facts, matching) for number in range(len(matching.groups))]
-
-
-def _use(number: int, facts: Sequence[RankFacts], matching: Matching) -> GroupUse:
-    group, kinds = matching.groups[number], set[int]()
-    inside, outside, gathered = list[int](), list[int](), list[int]()
+    """The use of each group of the matching. O(n) in the calls, times the groups of a rank."""
+    parts = defaultdict[int, list[_Part]](list)
     for rank, groups in zip(facts, matching.group, strict=True):
-        calls = rank.calls
-        own = (groups == number) & (calls.type == NodeType.COMM_COLL)
-        kinds |= set(np.unique(calls.kind[own]).tolist())
-        reduced = own & np.isin(calls.kind, REDUCING)
-        inside += calls.size[reduced & rank.in_backward].tolist()
-        outside += calls.size[reduced & ~rank.in_backward].tolist()
-        gathered += calls.size[own & np.isin(calls.kind, GATHERING)].tolist()
-    members = ranks_of(group.ranks)
-    work = {rank.work for rank in facts if rank.rank in members}
-    use = GroupUse(group, members, frozenset(kinds), min(inside, default=-1), -1, len(work) == 1)
-    return use._replace(most_beside=max(outside if use.scatters else outside + gathered, default=-1))
+        for number in np.unique(groups[groups >= 0]).tolist():
+            parts[number].append(_part(rank, groups == number))
+    return [_use(group, parts[number]) for number, group in enumerate(matching.groups)]
+
+
+class _Part(NamedTuple):
+    """What one member does in a group: types, and the sizes of what it reduces in the backward pass, reduces elsewhere, and gathers."""
+
+    work: str
+    kinds: set[int]
+    inside: list[int]
+    outside: list[int]
+    gathered: list[int]
+
+
+def _part(rank: RankFacts, own: Bool) -> _Part:
+    kind, size = rank.calls.kind, rank.calls.size
+    reduced, gathered = own & np.isin(kind, REDUCING), own & np.isin(kind, GATHERING)
+    sizes = (size[rows].tolist() for rows in (reduced & rank.in_backward, reduced & ~rank.in_backward, gathered))
+    return _Part(rank.work, set(np.unique(kind[own]).tolist()), *sizes)
+
+
+def _use(group: Group, parts: Sequence[_Part]) -> GroupUse:
+    kinds = frozenset[int]().union(*(part.kinds for part in parts))
+    inside = [size for part in parts for size in part.inside]
+    beside = [size for part in parts for size in part.outside]
+    if kinds.isdisjoint(SCATTERING):
+        beside += [size for part in parts for size in part.gathered]
+    same_work = len({part.work for part in parts}) == 1
+    return GroupUse(group, ranks_of(group.ranks), kinds, min(inside, default=-1), max(beside, default=-1), same_work)

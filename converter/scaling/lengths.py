@@ -48,26 +48,23 @@ def longer(
     seen: Mapping[int, Seen], roles: Sequence[Role], then: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
     """By how many ns each collective, by the number of its match, takes longer if its group has other members then; by which fits."""
-    added, counts = dict[int, int](), Counter[tuple[int, int]]()
-    for number, (one, group) in seen.items():
-        if one.kind in RING and then[group] != one.members:
-            counts[one.kind, group] += 1
-            fit = fits.of(one.kind, group)
-            added[number] = _longer(
-                one, shard(one.size, roles[group], one.kind, then[group]), then[group], fit, fits.is_given
-            )
+    counts = Counter(
+        (one.kind, group) for one, group in seen.values() if one.kind in RING and then[group] != one.members
+    )
+    fit_of = {key: fits.of(*key) for key in counts}
+    added = {
+        number: _longer(one, shard(one.size, roles[group], one.kind, then[group]), then[group], fit, fits.is_given)
+        for number, (one, group) in seen.items()
+        if (fit := fit_of.get((one.kind, group)))
+    }
     grown = [
-        Grown(
-            kind, roles[group].use.group.text, count, len(roles[group].use.members), then[group], fits.of(kind, group)
-        )
+        Grown(kind, roles[group].use.group.text, count, len(roles[group].use.members), then[group], fit_of[kind, group])
         for (kind, group), count in sorted(counts.items())
     ]
     return added, grown
 
 
-def _longer(one: Transfer, size: int, members: int, fit: Fit | None, is_given: bool) -> int:
-    if fit is None:
-        return 0
+def _longer(one: Transfer, size: int, members: int, fit: Fit, is_given: bool) -> int:
     before, after = fit.line.ns(cost_of(one)), fit.line.ns(RING[one.kind](members, size))
     # of a group of one nothing was measured
     return round((after if is_given or not before else one.ns * after / before) - one.ns)

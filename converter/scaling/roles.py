@@ -6,6 +6,7 @@ where it carries only what is the same for any number of ranks.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -91,14 +92,18 @@ def _check(joined: Sequence[GroupUse], ranks: int) -> None:
                 f"{use.group.text} carries {kind}, whose parts depend on how many members there are: with more of them it is another "
                 "program; expert and tensor parallel groups keep their size"
             )
-    for one, other in combinations(joined, 2):
+    own = defaultdict[int, list[GroupUse]](list)
+    for use in joined:
+        for rank in use.members:
+            own[rank].append(use)
+    for one, other in dict.fromkeys(pair for uses in own.values() for pair in combinations(uses, 2)):
         first, second = set(one.members), set(other.members)
-        if first & second and not (first <= second or second <= first):
+        if not (first <= second or second <= first):
             raise DataError(
                 f"{one.group.text} and {other.group.text} are two dimensions of data parallelism, of which one can grow; "
                 f"name it with {OPTION}"
             )
-    if left_out := sorted(set(range(ranks)).difference(*(use.members for use in joined))):
+    if left_out := sorted(set(range(ranks)) - set(own)):
         raise DataError(
             f"ranks {ranks_text(left_out)} are in no data-parallel group, so that their copies would have nothing to do with "
             f"each other; name their group with {OPTION}"

@@ -30,8 +30,9 @@ def sizes(own: RankFacts, group: Int64, roles: list[Role], then: list[int]) -> t
     size, undivided = own.calls.size.copy(), 0
     # an all-gather of nothing, or of less than its data set is split into, never ends there
     least = LEAST_BYTES if own.target == ASTRA_SIM else 1
-    for number, role in enumerate(roles):
-        if not role.joined or then[number] == len(role.use.members):
+    for number in np.unique(group[group >= 0]).tolist():
+        role = roles[number]
+        if then[number] == len(role.use.members):
             continue
         rows = np.flatnonzero((group == number) & np.isin(own.calls.kind, GATHERING))
         if not role.use.scatters:
