@@ -422,9 +422,22 @@ def test_messages_of_ranks_that_are_not_there_are_no_whole_job() -> None:
         plan_of([one.build(), other.build()])
 
 
+def test_more_ranks_than_anything_bears_are_refused_at_once() -> None:
+    with pytest.raises(DataError, match="1000000000 copies of 2 ranks are more than 1048576; make fewer"):
+        plan_of(data_parallel(2), 1_000_000_000)
+
+
 def test_a_group_with_a_rank_of_another_job_is_refused() -> None:
     job = [Rank(rank, 2) for rank in range(2)]
     for one in job:
         one.meet(ALL_REDUCE, [0, 1, 7], 1000, 9 * KB)
     with pytest.raises(DataError, match="has ranks that are not of the job, which has 2"):
         plan_of([one.build() for one in job], groups=("dp",))
+
+
+@pytest.mark.parametrize("text", ["all", "0-99999999999999999999", "9" * 5000, "0-999999999", "0-5:0", "3-", ""])
+def test_metadata_that_list_no_ranks_are_one_line(text: str) -> None:
+    graph = scaled(data_parallel(2))[0]
+    graph.metadata["ranks_of_group_1"] = text
+    with pytest.raises(DataError, match="the metadata ranks_of_group_1 of the graph is no list of ranks"):
+        recorded_groups(graph)

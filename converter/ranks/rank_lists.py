@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 RUN = re.compile(r"(-?\d+)(?:-(-?\d+)(?::(-?\d+))?)?")
+_GIVEN_RUN = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::-?[1-9][0-9]{0,8})?)?"
+LIST = re.compile(rf"{_GIVEN_RUN}(?:,{_GIVEN_RUN})*")
+"""Of ranks that are there."""
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -14,6 +17,18 @@ def ranks_text(ranks: Sequence[int]) -> str:
     ('0-3,8', '0-56:8', '5,4,9')
     """
     return ",".join(_runs(ranks))
+
+
+def given_ranks(text: str, most: int) -> tuple[int, ...] | None:
+    """The ranks that a text from elsewhere stands for; None where it is no such text, or stands for more than `most`.
+
+    >>> given_ranks("0-3,8", 9), given_ranks("0-99999999999", 9), given_ranks("all", 9)
+    ((0, 1, 2, 3, 8), None, None)
+    """
+    if not LIST.fullmatch(text):
+        return None
+    runs = ((int(run[1]), int(run[2] or run[1]), int(run[3] or 1)) for run in RUN.finditer(text))
+    return ranks_of(text) if sum((last - first) // step + 1 for first, last, step in runs) <= most else None
 
 
 @cache

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, Ragged
-from ...schema.comm_groups import RankList
+from ...schema.comm_groups import LARGEST_JOB, RankList
+from ...schema.errors import DataError
 from ...schema.graph import RANKS_OF_GROUP, ExecutionGraph
-from .rank_lists import ranks_of
+from .rank_lists import given_ranks
 
 
 class Groups(NamedTuple):
@@ -18,7 +19,10 @@ class Groups(NamedTuple):
 
 
 def recorded_groups(graph: ExecutionGraph) -> Groups:
-    """The groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded)."""
+    """The groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded).
+
+    Raises DataError where the metadata's list is none.
+    """
     ranks, place = graph.attributes.get("pg_ranks"), dict[RankList, int]()
     of_node = np.full(len(graph), -1, np.int64)
     if isinstance(ranks, Ragged):
@@ -29,7 +33,7 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
                 known[text] = place.setdefault(tuple(ranks[row].tolist()), len(place))
             of_node[row] = known[text]
     listed = {
-        name.removeprefix(RANKS_OF_GROUP): place.setdefault(ranks_of(str(text)), len(place))
+        name.removeprefix(RANKS_OF_GROUP): place.setdefault(_listed(name, str(text)), len(place))
         for name, text in graph.metadata.items()
         if name.startswith(RANKS_OF_GROUP)
     }
@@ -37,3 +41,10 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
         by_name = graph.texts("pg_name").numbers(lambda name: listed.get(name, -1), -1)
         of_node = np.where(of_node < 0, by_name, of_node)
     return Groups(list(place), of_node)
+
+
+def _listed(name: str, text: str) -> RankList:
+    ranks = given_ranks(text, LARGEST_JOB)
+    if ranks is None:
+        raise DataError(f"the metadata {name} of the graph is no list of ranks such as 0-3,8; scale the job again")
+    return ranks

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64
-from ...schema.comm_groups import RankList
+from ...schema.comm_groups import LARGEST_JOB, RankList
 from ...schema.errors import DataError
 from ...schema.graph import NodeType
 from ..ranks import match, ranks_text
@@ -102,6 +102,8 @@ def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
     kept = tuple(rank for rank in ranks if rank not in growth.removed)
     if not kept:
         raise DataError("no rank is left")
+    if len(kept) * growth.copies > LARGEST_JOB:
+        raise DataError(f"{growth.copies} copies of {len(kept)} ranks are more than {LARGEST_JOB}; make fewer")
     return Places(kept, growth.copies, size)
 
 

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-import re
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -12,8 +11,9 @@ from typing import NoReturn
 
 import msgspec
 
-from ...converter.ranks import ranks_of
+from ...converter.ranks import given_ranks
 from ...converter.scaling import Growth
+from ...schema.comm_groups import LARGEST_JOB
 from ...schema.errors import DataError
 from ..build_job import ASTRA_SIM_FILES, simulator_command
 from ..command import command_parser, print_json, progress, run_command, usage_error
@@ -22,7 +22,6 @@ from ..workers import in_processes
 from .argument_types import count, positive
 
 NAME = "trace-scale"
-RANKS = re.compile(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*")
 REFUSED = {
     "--tensor-parallel": "kernels would have other shapes, whose times no trace of this job tells",
     "--context-parallel": "kernels would have other shapes, whose times no trace of this job tells",
@@ -97,9 +96,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ranks(text: str) -> tuple[int, ...]:
-    if not RANKS.fullmatch(text):
+    ranks = given_ranks(text, LARGEST_JOB)
+    if ranks is None:
         raise argparse.ArgumentTypeError(f"{text} is no list of ranks such as 4-7 or 0,2")
-    return ranks_of(text)
+    return ranks
 
 
 def _run(arguments: argparse.Namespace) -> None:
