@@ -46,6 +46,17 @@ def test_a_call_waited_if_it_returned_nearer_to_a_wake_up_after_the_copy_than_to
     assert copies(returned) == [HostEdge(0, 0, ABSENT, Found.RECORD)] * blocks
 
 
+@pytest.mark.parametrize(("returned", "blocks"), [(3_000, False), (8_000, True), (9_000, True)])
+def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_launches(
+    returned: int, blocks: bool
+) -> None:
+    """The copy ends 10000 into the call, by clocks that may be off; launches take 1000."""
+    ran = [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(STEP, STEP + 10, 1, category="kernel")]
+    made = calls(Called(0, returned, "cudaMemcpyAsync"), Called(STEP - 1_000, STEP, "cudaLaunchKernel"))
+    places = Places(made, ops(Op("ProfilerStep#1", 0)), column(-1, -1))
+    assert bool(list(blocking_copies(activities(*ran), made, Machine(), places))) == blocks
+
+
 def test_copies_are_judged_by_place() -> None:
     assert [edge.call_row for edge in copies(11_000, 5_000, 11_000)] == [0, 1, 2]
     assert copies(11_000, 5_000, 5_000) == []

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.linked import Activities, Calls, Found
-from ...schema.machine import Machine, of_each, usual
+from ...schema.machine import Machine, of_each, of_name, usual
 from ...schema.traces import FOREVER, NEVER
 from ..submissions import Places
 
@@ -26,7 +26,8 @@ class HostEdge(NamedTuple):
 
 def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> Iterator[HostEdge]:
     """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
-    not when the copy has yet to be launched. Never waited for is what is asynchronous, and pinned or on the device."""
+    not when the copy has yet to be launched, or, where it is not known how long that takes, when launches usually return. Never waited
+    for is what is asynchronous, and pinned or on the device."""
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
     rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
@@ -34,13 +35,21 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = of_each(machine.wake, calls.name).median[call]
-    unheld = of_each(machine.launch, calls.name).median[call] + activities.end[rows] - activities.start[rows]
-    speaks = calls.end[call] - activities.end[rows] - (waited - unheld) / 2
+    waited = activities.end[rows] + of_each(machine.wake, calls.name).median[call]
+    latency = of_each(machine.launch, calls.name).median[call]
+    measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
+    unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + _brief(activities, calls))
+    speaks = calls.end[call] - (waited + unheld) / 2
     for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
         if np.median(speaks[place]) > 0:
             for row, source in zip(call[place].tolist(), rows[place].tolist(), strict=True):
                 yield HostEdge(row, source, ABSENT, Found.RECORD)
+
+
+def _brief(activities: Activities, calls: Calls) -> int:
+    """How long calls that launch kernels usually take."""
+    launching = activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")]
+    return usual((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
 
 
 def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
