@@ -411,3 +411,15 @@ def test_the_number_of_events_can_be_asked_for(tmp_path: Path, capsys: pytest.Ca
 
 def test_equal_scalings_multiply() -> None:
     assert scale_of(["class:host=2", "gemm=0.5", "gemm=3"]) == {"class:host": 2.0, "gemm": 1.5}
+
+
+def test_as_many_steps_as_make_a_size(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--job", "ddp", "--size", "2", "--stacks", "30", "--output-dir", str(tmp_path), "--quiet"])
+    size = sum(path.stat().st_size for path in tmp_path.glob("*_rank0.json"))
+    assert 1_800_000 < size < 2_200_000
+    rows = [row for row in json.loads((tmp_path / "device_rank0.json").read_text())["traceEvents"] if row.get("cat")]
+    calls = [row for row in rows if row["cat"] == "python_function"]
+    called = {(row["tid"], row["ts"]) for row in calls}
+    assert len(calls) == 30 * len(called)
+    assert called < {(row["tid"], row["ts"]) for row in rows if row["cat"] == "cpu_op"}

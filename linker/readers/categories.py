@@ -1,5 +1,6 @@
 """What a row of the device trace is, by its category. Unknown categories are counted, never guessed at."""
 
+import re
 from enum import Enum
 from functools import lru_cache
 
@@ -35,6 +36,13 @@ _ROLES = {
         "cuda_profiler_range", "xpu_scope_profiler", "hardware_counters",
     ),
 }  # fmt: skip
+
+_BULKY = (("X", "python_function"), ("i", "cpu_instant_event"))
+_BULKY_ROW = b"|".join(rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (ph.encode(), category.encode()) for ph, category in _BULKY)
+BULKY = re.compile(
+    rb'\{\s*"ph"\s*:\s*(?:' + _BULKY_ROW + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,',
+)
+"""Ignored rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the comma behind."""
 
 ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
 

@@ -35,6 +35,8 @@ class DeviceEvents:
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
         """Adds a piece. Once a double lost ns, it and all later ones are read again by `exactly`, which decodes times as text."""
+        if not events:
+            return
         if not self._exact:
             try:
                 nanoseconds([event.ts for event in events if event.ph == "X"])
@@ -49,6 +51,11 @@ class DeviceEvents:
                 self.recording_start = time if self.recording_start is None else min(time, self.recording_start)
         for role, table in self.rows.items():
             self._add(table, by_role[role])
+
+    def ignore(self, count: int) -> None:
+        """Counts rows that were left out unread, as nobody needs them."""
+        self.read += count
+        self.ignored += count
 
     def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
         by_role: dict[Role, list[Event]] = {role: [] for role in Role}

@@ -13,7 +13,7 @@ from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
 from ...schema.traces import kineto
 from . import device_tables
-from .categories import Role
+from .categories import BULKY, Role
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
 from .duplicates import without_duplicates
@@ -23,6 +23,7 @@ from .rocpd import read_rocpd
 from .rocpd_database import is_database
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
+RENAMING = b'_raw"'
 RENAMED = re.compile(rb'"(?:pid|correlation|External id|id)_raw"\s*:')
 HOST_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
@@ -49,12 +50,16 @@ def read_device_trace(
     events = DeviceEvents(arguments)
     renamed = False
     with open_input(path) as stream:
-        reader: ArrayReader[kineto.Event] = ArrayReader(stream, path, "traceEvents", kineto.Event, advanced, damage)
+        needless = None if strict else BULKY
+        reader: ArrayReader[kineto.Event] = ArrayReader(
+            stream, path, "traceEvents", kineto.Event, advanced, damage, needless
+        )
         for piece, decoded in reader:
-            renamed = renamed or RENAMED.search(piece) is not None
+            renamed = renamed or (RENAMING in piece and RENAMED.search(piece) is not None)
             events.add(decoded, partial(decode, piece, list[kineto.ExactEvent], path))
             if also is not None:
                 also(piece)
+    events.ignore(reader.left_out)
     if not reader.found:
         raise DataError(f"{path}: {_what_it_is(reader.document)}; expected a Kineto device trace, see --device-trace")
     bare = reader.document.lstrip()[:1] == b"["

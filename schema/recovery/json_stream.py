@@ -24,12 +24,16 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 PIECE = 1 << 19
+LARGEST_PIECE = 8
+"""How many times that much is read at once where most of it is left out."""
 READ = 1 << 17
 """Bytes asked for at once: what a compressed stream holds back when it fails is at most this."""
 CUTS_TRIED = 4
 OPENING = 1 << 16
 LONGEST_HEAD = 64 << 20
 LONGEST_ELEMENT = 128 << 20
+ENDS = 1 << 13
+"""Bytes at each end of a piece in which needless elements are looked for."""
 ENDS_TRIED = 64
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ANY_OBJECT = re.compile(rb"\},(?=\s*\{)")
@@ -42,6 +46,9 @@ class ArrayReader(Generic[T]):
 
     `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A damaged text is
     left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and `document` closed after it.
+
+    What matches `needless`, an element with the comma behind it, is cut out of the text, where the rest decodes without it, and counted
+    in `left_out`.
     """
 
     def __init__(
@@ -52,10 +59,12 @@ class ArrayReader(Generic[T]):
         element: Any,
         on_bytes: Callable[[int], object],
         damage: Damage | None = None,
+        needless: "re.Pattern[bytes] | None" = None,
     ) -> None:
         self.path = path
         self.document = b""
         self.found = False
+        self.left_out = 0
         self._stream = cast(io.BufferedIOBase, stream)
         self._name = key
         self._key = re.compile(rb'"' + key.encode() + rb'"\s*:\s*\[|^\s*\[')
@@ -63,8 +72,10 @@ class ArrayReader(Generic[T]):
         self._decoder = msgspec.json.Decoder(self._list)
         self._elements = Elements(self._decoder, damage) if damage is not None else None
         self._damage = damage
+        self._needless = needless
         self._on_bytes = on_bytes
         self._buffer, self._read, self._ended = b"", 0, False
+        self._piece = PIECE
 
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
         """Pairs of (JSON text of a list, its decoded elements)."""
@@ -112,7 +123,7 @@ class ArrayReader(Generic[T]):
 
     def _fill(self) -> None:
         """Reads on, at least as much as the buffer holds, so that a long element is not looked at too often."""
-        size, parts = max(PIECE, len(self._buffer)), [self._buffer]
+        size, parts = max(self._piece, len(self._buffer)), [self._buffer]
         while size > 0 and not self._ended:
             part = self._part(min(size, READ))
             self._ended = not part
@@ -167,6 +178,21 @@ class ArrayReader(Generic[T]):
             yield piece, decode(piece, self._list, self.path)
 
     def _decoded(self, elements: bytes) -> tuple[bytes, list[T]] | None:
+        if self._needless is not None and self._has_needless(elements):
+            needed, count = self._needless.subn(b"", elements)
+            if count and (piece := self._decoded_whole(needed)) is not None:
+                self.left_out += count
+                # as much text at once as leaves a piece of what is needed
+                self._piece = PIECE * min(len(elements) // (len(needed) + 1) + 1, LARGEST_PIECE)
+                return piece
+        return self._decoded_whole(elements)
+
+    def _has_needless(self, elements: bytes) -> bool:
+        """Elements of a kind stand together: where none is needless at either end there are hardly any between."""
+        search = cast("re.Pattern[bytes]", self._needless).search
+        return bool(search(elements, 0, ENDS) or search(elements, max(0, len(elements) - ENDS)))
+
+    def _decoded_whole(self, elements: bytes) -> tuple[bytes, list[T]] | None:
         piece = b"[" + elements + b"]"
         try:
             if self._damage is not None and not piece.isascii():

@@ -5,15 +5,17 @@ For each rank it writes a host and a device trace as the PyTorch profiler does, 
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from ..command import command_parser, print_json, run_command, usage_error
 from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
 
 NAME = "trace-generate"
+MB = 1_000_000
 log = logging.getLogger("execgraph")
 
 
@@ -41,8 +43,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output-dir", required=True, metavar="DIR", help="where the files go")
     for name, what in SIZES.items():
         parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
-    parser.add_argument(
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument(
         "--events", type=int, metavar="N", help="as many steps as make about N ops, calls and activities"
+    )
+    amount.add_argument(
+        "--size",
+        type=int,
+        metavar="MB",
+        help="as many steps as make about MB megabytes of traces, uncompressed, for each rank",
+    )
+    parser.add_argument(
+        "--stacks",
+        type=int,
+        nargs="?",
+        const=8,
+        default=0,
+        metavar="N",
+        help="record Python's calls, as with_stack=True does: N rows for each op that Python calls (8, as in a capture of "
+        "a small transformer; 100 make them most of the files, as those of large frameworks do)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
     parser.add_argument(
@@ -83,10 +102,23 @@ def _job(arguments: argparse.Namespace) -> Job:
     size = {name: getattr(arguments, name) for name in SIZES}
     machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
     job = partial(build_job, arguments.job, seed=arguments.seed, machine=machine, **size)
-    if arguments.events is None:
-        return job()
-    two, four = (simulate(job(steps=steps)).events for steps in (2, 4))
-    return job(steps=max(1, round(2 + 2 * (arguments.events - two) / (four - two))))
+    if arguments.events is not None:
+        return job(steps=_steps(arguments.events, lambda steps: simulate(job(steps=steps)).events))
+    if arguments.size is not None:
+        return job(steps=_steps(arguments.size * MB, lambda steps: _size(simulate(job(steps=steps)), arguments.stacks)))
+    return job()
+
+
+def _steps(wanted: int, amount: Callable[[int], int]) -> int:
+    """How many steps make the wanted amount, by what two and four of them make."""
+    two, four = amount(2), amount(4)
+    return max(1, round(2 + 2 * (wanted - two) / (four - two)))
+
+
+def _size(run: Run, stacks: int) -> int:
+    """The bytes of the first rank's traces."""
+    with TemporaryDirectory(prefix="execgraph-generate-") as folder:
+        return sum(path.stat().st_size for path in write_traces(run, folder, stacks=stacks)[0])
 
 
 def _generate(arguments: argparse.Namespace) -> None:
@@ -97,6 +129,7 @@ def _generate(arguments: argparse.Namespace) -> None:
         arguments.output_dir,
         sync_records=not arguments.no_sync_records,
         resolved_events=not arguments.unresolved_events,
+        stacks=arguments.stacks,
         compress=arguments.gzip,
         makespans=makespans,
     )

@@ -17,6 +17,7 @@ from .chrome import Rows, place
 from .identity import BASE_NS, Identity, correlation
 from .kineto_args import collective_args
 from .kineto_ops import external_ids, op_rows
+from .python_rows import python_rows
 from .shown import shown
 
 CONTEXT = 1
@@ -78,19 +79,25 @@ class _Seen(NamedTuple):
         return self.clock.read(activities.start[activity]), self.clock.read(activities.end[activity])
 
 
-def write_device_trace(run: RankRun, who: Identity, machine: Machine, path: str, sync: SyncRecords) -> None:
-    """Writes the trace in pieces, in time linear in the events. Raises DataError when the file cannot be written."""
+def write_device_trace(
+    run: RankRun, who: Identity, machine: Machine, path: str, sync: SyncRecords, stacks: int = 0
+) -> None:
+    """Writes the trace in pieces, in time linear in the events, with so many of Python's calls (`stacks`) for each op called.
+
+    Raises DataError when the file cannot be written.
+    """
     rows, external = Rows(machine.whole_us), external_ids(run, len(who.tids))
     seen = _Seen(run, who, rows, machine.clock(run.rank), shown(run, machine).tolist(), external)
     texts = chain(
         op_rows(run, who, rows, external),
+        python_rows(run, who, rows, stacks) if stacks else (),
         _calls_and_activities(seen, sync),
         _stream_annotations(seen),
         _names(run, who, rows),
         _window(run, rows),
     )
     with open_output(path) as file:
-        file.write(_head(who, machine, path).encode())
+        file.write(_head(who, machine, path, stacks).encode())
         for piece in _pieces(texts):
             file.write(piece)
         file.write(b"\n  ]\n}\n")
@@ -108,7 +115,7 @@ def _pieces(rows: Iterable[str]) -> Iterator[bytes]:
         yield (separator + ",\n".join(piece)).encode()
 
 
-def _head(who: Identity, machine: Machine, path: str) -> str:
+def _head(who: Identity, machine: Machine, path: str, stacks: int) -> str:
     head: dict[str, object] = {"schemaVersion": 1, "deviceProperties": [{"id": who.device, **DEVICE}]}
     if who.ranks > 1:
         groups = [
@@ -123,6 +130,7 @@ def _head(who: Identity, machine: Machine, path: str) -> str:
         ]
         who_else = {"rank": who.rank, "world_size": who.ranks, "pg_count": len(groups), "pg_config": groups}
         head["distributedInfo"] = {"backend": "nccl", **who_else, "nccl_version": "2.27.5"}
+    head |= {"with_stack": 1} if stacks else {}
     head |= {"record_shapes": 1, "displayTimeUnit": "ms"}
     if not machine.whole_us:
         head["baseTimeNanoseconds"] = BASE_NS

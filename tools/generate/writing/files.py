@@ -25,6 +25,7 @@ def write_traces(
     *,
     sync_records: bool = True,
     resolved_events: bool = True,
+    stacks: int = 0,
     compress: bool = False,
     makespans: Mapping[str, int] | None = None,
 ) -> list[RankFiles]:
@@ -32,8 +33,8 @@ def write_traces(
     paths by rank.
 
     Without `sync_records` the device trace has no cuda_sync rows; without `resolved_events` these do not know where
-    an event was recorded, as from CUDA 12.9 on. `makespans` of changed runs go into the truth. Raises DataError if a
-    file cannot be written.
+    an event was recorded, as from CUDA 12.9 on. With `stacks` it has so many of Python's calls for each op that Python
+    called. `makespans` of changed runs go into the truth. Raises DataError if a file cannot be written.
     """
     target, suffix = Path(folder), ".json.gz" if compress else ".json"
     try:
@@ -45,7 +46,9 @@ def write_traces(
         who = identify(run.job, rank.rank)
         own = RankFiles(target / f"host_rank{rank.rank}{suffix}", target / f"device_rank{rank.rank}{suffix}")
         write_host_trace(rank, who, str(own.host))
-        write_device_trace(rank, who, run.job.machine, str(own.device), SyncRecords(sync_records, resolved_events))
+        write_device_trace(
+            rank, who, run.job.machine, str(own.device), SyncRecords(sync_records, resolved_events), stacks
+        )
         files.append(own)
     write_truth(run, str(target / "truth.json"), makespans or {})
     return files
