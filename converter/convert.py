@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schema.columns import Int64, Ragged
+from ..schema.columns import Int64, Ragged, let_go, settled
 from ..schema.comm_groups import RankList
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
@@ -43,10 +43,11 @@ def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
     recorded = linked.activities
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
-    context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
+    context = ConversionContext(linked, settled(slice_host(linked, options.shortest_slice)), shift)
     edges, dropped = _dependencies(context, options)
     time, room = _device_time(context, edges)
     explained = delays(context, time, room)
+    let_go()
     synthetic = SyntheticNodes(
         explained if options.delays else explained.none(), _group_nodes(context, options.target), context.node_count
     )
@@ -62,6 +63,7 @@ def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
     edges = Edges(place[edges.source], place[edges.target], edges.kind)
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
+    edges, control = (Edges(*map(settled, one)) for one in (edges, control))
     built = graph_of(context, synthetic, time, order, edges, control, options)
     graph = built.graph
     if options.host:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Nesting, Strings, nest
+from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, let_go, nest, settled
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
@@ -43,6 +43,7 @@ def link(
     device = messages_in_flight(device)
     nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
     linked, sync = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
+    linked = settled(linked)
     part, remarks = _part(linked, device, match, window)
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
@@ -51,7 +52,7 @@ def link(
 
 def _without_host(ops: Ops) -> str:
     """What is not known without a host trace."""
-    known = f"{sum(text != NO_TENSORS for text in ops.inputs)} of {len(ops)} ops have shapes and types"
+    known = f"{int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types"
     return f"no host trace: {known}, none the identity of its tensors, so nothing follows from data"
 
 
@@ -89,6 +90,7 @@ def _linked(
         device.activities, call_row, call_op, device.ops, external_ids_name_ops(device.activities)
     )
     ops, device_op = _ops(host, device.ops, match, nesting)
+    ops = settled(ops)
     op_parent = np.full(len(ops), -1, np.int64)
     op_parent[device_op] = through(device_op, nesting.parent)
     calls = Calls(
@@ -103,8 +105,9 @@ def _linked(
     info = _info(host, device, rank)
     info.machine = machine_of(activities, calls, device.syncs)
     shifted = on_host_clock(activities, info.machine)
-    process = process_of(device, calls, shifted, collectives, awaited, info.machine)
-    sync = synchronise(process, device, info.machine)
+    let_go()
+    sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
+    let_go()
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
     groups = process_groups(host, device)
@@ -177,8 +180,8 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
         scope=joined(host.scope, np.where(device.annotation, 7, 0)),
         tid=joined(host.tid, unknown),
         fw_tid=joined(host.fw_tid, device.forward_thread),
-        inputs=[*host.inputs, *arguments],
-        outputs=[*host.outputs, *missing],
+        inputs=Texts.joined([host.inputs, Texts.of(arguments)]),
+        outputs=Texts.joined([host.outputs, Texts.of(missing)]),
         extra=dict(host.extra),
         communication_row=np.full(count, -1, np.int64),
     )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from execgraph.linker.readers.device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from execgraph.linker.readers.host_trace import HostTrace
-from execgraph.schema.columns import Strings
+from execgraph.schema.columns import Strings, Texts
 from execgraph.schema.traces import NO_TENSORS
 
 
@@ -143,5 +143,6 @@ def host_trace(*nodes: NodeRow, pid: int | None = None) -> HostTrace:
         name: Strings.of(values) if isinstance(values[0], str) else np.array(values, np.int64)
         for name, values in zip(NodeRow._fields, zip(*nodes, strict=True), strict=True)
     }
-    arguments = {"inputs": [NO_TENSORS for _ in nodes], "outputs": [NO_TENSORS for _ in nodes]}
+    nothing = Texts.of(NO_TENSORS for _ in nodes)
+    arguments = {"inputs": nothing, "outputs": nothing}
     return HostTrace("host.json", "1.1.1", pid, "today", 1, 2, **columns, **arguments)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.columns import ABSENT, Strings, Texts
 from execgraph.schema.linked.linked_trace import (
     Activities,
     Calls,
@@ -140,8 +140,8 @@ def ops_of(ops: Sequence[Op]) -> Ops:
         "end": _integers(op.end for op in ops),
         "recorded_by_host": np.ones(len(ops), np.bool_),
         "op_schema": Strings.of("" for _ in ops),
-        "inputs": [NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops],
-        "outputs": [NO_TENSORS for _ in ops],
+        "inputs": Texts.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
+        "outputs": Texts.of(NO_TENSORS for _ in ops),
         "extra": {},
         "communication_row": np.full(len(ops), -1),
     }

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from execgraph.linker.readers.device_rows import SyncRows
+from execgraph.schema.columns import Texts
 from execgraph.schema.columns.column_types import ABSENT, Int64, Strings
 from execgraph.schema.linked.linked_trace import Activities, Calls, Ops
 
@@ -76,8 +77,8 @@ def ops(*rows: Op) -> Ops:
         scope=0 * number,
         tid=unknown,
         fw_tid=column(*(row.forward for row in rows)),
-        inputs=[row.inputs for row in rows],
-        outputs=[row.outputs for row in rows],
+        inputs=Texts.of(row.inputs for row in rows),
+        outputs=Texts.of(row.outputs for row in rows),
         extra={},
         communication_row=unknown,
     )

@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from execgraph.schema.columns import Texts
 from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import et_file, framing
@@ -56,7 +57,7 @@ def graphs(draw):
         duration_micros=np.array(rows(INT64), np.int64),
         attributes=attributes,
         metadata=draw(METADATA),
-        tensors=TensorText(np.array(list(tensors)), *map(list, zip(*tensors.values(), strict=True)))
+        tensors=TensorText(np.array(list(tensors)), *map(Texts.of, zip(*tensors.values(), strict=True)))
         if tensors
         else None,
     )
@@ -83,7 +84,7 @@ def rows_of(graph):
     columns += [graph.start_time_micros, graph.duration_micros, *graph.attributes.values()]
     nodes = [tuple(cell(column, row) for column in columns) for row in range(len(graph))]
     t = graph.tensors
-    tensors = t and (t.rows.tolist(), *(getattr(t, name) for name in TensorText.__slots__ if name != "rows"))
+    tensors = t and (t.rows.tolist(), *([*getattr(t, name)] for name in TensorText.__slots__ if name != "rows"))
     return list(graph.attributes), nodes, tensors, graph.metadata
 
 
@@ -347,7 +348,7 @@ def test_numbers_beyond_their_type_are_not_written(tmp_path):
 
 def test_tensor_texts_that_are_not_utf8_are_not_written(tmp_path):
     graph = read(tmp_path, pb.Node(id=1, inputs=pb.IOInfo(values="[1]")))
-    graph.tensors.input_values[0] = b"\xff"
+    graph.tensors.input_values = Texts.of([b"\xff"])
     with pytest.raises(DataError, match="not UTF-8"):
         graph.write(str(tmp_path / "new.et"))
     assert not (tmp_path / "new.et").exists()

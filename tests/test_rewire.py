@@ -12,6 +12,7 @@ from execgraph.converter.edit.rewiring import (
     take_rows,
     used,
 )
+from execgraph.schema.columns import Texts
 from execgraph.schema.columns.column_types import ABSENT, Int64, Ragged, Strings
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph, TensorText
@@ -124,7 +125,7 @@ def test_attributes_of_no_row_are_left_out() -> None:
 
 def test_tensors_stay_with_the_first_row_that_is_taken_of_a_node() -> None:
     graph = chain()
-    texts = [[b"of first", b"of third"]] * 6
+    texts = [Texts.of([b"of first", b"of third"])] * 6
     graph.tensors = TensorText(integers([0, 2]), *texts)
     taken = rows_of_graph(graph, integers([2, 1, 2, 0])).tensors
     assert taken is not None

@@ -1,14 +1,13 @@
 """Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
 import importlib.metadata
-from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, repetition
+from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import NEVER, NO_TENSORS, TensorLists
 from ..context import ConversionContext, Edges
@@ -49,7 +48,8 @@ def graph_of(
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
     work = kernel_work(context.linked, context.op_parent)
-    dependencies, kinds = _by_target(edges, len(order))
+    let_go()
+    dependencies, kinds = map(settled, _by_target(edges, len(order)))
     recorded = start - columns.clock_shift()
     attributes: dict[str, Column] = {
         "is_cpu_op": columns.is_host.astype(np.int64),
@@ -72,13 +72,14 @@ def graph_of(
         name=synthetic.names(context).take(order),
         type=communication.types,
         data_deps=dependencies,
-        ctrl_deps=_by_target(control, len(order))[0],
+        ctrl_deps=settled(_by_target(control, len(order))[0]),
         start_time_micros=recorded // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
         tensors=columns.tensors() if options.io == "full" else None,
     )
+    graph = settled(graph)
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     return Built(graph, communication, work)
 
@@ -118,7 +119,7 @@ class _Columns:
         column = np.full(self.synthetic.node_count, missing, np.int64)
         for first, values in parts:
             column[first : first + len(values)] = values
-        return column[self.order]
+        return settled(column[self.order])
 
     def of_activities(self, values: Int64) -> Int64:
         return self._spread((self.context.activities_from, values))
@@ -147,7 +148,7 @@ class _Columns:
 
         def spread(values: Int64, rows: Int64 = rows) -> Int64:
             # what has no op (-1) finds the value at the end: none
-            return np.append(values, ABSENT)[rows]
+            return settled(np.append(values, ABSENT)[rows])
 
         schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
         return {
@@ -198,10 +199,9 @@ class _Columns:
         ops = self.context.linked.ops
         rows = self._spread((0, self._own_op), (self._first_group, self.synthetic.groups), missing=-1)
         place = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
-        has_lists = (ops.inputs[op] != NO_TENSORS or ops.outputs[op] != NO_TENSORS for op in rows[place].tolist())
-        place = place[np.fromiter(has_lists, np.bool_, len(place))]
-        row = rows[place].tolist()
-        return TensorText(place, *_texts([ops.inputs[op] for op in row]), *_texts([ops.outputs[op] for op in row]))
+        inputs, outputs = ops.inputs.take(rows[place]), ops.outputs.take(rows[place])
+        has_lists = inputs.differ(NO_TENSORS) | outputs.differ(NO_TENSORS)
+        return TensorText(place[has_lists], *_texts(inputs.take(has_lists)), *_texts(outputs.take(has_lists)))
 
 
 def _slice_numbers(op_rows: Int64) -> Int64:
@@ -209,20 +209,16 @@ def _slice_numbers(op_rows: Int64) -> Int64:
     return np.where(op_rows >= 0, repetition(op_rows), ABSENT)
 
 
-def _texts(lists: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+def _texts(lists: Texts) -> list[Texts]:
     """The texts of the values, shapes and types of each op's tensors."""
-    values: list[bytes] = []
-    shapes: list[bytes] = []
-    types: list[bytes] = []
+    parts = {name: TextPieces() for name in ("values", "shapes", "types")}
     decode = msgspec.json.Decoder(list[TensorLists]).decode
-    # most shapes and types are those of many ops
-    known: dict[bytes, bytes] = {}
     for start in range(0, len(lists), LISTS_AT_ONCE):
         block = decode(b"[" + b",".join(lists[start : start + LISTS_AT_ONCE]) + b"]")
-        values += [bytes(tensors.values) for tensors in block]
-        for column, part in ((shapes, "shapes"), (types, "types")):
-            column += [known.setdefault(text, text) for text in map(bytes, map(attrgetter(part), block))]
-    return values, shapes, types
+        for name, pieces in parts.items():
+            pieces.add([*map(bytes, map(attrgetter(name), block))])
+        let_go()
+    return [pieces.column() for pieces in parts.values()]
 
 
 def _metadata(context: ConversionContext) -> dict[str, str | int]:

@@ -110,8 +110,8 @@ def _subtree_activities(context: ConversionContext) -> tuple[Int64, Int64]:
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     """Every storage range that launching ops name in their arguments; an op's reads stand before its writes."""
     ops, rows = context.linked.ops, launching.tolist()
-    read = _ranges([ops.inputs[op] for op in rows])
-    written = [_ranges([ops.outputs[op] for op in rows]), _ranges(_changed_inputs(ops, rows))]
+    read = _ranges(ops.inputs.at(rows))
+    written = [_ranges(ops.outputs.at(rows)), _ranges(_changed_inputs(ops, rows))]
     row, storage, low, high = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
     is_written = np.arange(len(row)) >= len(read.row)
     dense = np.ones(len(row), np.bool_)

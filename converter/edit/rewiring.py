@@ -141,4 +141,4 @@ def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText 
     order = np.argsort(moved, kind="stable")
     order = order[moved[order] >= 0]
     names = [name for name in TensorText.__slots__ if name != "rows"]
-    return TensorText(moved[order], *([getattr(tensors, name)[i] for i in order.tolist()] for name in names))
+    return TensorText(moved[order], *(getattr(tensors, name).take(order) for name in names))

@@ -7,6 +7,7 @@ from ...schema.linked import Ops
 from .recorded_op import Unknown, alike, recorded_by_device, recorded_by_host
 from .table import RULES, Work, work_of, work_of_triton
 
+AT_ONCE = 1 << 13
 BACKEND, TRITON, PREFIX = "kernel_backend", "triton", "triton_"
 """The attribute of what a Triton kernel was launched as, its value, and how such ops are named."""
 
@@ -26,13 +27,19 @@ class OpWorks:
 
     def works(self, rows: Iterable[int]) -> dict[int, Work]:
         """The work of each of these ops that is known; all of them must have a rule."""
-        found = {row: self._work(row) for row in rows}
-        return {row: work for row, work in found.items() if work is not None}
+        asked = [*rows]
+        found: dict[int, Work] = {}
+        for first in range(0, len(asked), AT_ONCE):
+            block = asked[first : first + AT_ONCE]
+            arguments = zip(self._ops.inputs.at(block), self._ops.outputs.at(block), strict=True)
+            works = (self._work(row, *texts) for row, texts in zip(block, arguments, strict=True))
+            found |= {row: work for row, work in zip(block, works, strict=True) if work is not None}
+        return found
 
-    def _work(self, row: int) -> Work | None:
+    def _work(self, row: int, inputs: bytes, outputs: bytes) -> Work | None:
         ops = self._ops
         by_host = bool(ops.recorded_by_host[row])
-        text = alike(ops.inputs[row], ops.outputs[row]) if by_host else ops.inputs[row]
+        text = alike(inputs, outputs) if by_host else inputs
         key = ops.name[row], ops.op_schema[row] if by_host else "", text
         if key not in self._known:
             self._known[key] = self._told(row, *key)

@@ -2,11 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.columns import ABSENT, Int64, StringPieces, Strings
 from ...schema.traces import ExactTimes, identities, integers, kineto, lacks_padding, with_padding
 from .categories import Role
 
@@ -30,45 +29,28 @@ INTEGERS = {
 """The arguments that make up a table's columns, and what stands where a row lacks one."""
 
 
-class Texts:
-    """A column of strings on its way."""
-
-    def __init__(self) -> None:
-        self._codes: list[Int64] = []
-        self._seen: dict[str, int] = {}
-
-    def add(self, texts: Iterable[str | None], count: int) -> None:
-        """Takes `count` texts, None as empty."""
-        seen = self._seen
-        self._codes.append(np.fromiter((seen.setdefault(text or "", len(seen)) for text in texts), np.int64, count))
-
-    def column(self) -> Strings:
-        """All texts that were taken, in order."""
-        return Strings(joined(self._codes).astype(np.int32), list(self._seen))
-
-
 class EventRows:
     """The events of one role: `column` and the texts give what `add` was given, those of `arguments` only if they are to be kept."""
 
     def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
-        self.arguments = Texts()
+        self.arguments = StringPieces()
         self._keep_arguments = keep_arguments
         self.communication: dict[int, kineto.Args] = {}
-        self.name, self.category, self.sync_kind = Texts(), Texts(), Texts()
+        self.name, self.category, self.sync_kind = StringPieces(), StringPieces(), StringPieces()
         self._role = role
         self._columns: dict[str, list[Int64]] = defaultdict(list)
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
         """Adds events with their times (ns); decisions about them are counted in `noted`."""
         arguments = [event.args or NO_ARGS for event in events]
-        self.name.add(map(attrgetter("name"), events), len(events))
-        self.category.add(map(attrgetter("cat"), events), len(events))
+        self.name.add([event.name or "" for event in events])
+        self.category.add([event.cat or "" for event in events])
         if self._keep_arguments:
-            self.arguments.add(map(_argument_lists, arguments), len(events))
+            self.arguments.add([*map(_argument_lists, arguments)])
         if self._role is Role.SYNC:
-            kinds = (str(args.sync_kind or event.name) for event, args in zip(events, arguments, strict=True))
-            self.sync_kind.add(kinds, len(events))
+            pairs = zip(events, arguments, strict=True)
+            self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
         self._append("process", identities([event.pid for event in events]))
         self._append("thread", identities([event.tid for event in events]))
         if self._role is Role.ACTIVITY:

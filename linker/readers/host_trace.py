@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Figures, Int64, Shown, Strings
+from ...schema.columns import ABSENT, Figures, Int64, Shown, StringPieces, Strings, TextPieces, Texts, settled
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
@@ -46,8 +46,8 @@ class HostTrace(Shown):
     scope: Int64
     tid: Int64
     fw_tid: Int64
-    inputs: list[bytes]
-    outputs: list[bytes]
+    inputs: Texts
+    outputs: Texts
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     noted: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class HostTrace(Shown):
     def without_nodes() -> "HostTrace":
         """Stands in where there is none."""
         none, no_text = np.empty(0, np.int64), Strings.of(())
-        return HostTrace("", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, [], [])
+        return HostTrace("", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, Texts.of(()), Texts.of(()))
 
     def figures(self) -> Figures:
         """Which file it is, and how many nodes it holds."""
@@ -90,7 +90,7 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += [*damage.remarks, *_schema_remarks(path, top.schema)]
-    return trace
+    return settled(trace)
 
 
 def _what_it_is(document: bytes) -> str:
@@ -113,7 +113,8 @@ class _Nodes:
 
     def __init__(self) -> None:
         self._integers: dict[str, list[Int64]] = defaultdict(list)
-        self._texts: dict[str, list[Any]] = {"name": [], "op_schema": [], "inputs": [], "outputs": []}
+        self._texts = {"name": StringPieces(), "op_schema": StringPieces()}
+        self._inputs, self._outputs = TextPieces(), TextPieces()
         self._extra: dict[int, dict[str, Any]] = {}
         self._unusable = 0
 
@@ -134,10 +135,10 @@ class _Nodes:
         for row, rest in enumerate(attributes, len(self)):
             if rest and (named := {name: value for name, value in rest.items() if value != ""}):
                 self._extra[row] = named
-        self._texts["op_schema"] += [text if type(text) is str else "" for text in schemas]
-        self._texts["name"] += [node.name or "" for node in nodes]
-        self._texts["inputs"] += [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
-        self._texts["outputs"] += [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
+        self._texts["op_schema"].add([text if type(text) is str else "" for text in schemas])
+        self._texts["name"].add([node.name or "" for node in nodes])
+        self._inputs.add([self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes])
+        self._outputs.add([self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes])
 
     def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
         """The lists in one JSON object, however the version lays them out."""
@@ -164,16 +165,16 @@ class _Nodes:
             finish_ts=top.finish_ts or 0,
             id=ids,
             parent=parents,
-            name=Strings.of(self._texts["name"]),
-            schema_text=Strings.of(self._texts["op_schema"]),
+            name=self._texts["name"].column(),
+            schema_text=self._texts["op_schema"].column(),
             rf_id=column("rf_id"),
             fw_parent=column("fw_parent"),
             seq_id=column("seq_id"),
             scope=column("scope"),
             tid=column("tid"),
             fw_tid=column("fw_tid"),
-            inputs=self._texts["inputs"],
-            outputs=self._texts["outputs"],
+            inputs=self._inputs.column(),
+            outputs=self._outputs.column(),
             extra=self._extra,
             noted=Counter(
                 {

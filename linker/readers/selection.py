@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Int64, Strings, Texts
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
@@ -36,7 +36,7 @@ def select_rows(table: Table, rows: Bool | Int64) -> Table:
 def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
     """Those fields of a record that are columns, at the rows."""
     found = {field.name: getattr(table, field.name) for field in fields(table)}
-    strings = {name: column.take(rows) for name, column in found.items() if isinstance(column, Strings)}
+    strings = {name: column.take(rows) for name, column in found.items() if isinstance(column, Strings | Texts)}
     return strings | {name: column[rows] for name, column in found.items() if isinstance(column, np.ndarray)}
 
 
@@ -98,11 +98,9 @@ def _places(kept: Bool) -> Int64:
 
 
 def _select_ops(ops: Ops, rows: Bool) -> Ops:
-    numbers = np.flatnonzero(rows).tolist()
+    place = np.cumsum(rows) - 1
     return replace(
         ops,
         **_columns(ops, rows),
-        inputs=[ops.inputs[row] for row in numbers],
-        outputs=[ops.outputs[row] for row in numbers],
-        extra={new: ops.extra[row] for new, row in enumerate(numbers) if row in ops.extra},
+        extra={int(place[row]): attributes for row, attributes in ops.extra.items() if rows[row]},
     )

@@ -13,6 +13,7 @@ from ..communication import TENSOR
 from .streams import StreamKey
 
 HOST = b"cpu"
+AT_ONCE = 1 << 13
 
 
 class Origin(NamedTuple):
@@ -31,13 +32,19 @@ class DataOrigins:
         order = np.lexsort((activities.start[rows], launched))
         last: dict[bytes, Origin] = {}
         self._of: dict[int, set[Origin]] = {}
-        columns = (rows, activities.op_row[rows], launched, activities.device[rows], activities.stream[rows])
-        for row, op, time, device, stream in zip(*(column[order].tolist() for column in columns), strict=True):
-            own = Origin(StreamKey(device, stream), time)
-            touched = _storages(ops.inputs[op], ops.outputs[op])
-            known = {last[storage] for storage in touched if storage in last}
-            self._of[row] = {origin for origin in known if origin.stream != own.stream}
-            last.update(dict.fromkeys(touched, own))
+        columns = [column[order] for column in (rows, launched, activities.device[rows], activities.stream[rows])]
+        op = activities.op_row[rows][order]
+        for first in range(0, len(rows), AT_ONCE):
+            block = slice(first, first + AT_ONCE)
+            texts = zip(ops.inputs.at(op[block]), ops.outputs.at(op[block]), strict=True)
+            of_block = zip(*(column[block].tolist() for column in columns), strict=True)
+            for (row, time, device, stream), arguments in zip(of_block, texts, strict=True):
+                own = Origin(StreamKey(device, stream), time)
+                touched = _storages(*arguments)
+                known = {last[storage] for storage in touched if storage in last}
+                if others := {origin for origin in known if origin.stream != own.stream}:
+                    self._of[row] = others
+                last.update(dict.fromkeys(touched, own))
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
         """The streams that touched what these activities use, launched in that time, the latest first."""

@@ -8,8 +8,10 @@ from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows,
 from .frames import Values, nullable, to_pandas, to_polars
 from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, repetition, split_groups
 from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
-from .numbering import Numbering, rows_of
+from .numbering import Numbering, StringPieces, rows_of
+from .on_disk import TextPieces, columns_in, let_go, settled
 from .shown import Figures, Shown, counted, microseconds
+from .texts import Texts
 
 __all__ = [
     "ABSENT",
@@ -28,10 +30,14 @@ __all__ = [
     "Rows",
     "Shown",
     "Spans",
+    "StringPieces",
     "Strings",
+    "TextPieces",
+    "Texts",
     "Us",
     "Values",
     "begins",
+    "columns_in",
     "counted",
     "first_from",
     "first_not_utf8",
@@ -39,6 +45,7 @@ __all__ = [
     "join",
     "join_parts",
     "last_up_to",
+    "let_go",
     "microseconds",
     "nest",
     "nullable",
@@ -48,6 +55,7 @@ __all__ = [
     "repeated",
     "repetition",
     "rows_of",
+    "settled",
     "split_groups",
     "thread_order",
     "to_pandas",

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from ..columns import ABSENT, Int64, Ragged, Strings, first_not_utf8
+from ..columns import ABSENT, Int64, Ragged, Strings, Texts, first_not_utf8
 from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
@@ -152,7 +152,7 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
         inner = inner._replace(message=np.searchsorted(rows, side.message[inner.message]))
         for part in TENSOR_PARTS:
             given = inner.of(part, DELIMITED).last_given(len(rows))
-            columns.append(_placed(_utf8_contents(nodes, given), given.message, len(rows)))
+            columns.append(Texts.of(_placed(_utf8_contents(nodes, given), given.message, len(rows))))
     return TensorText(rows, *columns)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..columns import ABSENT, Bytes, Int64, Ragged, Spans, Strings, first_not_utf8, join
+from ..columns import ABSENT, Bytes, Int64, Ragged, Spans, Strings, Texts, first_not_utf8, join
 from ..errors import DataError
 from .attributes import ATTRIBUTES, Attribute
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
@@ -101,7 +101,7 @@ def packed(column: Ragged, rows: slice) -> Spans:
     return Spans(encoded.source, bounds[:-1], np.diff(bounds))
 
 
-def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[list[bytes]]) -> RowEncoder:
+def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[Texts]) -> RowEncoder:
     parts = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 
     def encode(rows: slice) -> list[Spans]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..columns import Ragged, Strings
+from ..columns import Ragged, Strings, Texts, let_go
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -23,10 +23,12 @@ def write_columns(graph: NodeColumns, path: str) -> None:
     Raises DataError when the graph holds what the format cannot, or the file cannot be written.
     """
     encoders = node_encoders(graph)
+    let_go()
     with open_output(path) as out:
         out.write(encode_metadata(graph.metadata))
         for start in range(0, len(graph), ROWS_AT_ONCE):
             out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
+            let_go()
 
 
 def read_columns(path: str, tensors: bool) -> NodeColumns:
@@ -114,7 +116,7 @@ def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
         return None
     rows = np.concatenate([offset + tensors.rows for offset, tensors in given])
     names = [name for name in TensorText.__slots__ if name != "rows"]
-    return TensorText(rows, *([text for _, tensors in given for text in getattr(tensors, name)] for name in names))
+    return TensorText(rows, *(Texts.joined([getattr(tensors, name) for _, tensors in given]) for name in names))
 
 
 def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:

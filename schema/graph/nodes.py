@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import ABSENT, Bool, Int64, NodeIds, Ns, Ragged, Rows, Shown, Strings, Us, rows_of
+from ..columns import ABSENT, Bool, Int64, NodeIds, Ns, Ragged, Rows, Shown, Strings, Texts, Us, rows_of
 
 
 class NodeType(IntEnum):
@@ -85,12 +85,12 @@ class TensorText(Shown):
     """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
 
     rows: Rows
-    input_values: list[bytes]
-    input_shapes: list[bytes]
-    input_types: list[bytes]
-    output_values: list[bytes]
-    output_shapes: list[bytes]
-    output_types: list[bytes]
+    input_values: Texts
+    input_shapes: Texts
+    input_types: Texts
+    output_values: Texts
+    output_shapes: Texts
+    output_types: Texts
 
 
 @dataclass(slots=True, repr=False)

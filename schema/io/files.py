@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from gzip import GzipFile
 from pathlib import Path
@@ -85,6 +86,12 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
         raise DataError(
             f"{path}: cannot be written ({error.strerror or error}); is its folder there, and with room?"
         ) from error
+
+
+def folder_beside(path: str) -> Path:
+    """Where what is needed while an output is made may stand: the output's folder, the system's for temporary files if it has none."""
+    target = Path(path).resolve()
+    return Path(tempfile.gettempdir()) if path == STANDARD_STREAM or _is_special(target) else target.parent
 
 
 def _is_special(target: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Strings, counted
+from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Strings, Texts, counted
 from ..machine import Machine
 
 
@@ -44,8 +44,8 @@ class Ops(Shown):
     scope: Int64
     tid: Int64
     fw_tid: Int64
-    inputs: list[bytes]
-    outputs: list[bytes]
+    inputs: Texts
+    outputs: Texts
     extra: dict[int, dict[str, Any]]
     communication_row: Rows
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import ABSENT, Int32, Int64, Numbering, Strings
+from ..columns import ABSENT, Int64, Numbering, StringPieces, Strings, TextPieces
 from ..traces import Attr, InexactTime, integers, nanoseconds
 from .layout import INTEGER_ATTRIBUTES, Node
 
@@ -22,8 +22,7 @@ class NodeTable:
     def __init__(self) -> None:
         self.count = 0
         self._parts: dict[str, list[Int64]] = defaultdict(list)
-        self._codes: dict[str, list[Int32]] = defaultdict(list)
-        self._numbering: dict[str, Numbering[str]] = defaultdict(Numbering)
+        self._texts: dict[str, StringPieces] = defaultdict(StringPieces)
 
     def add(self, nodes: Sequence[Node], start: Int64, inclusive: Int64, exclusive: Int64) -> None:
         """What ops and activities both have."""
@@ -42,7 +41,7 @@ class NodeTable:
 
     def texts(self, name: str, values: list[str]) -> None:
         """Adds a piece of a column of texts."""
-        self._codes[name].append(self._numbering[name].codes(values, len(values)))
+        self._texts[name].add(values)
 
     def column(self, name: str) -> Int64:
         """The whole integer column."""
@@ -50,7 +49,7 @@ class NodeTable:
 
     def strings(self, name: str) -> Strings:
         """The whole column of texts."""
-        return Strings(np.concatenate(self._codes[name]), list(self._numbering[name]))
+        return self._texts[name].column()
 
 
 class LinkedNodes:
@@ -60,8 +59,7 @@ class LinkedNodes:
         self.ops, self.activities = NodeTable(), NodeTable()
         self.timed = False
         self.recorded_by_host: list[bool] = []
-        self.inputs: list[bytes] = []
-        self.outputs: list[bytes] = []
+        self.inputs, self.outputs = TextPieces(), TextPieces()
         self.extra: dict[int, dict[str, Any]] = {}
         self.attribute_names = Numbering(zip(ATTRIBUTE_NAMES, count(), strict=False))
         self.waits: list[tuple[int, int]] = []
@@ -91,8 +89,8 @@ class LinkedNodes:
         self._add_attributes([node.attrs for node in nodes])
         self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
         self.recorded_by_host += [node.recorded_by is None for node in nodes]
-        self.inputs += [bytes(node.inputs) for node in nodes]
-        self.outputs += [bytes(node.outputs) for node in nodes]
+        self.inputs.add([bytes(node.inputs) for node in nodes])
+        self.outputs.add([bytes(node.outputs) for node in nodes])
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
         """The ops' attributes as columns; those without a column stay in `extra`."""

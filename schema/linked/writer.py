@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64, Spans, Strings, repeated, rows_of
+from ..columns import ABSENT, Int64, Spans, Strings, let_go, repeated, rows_of
 from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
@@ -37,6 +37,7 @@ def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) ->
             out.write(before + objects(nodes.members(block), block.stop - block.start))
             before = SEPARATOR
             advanced(block.stop - block.start)
+            let_go()
         out.write(b"],\n")
         out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")

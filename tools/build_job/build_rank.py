@@ -11,6 +11,7 @@ from ...converter.ranks import restrict_to_ranks
 from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
 from ...linker import link, read_device_trace, read_host_trace
 from ...linker.windows import EVERYTHING, Window
+from ...schema.columns import columns_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
 from ...schema.linked import LinkedTrace
@@ -84,6 +85,11 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
 
 
 def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
+    with columns_in(task.graph.parent):
+        return _built_in(task, inputs)
+
+
+def _built_in(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     graph = before_target(linked, task.options)
     report = graph.report

@@ -9,9 +9,10 @@ from typing import NoReturn, get_args
 from ...converter import Options, convert
 from ...converter.options import InputsOutputs, Promotion
 from ...converter.targets import GOAL, TARGET_HELP, TARGETS, WHOLE_JOB
+from ...schema.columns import columns_in
 from ...schema.comm_groups import read_groups
 from ...schema.graph import ConvertReport, Delay, TargetChanges
-from ...schema.io import STANDARD_STREAM
+from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import read_linked
 from ..command import (
     command_parser,
@@ -95,6 +96,11 @@ def _microseconds(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
+    with columns_in(folder_beside(options.output)):
+        _convert(options)
+
+
+def _convert(options: argparse.Namespace) -> None:
     with progress_bar("read linked trace") as bar:
         linked = read_linked(options.input, bar.update)
     groups = read_groups(options.comm_groups) if options.comm_groups else None

@@ -9,7 +9,8 @@ import msgspec
 
 from ...linker.link import link
 from ...linker.readers import read_device_trace, read_host_trace
-from ...schema.io import STANDARD_STREAM
+from ...schema.columns import columns_in
+from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import LinkedTrace, write_linked
 from ...schema.machine import Machine
 from ..command import (
@@ -68,6 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> None:
+    with columns_in(folder_beside(options.output)):
+        _link(options)
+
+
+def _link(options: argparse.Namespace) -> None:
     host = None
     if options.host_trace:
         with progress_bar("read host trace") as bar:
@@ -75,6 +81,7 @@ def _run(options: argparse.Namespace) -> None:
     with progress_bar("read device trace") as bar:
         device = read_device_trace(options.device_trace, options.strict, arguments=host is None, advanced=bar.update)
     linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
+    del host, device
     with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:
         write_linked(linked, options.output, bar.update)
     if options.json:

@@ -1,0 +1,197 @@
+"""Large columns go to disk: to files without a name, in a folder that the command chooses, so that nothing stays of them in any ending.
+
+What is on disk is mapped: it takes memory only where it was looked at since `let_go`, which is done whenever more goes there. Without a
+folder, or where that has no room, all stays in memory.
+"""
+
+import ctypes
+import mmap
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+from weakref import WeakSet
+
+import numpy as np
+
+from .column_types import Int32, Int64
+from .texts import Buffer, Texts
+
+T = TypeVar("T")
+LARGE = 1 << 18
+"""Bytes from which on a column goes to disk."""
+ALIGNED, AT_ONCE = 64, 1 << 16
+PIECE = 1 << 20
+"""Bytes of texts that stay in memory while a column of them comes together."""
+_folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
+
+_mappings: "WeakSet[mmap.mmap]" = WeakSet()
+
+
+@contextmanager
+def columns_in(folder: Path) -> Iterator[None]:
+    """While the block runs, columns that are `settled` go to files in this folder."""
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def settled(record: T) -> T:
+    """The same record (a column, or a dataclass or dict of columns and records) with its large columns on disk, where changes go, too."""
+    folder = _folder.get()
+    if folder is None:
+        return record
+    large = {id(column): column for column in _columns(record) if _is_large(column)}
+    places = np.cumsum([0, *(-(-len(_bytes(column)) // ALIGNED) * ALIGNED for column in large.values())]).tolist()
+    mapping = _mapped([*large.values()], places, folder) if large else None
+    if mapping is None:
+        return record
+    whole = memoryview(mapping)
+    views = {
+        key: np.frombuffer(mapping, column.dtype, column.size, place).reshape(column.shape)
+        if isinstance(column, np.ndarray)
+        else whole[place : place + len(column)]
+        for (key, column), place in zip(large.items(), places, strict=False)
+    }
+    let_go()
+    _trim()
+    return cast(T, _with_views(record, views))
+
+
+class TextPieces:
+    """A column of texts on its way, a piece at a time. Where columns are settled, the text goes to disk as it comes."""
+
+    def __init__(self) -> None:
+        self._folder = _folder.get()
+        self._file: IO[bytes] | None = None
+        self._waiting: list[bytes] = []
+        self._written = self._size = 0
+        self._start: list[Int64] = []
+        self._length: list[Int32] = []
+
+    def add(self, texts: Sequence[bytes]) -> None:
+        """Takes a piece."""
+        piece = Texts.of(texts)
+        self._start.append(piece.start + self._size)
+        self._length.append(piece.length)
+        self._waiting += piece.parts
+        self._size += len(piece.parts[0])
+        if self._folder is not None and self._size - self._written > PIECE:
+            self._write(self._folder)
+
+    def column(self) -> Texts:
+        """All texts, in order."""
+        mapped = [memoryview(_mapping_of(self._file))] if self._file is not None and self._written else []
+        buffers: list[Buffer] = [*mapped, *self._waiting]
+        begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
+        start = np.concatenate([np.empty(0, np.int64), *self._start])
+        part = np.maximum(np.searchsorted(begins, start, side="right") - 1, 0)
+        start -= np.append(begins, 0)[part]
+        return Texts(buffers, part.astype(np.int32), start, np.concatenate([np.empty(0, np.int32), *self._length]))
+
+    def _write(self, folder: Path) -> None:
+        try:
+            self._file = self._file or _unnamed(folder)
+            for text in self._waiting:
+                _write(self._file, text)
+        except OSError:
+            # what is not whole in the file stays in memory, as all that comes
+            self._folder = None
+        else:
+            self._waiting, self._written = [], self._size
+        if self._file is not None:
+            self._file.truncate(self._written)
+
+
+def _is_large(column: Any) -> bool:
+    """Whether it is worth a place on disk, and has none."""
+    if isinstance(column, np.ndarray):
+        return column.nbytes >= LARGE and column.flags.c_contiguous and _mapping(column) is None
+    return isinstance(column, bytes) and len(column) >= LARGE
+
+
+def _bytes(column: Any) -> memoryview:
+    return memoryview(column.reshape(-1)).cast("B") if isinstance(column, np.ndarray) else memoryview(column)
+
+
+def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> mmap.mmap | None:
+    """A file that has the columns at these places and the end at the last; None where the folder takes none."""
+    try:
+        with _unnamed(folder) as file:
+            for column, place in zip(columns, places, strict=False):
+                file.seek(place)
+                _write(file, _bytes(column))
+            file.truncate(places[-1])
+            return _mapping_of(file)
+    except OSError:
+        return None
+
+
+def _unnamed(folder: Path) -> IO[bytes]:
+    return tempfile.TemporaryFile(dir=folder, prefix=".columns.", buffering=0)
+
+
+def _write(file: IO[bytes], content: Buffer) -> None:
+    rest = memoryview(content)
+    while rest:
+        # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2 MB
+        rest = rest[file.write(rest[:AT_ONCE]) :]
+
+
+def _mapping_of(file: IO[bytes]) -> mmap.mmap:
+    mapping = mmap.mmap(file.fileno(), 0)
+    _mappings.add(mapping)
+    return mapping
+
+
+def _with_views(value: Any, views: dict[int, Any]) -> Any:
+    """The value with these columns, by identity, in place of its own."""
+    if isinstance(value, np.ndarray):
+        return views.get(id(value), value)
+    if isinstance(value, Texts):
+        rows = (_with_views(column, views) for column in (value.part, value.start, value.length))
+        return Texts([views.get(id(part), part) for part in value.parts], *rows)
+    is_record = is_dataclass(value) and not isinstance(value, type)
+    if not is_record and not isinstance(value, dict):
+        return value
+    columns = {field.name: getattr(value, field.name) for field in fields(value)} if is_record else value
+    changed = {name: new for name, old in columns.items() if (new := _with_views(old, views)) is not old}
+    return value if not changed else replace(value, **changed) if is_record else {**value, **changed}
+
+
+def let_go() -> None:
+    """Takes all that is on disk out of memory; what is looked at comes back."""
+    for mapping in _mappings:
+        with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _columns(value: Any) -> Iterator[Any]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Texts):
+        yield from (*value.parts, value.start, value.length)
+    elif isinstance(value, dict):
+        for column in value.values():
+            yield from _columns(column)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _columns(getattr(value, field.name))
+
+
+def _mapping(column: Any) -> mmap.mmap | None:
+    """What a column or buffer that is on disk is a view of."""
+    while column is not None and not isinstance(column, mmap.mmap):
+        column = column.obj if isinstance(column, memoryview) else getattr(column, "base", None)
+    return column
+
+
+def _trim() -> None:
+    """Hands back to the system what the C library keeps of freed memory; only glibc can."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)

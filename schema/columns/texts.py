@@ -1,0 +1,91 @@
+"""Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few buffers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .column_types import Bool, Int32, Int64, Rows
+
+Buffer = bytes | memoryview
+AT_ONCE = 1 << 13
+
+
+class Texts(Sequence[bytes]):
+    """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or joined."""
+
+    __slots__ = ("length", "part", "parts", "start")
+
+    def __init__(self, parts: Sequence[Buffer], part: Int32, start: Int64, length: Int32) -> None:
+        self.parts, self.part, self.start, self.length = parts, part, start, length
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    @overload
+    def __getitem__(self, row: int) -> bytes: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[bytes]: ...
+    def __getitem__(self, row: int | slice) -> bytes | list[bytes]:
+        if isinstance(row, slice):
+            return self._texts(row)
+        start = self.start[row]
+        return bytes(self.parts[self.part[row]][start : start + self.length[row]])
+
+    def __iter__(self) -> Iterator[bytes]:
+        for first in range(0, len(self), AT_ONCE):
+            yield from self._texts(slice(first, first + AT_ONCE))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, rows: Rows | Sequence[int]) -> list[bytes]:
+        """The texts of these rows."""
+        return self._texts(np.asarray(rows, np.int64))
+
+    def take(self, rows: "npt.NDArray[np.integer] | Bool") -> "Texts":
+        """The given rows as a column."""
+        return Texts(self.parts, self.part[rows], self.start[rows], self.length[rows])
+
+    def differ(self, text: bytes) -> Bool:
+        """Which rows have another text than this one."""
+        found = self.length != len(text)
+        alike = np.flatnonzero(~found)
+        for first in range(0, len(alike), AT_ONCE):
+            rows = alike[first : first + AT_ONCE]
+            found[rows] = [one != text for one in self.at(rows)]
+        return found
+
+    def _texts(self, rows: Int64 | slice) -> list[bytes]:
+        parts, start = self.parts, self.start[rows]
+        columns = (self.part[rows].tolist(), start.tolist(), (start + self.length[rows]).tolist())
+        return [bytes(parts[part][first:last]) for part, first, last in zip(*columns, strict=True)]
+
+    @staticmethod
+    def joined(columns: "Sequence[Texts]") -> "Texts":
+        """The rows of all columns, one column after the other."""
+        before = np.cumsum([0, *(len(column.parts) for column in columns)])
+        part = [column.part + int(count) for column, count in zip(columns, before.tolist(), strict=False)]
+        return Texts(
+            [buffer for column in columns for buffer in column.parts],
+            np.concatenate([np.empty(0, np.int32), *part]).astype(np.int32),
+            np.concatenate([np.empty(0, np.int64), *(column.start for column in columns)]),
+            np.concatenate([np.empty(0, np.int32), *(column.length for column in columns)]),
+        )
+
+    @staticmethod
+    def of(texts: Iterable[bytes]) -> "Texts":
+        """A column of texts, of which each stands in the buffer once.
+
+        >>> Texts.of([b"[1]", b"[]", b"[1]"])[1:]
+        [b'[]', b'[1]']
+        """
+        places: dict[bytes, int] = {}
+        code = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
+        length = np.fromiter(map(len, places), np.int64, len(places))
+        start = np.cumsum(length) - length
+        part = np.zeros(len(code), np.int32)
+        return Texts([b"".join(places)], part, start[code], length[code].astype(np.int32))
