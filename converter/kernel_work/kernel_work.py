@@ -44,11 +44,16 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
     both_ways = np.where(activities.name.where(lambda name: WITHIN_DEVICE.search(name) is not None), 2, 1)
     operations[sized], moved[sized] = 0, (activities.size * both_ways)[sized]
     computing = activities.communication_row < 0
+    length = (activities.end - activities.start).tolist()
+    told: list[tuple[int, int, int, int, int]] = []
     for op, kernels, work in _works(linked, op_parent, computing & ~sized & (activities.op_row >= 0)):
-        times = (activities.end - activities.start)[kernels].tolist()
-        op_row[kernels], moved[kernels], element[kernels] = op, shares(work.bytes, times), work.element or ABSENT
-        if work.operations is not None:
-            operations[kernels] = shares(work.operations, times)
+        times, count = [length[kernel] for kernel in kernels], len(kernels)
+        of_operations = [ABSENT] * count if work.operations is None else shares(work.operations, times)
+        told += zip(
+            kernels, of_operations, shares(work.bytes, times), [work.element or ABSENT] * count, [op] * count, strict=True
+        )
+    kernel, *columns = np.array(told, np.int64).reshape(-1, 5).T
+    operations[kernel], moved[kernel], element[kernel], op_row[kernel] = columns
     return _counted(linked, KernelWork(operations, moved, element, op_row), computing)
 
 

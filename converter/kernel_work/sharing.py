@@ -60,6 +60,8 @@ def shares(total: int, times: Sequence[int]) -> list[int]:
     >>> shares(10, [1, 1, 1])
     [3, 3, 4]
     """
+    if len(times) == 1:
+        return [total]
     weights = [max(time, 1) for time in times]
     whole, before, given, found = sum(weights), 0, 0, []
     for weight in weights:

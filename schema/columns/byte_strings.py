@@ -50,14 +50,15 @@ def repeated(text: bytes, count: int) -> Spans:
     return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
 
 
-def first_not_utf8(texts: Sequence[bytes]) -> int | None:
+def first_not_utf8(texts: Spans) -> int | None:
     """The place of the first text that is not UTF-8, None if all are."""
+    count = len(texts.starts)
+    # a character cannot go on across a line end, so the joined text is valid only if each text is
+    lines = join([texts, repeated(b"\n", count)], count)
     try:
-        # a character cannot go on across a line end, so the joined text is valid only if each text is
-        b"\n".join(texts).decode()
+        str(lines.source.data, "utf-8")
     except UnicodeDecodeError as error:
-        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
-        return int(np.searchsorted(starts, error.start, side="right")) - 1
+        return int(np.searchsorted(lines.starts, error.start, side="right")) - 1
     return None
 
 

@@ -23,6 +23,7 @@ from .texts import Buffer, Texts
 T = TypeVar("T")
 LARGE = 1 << 18
 """Bytes from which on a column goes to disk."""
+MANY = 64
 ALIGNED, AT_ONCE = 64, 1 << 16
 PIECE = 1 << 20
 """Bytes of texts that stay in memory while a column of them comes together."""
@@ -81,8 +82,11 @@ class TextPieces:
         self._length.append(piece.length)
         self._waiting += piece.parts
         self._size += len(piece.parts[0])
-        if self._folder is not None and self._size - self._written > PIECE:
-            self._write(self._folder)
+        if self._size - self._written > PIECE:
+            if self._folder is not None:
+                self._write(self._folder)
+            elif len(self._waiting) > MANY:
+                self._waiting = [*self._waiting[:-MANY], b"".join(self._waiting[-MANY:])]
 
     def column(self) -> Texts:
         """All texts, in order."""

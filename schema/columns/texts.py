@@ -6,7 +6,9 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from .byte_strings import Spans
 from .column_types import Bool, Int32, Int64, Rows
+from .numbering import Numbering
 
 Buffer = bytes | memoryview
 AT_ONCE = 1 << 13
@@ -59,6 +61,14 @@ class Texts(Sequence[bytes]):
             found[rows] = [one != text for one in self.at(rows)]
         return found
 
+    def spans(self, rows: slice) -> Spans:
+        """The rows as a column for what copies bytes."""
+        part = self.part[rows]
+        if len(part) and (part == part[0]).all():
+            length = self.length[rows].astype(np.int64)
+            return Spans(np.frombuffer(self.parts[int(part[0])], np.uint8), self.start[rows], length)
+        return Spans.of(self._texts(rows))
+
     def _texts(self, rows: Int64 | slice) -> list[bytes]:
         parts, start = self.parts, self.start[rows]
         columns = (self.part[rows].tolist(), start.tolist(), (start + self.length[rows]).tolist())
@@ -83,8 +93,8 @@ class Texts(Sequence[bytes]):
         >>> Texts.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        places: dict[bytes, int] = {}
-        code = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
+        listed, places = [*texts], Numbering[bytes]()
+        code = places.codes(listed, len(listed))
         length = np.fromiter(map(len, places), np.int64, len(places))
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from ..columns import ABSENT, Int64, Ragged, Strings, Texts, first_not_utf8
+from ..columns import ABSENT, Int64, Ragged, Spans, Strings, Texts, first_not_utf8
 from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
@@ -106,7 +106,7 @@ def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
 
 def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
     texts = nodes.contents(fields)
-    if (wrong := first_not_utf8(texts)) is not None:
+    if (wrong := first_not_utf8(Spans.of(texts))) is not None:
         raise WireError("a text that is not UTF-8", int(fields.start[wrong]))
     return texts
 

@@ -108,10 +108,11 @@ def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[Texts]) -> Ro
         first, last = np.searchsorted(tensor_rows, (rows.start, rows.stop))
         content = []
         for part, column in zip(parts, texts, strict=True):
-            part_texts = column[first:last]
-            if (wrong := first_not_utf8(part_texts)) is not None:
-                raise DataError(f"the graph cannot be written: a tensor text is not UTF-8: {part_texts[wrong][:40]!r}")
-            spans = Spans.of(part_texts)
+            spans = column.spans(slice(first, last))
+            if (wrong := first_not_utf8(spans)) is not None:
+                raise DataError(
+                    f"the graph cannot be written: a tensor text is not UTF-8: {column[first + wrong][:40]!r}"
+                )
             content += delimited(tag(part, DELIMITED), [spans], spans.lengths > 0)
         present = np.add.reduce([spans.lengths for spans in content]) > 0
         places, count = tensor_rows[first:last] - rows.start, rows.stop - rows.start

@@ -63,8 +63,8 @@ class _OpNodes:
         yield Member("id", [integers(ops.id[block])])
         yield Member("name", [self.names.take(ops.name.codes[block])])
         yield Member("ctrl_deps", [integers(ops.parent_id[block])])
-        yield Member("inputs", [Spans.of(ops.inputs[block])])
-        yield Member("outputs", [Spans.of(ops.outputs[block])])
+        yield Member("inputs", [ops.inputs.spans(block)])
+        yield Member("outputs", [ops.outputs.spans(block)])
         yield Member("attrs", list(self._attributes(block)))
         timed = block.start + np.flatnonzero(ops.start[block] != ABSENT)
         for key, time in (
