@@ -17,6 +17,9 @@ class Role(Enum):
     IGNORED = "ignored"
     UNKNOWN = "unknown"
 
+    __hash__ = object.__hash__
+    """By identity, as they compare: roles are looked up for every row."""
+
 
 _ROLES = {
     Role.OP: ("cpu_op", "user_annotation", "operator", "user", "hpu_op"),

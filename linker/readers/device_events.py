@@ -59,9 +59,10 @@ class DeviceEvents:
 
     def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
         by_role: dict[Role, list[Event]] = {role: [] for role in Role}
+        take = _Takers(by_role)
         for event in events:
             if event.ph == "X":
-                by_role[role_of(event.cat, event.name)].append(event)
+                take[event.cat](event)
             elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
                 self.skipped["device events whose begin and end are rows of their own"] += 1
             else:
@@ -85,6 +86,23 @@ class DeviceEvents:
             events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
             start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
         table.add(events, start, duration, self.noted)
+
+
+class _Takers(dict[str | None, Callable[[Event], None]]):
+    """What puts a row of a category to those of its role."""
+
+    def __init__(self, by_role: dict[Role, list[Event]]) -> None:
+        self._by_role = by_role
+
+    def __missing__(self, category: str | None) -> Callable[[Event], None]:
+        role = role_of(category)
+        # of these the name may tell another role
+        taker = self._by_role[role].append if role is not Role.ACTIVITY else self._by_name
+        self[category] = taker
+        return taker
+
+    def _by_name(self, event: Event) -> None:
+        self._by_role[role_of(event.cat, event.name)].append(event)
 
 
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:

@@ -3,7 +3,6 @@
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,13 @@ from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
-from ...schema.traces import NO_TENSORS, host, integer, integers
+from ...schema.traces import NO_TENSORS, host, integer, integers, listed_attributes
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
+SCHEMA = "op_schema"
+ATTRIBUTES = (*INTEGERS, SCHEMA)
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -122,23 +123,25 @@ class _Nodes:
         return len(self._texts["name"])
 
     def add(self, nodes: list[host.Node]) -> None:
-        attributes = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
-        pairs = list(zip(nodes, attributes, strict=True))
+        attributes = self._attributes(nodes)
         for name, missing in INTEGERS.items():
-            flat = attrgetter(name)
-            self._integers[name].append(
-                integers([attrs.pop(name, None) if attrs else flat(node) for node, attrs in pairs], missing)
-            )
+            self._integers[name].append(integers(attributes[name], missing))
         self._integers["id"].append(integers([node.id for node in nodes], ABSENT))
         self._integers["parent"].append(integers([_parent(node) for node in nodes], -1))
-        schemas = [attrs.pop("op_schema", "") if attrs else node.op_schema for node, attrs in pairs]
-        for row, rest in enumerate(attributes, len(self)):
-            if rest and (named := {name: value for name, value in rest.items() if value != ""}):
-                self._extra[row] = named
-        self._texts["op_schema"].add([text if type(text) is str else "" for text in schemas])
+        self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
         self._texts["name"].add([node.name or "" for node in nodes])
         self._inputs.add([self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes])
         self._outputs.add([self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes])
+
+    def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
+        """The values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""
+        columns, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
+        for row, node in enumerate(nodes):
+            if not node.attrs:
+                for name, column in columns.items():
+                    column[row] = getattr(node, name)
+        self._extra |= {len(self) + row: attributes for row, attributes in further.items()}
+        return columns
 
     def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
         """The lists in one JSON object, however the version lays them out."""

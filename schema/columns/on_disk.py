@@ -160,12 +160,10 @@ def _with_views(value: Any, views: dict[int, Any]) -> Any:
     if isinstance(value, Texts):
         rows = (_with_views(column, views) for column in (value.part, value.start, value.length))
         return Texts([views.get(id(part), part) for part in value.parts], *rows)
-    is_record = is_dataclass(value) and not isinstance(value, type)
-    if not is_record and not isinstance(value, dict):
+    changed = {name: new for name, old in _parts(value).items() if (new := _with_views(old, views)) is not old}
+    if not changed:
         return value
-    columns = {field.name: getattr(value, field.name) for field in fields(value)} if is_record else value
-    changed = {name: new for name, old in columns.items() if (new := _with_views(old, views)) is not old}
-    return value if not changed else replace(value, **changed) if is_record else {**value, **changed}
+    return {**value, **changed} if isinstance(value, dict) else replace(value, **changed)
 
 
 def let_go() -> None:
@@ -180,12 +178,16 @@ def _columns(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, Texts):
         yield from (*value.parts, value.start, value.length)
-    elif isinstance(value, dict):
-        for column in value.values():
+    else:
+        for column in _parts(value).values():
             yield from _columns(column)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from _columns(getattr(value, field.name))
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """The columns and records that a record is made of, by name."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value if isinstance(value, dict) and isinstance(next(iter(value), None), str) else {}
 
 
 def _mapping(column: Any) -> mmap.mmap | None:

@@ -2,18 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain, compress, count
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, Numbering, StringPieces, Strings, TextPieces
-from ..traces import Attr, InexactTime, integers, nanoseconds
+from ..columns import ABSENT, Int64, StringPieces, Strings, TextPieces
+from ..traces import Attr, InexactTime, integers, listed_attributes, nanoseconds
 from .layout import INTEGER_ATTRIBUTES, Node
 
-ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), "op_schema")
-SCHEMA_NUMBER = len(INTEGER_ATTRIBUTES)
+SCHEMA = "op_schema"
+ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
 
 
 class NodeTable:
@@ -61,7 +61,6 @@ class LinkedNodes:
         self.recorded_by_host: list[bool] = []
         self.inputs, self.outputs = TextPieces(), TextPieces()
         self.extra: dict[int, dict[str, Any]] = {}
-        self.attribute_names = Numbering(zip(ATTRIBUTE_NAMES, count(), strict=False))
         self.waits: list[tuple[int, int]] = []
         """Rows of activities and the ids that they wait for."""
 
@@ -94,20 +93,11 @@ class LinkedNodes:
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
         """The ops' attributes as columns; those without a column stay in `extra`."""
-        row = np.repeat(np.arange(len(attributes)), np.array([len(of_op) for of_op in attributes], np.int64))
-        every = list(chain.from_iterable(attributes))
-        code = self.attribute_names.codes([attribute.name for attribute in every], len(every))
-        value = np.empty(len(every), object)
-        value[:] = [attribute.value for attribute in every]
-        for number, (name, _, missing) in enumerate(INTEGER_ATTRIBUTES):
-            column = np.full(len(attributes), missing, np.int64)
-            column[row[code == number]] = integers(value[code == number].tolist(), missing)
-            self.ops.integers(name, column)
-        schema = np.full(len(attributes), "", object)
-        schema[row[code == SCHEMA_NUMBER]] = value[code == SCHEMA_NUMBER]
-        self.ops.texts("op_schema", [text if type(text) is str else "" for text in schema.tolist()])
-        for place in np.flatnonzero(code > SCHEMA_NUMBER).tolist():
-            self.extra.setdefault(self.ops.count + int(row[place]), {})[every[place].name] = value[place]
+        columns, further = listed_attributes(attributes, ATTRIBUTE_NAMES)
+        for name, _, missing in INTEGER_ATTRIBUTES:
+            self.ops.integers(name, integers(columns[name], missing))
+        self.ops.texts(SCHEMA, [text if type(text) is str else "" for text in columns[SCHEMA]])
+        self.extra |= {self.ops.count + row: rest for row, rest in further.items()}
 
     def _add_activities(self, nodes: list[Node]) -> None:
         for name in ("device", "stream", "correlation", "graph_node", "size", "call"):

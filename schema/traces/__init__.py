@@ -1,6 +1,7 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
 from . import host, kineto
+from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import Args, DeviceFile
 from .merged_ranks import LARGEST_ID, MergedRank
@@ -41,6 +42,7 @@ __all__ = [
     "integers",
     "kineto",
     "lacks_padding",
+    "listed_attributes",
     "microseconds",
     "nanoseconds",
     "with_padding",

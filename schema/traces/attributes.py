@@ -1,0 +1,40 @@
+"""The attributes that nodes of host and linked traces list, a column for each name that is known."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from .host import Attr
+
+
+class ListedAttributes(NamedTuple):
+    """Of each node, by name, the value of a known attribute, None where it lists none; `further` has the other attributes by row."""
+
+    columns: dict[str, list[Any]]
+    further: dict[int, dict[str, Any]]
+
+
+def listed_attributes(nodes: Sequence[list[Attr]], known: tuple[str, ...]) -> ListedAttributes:
+    """The attributes of some nodes; further ones whose value is an empty text count as not there.
+
+    Most nodes list what the first one does, the known attributes first and nothing further: those are taken all at once.
+    """
+    names = [attr.name for attr in nodes[0]] if nodes else []
+    size = len(names)
+    listed = [*chain.from_iterable(attrs for attrs in nodes if len(attrs) == size)]
+    values = [attr.value for attr in listed]
+    alike = (
+        tuple(names[: len(known)]) == known
+        and all(value == "" for place in range(len(known), size) for value in values[place::size])
+        and [attr.name for attr in listed] == names * (len(listed) // size)
+    )
+    columns = {name: values[place::size] if alike else [] for place, name in enumerate(known)}
+    further: dict[int, dict[str, Any]] = {}
+    for row, attrs in enumerate(nodes):
+        if not alike or len(attrs) != size:
+            own = {attr.name: attr.value for attr in attrs}
+            for name, column in columns.items():
+                column.insert(row, own.pop(name, None))
+            if rest := {name: value for name, value in own.items() if value != ""}:
+                further[row] = rest
+    return ListedAttributes(columns, further)
