@@ -13,6 +13,7 @@ from ...schema.graph import Column, ExecutionGraph, TensorText
 from ..context import Edges
 from .order import check, deduplicated, topological_order
 
+AT_ONCE = 1 << 13
 NO_EDGES = Edges(*np.empty((3, 0), np.int64))
 
 
@@ -128,7 +129,8 @@ def used(attributes: dict[str, Column]) -> dict[str, Column]:
 def _is_used(column: Column) -> bool:
     if isinstance(column, Ragged):
         return len(column.values) > 0
-    return bool((column.codes >= 0).any() if isinstance(column, Strings) else (column != ABSENT).any())
+    values, none = (column.codes, -1) if isinstance(column, Strings) else (column, ABSENT)
+    return any((values[place : place + AT_ONCE] != none).any() for place in range(0, len(values), AT_ONCE))
 
 
 def _tensors(tensors: TensorText | None, rows: Int64, count: int) -> TensorText | None:

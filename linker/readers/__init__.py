@@ -7,6 +7,7 @@ from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .merged import merging_signs, one_rank
 from .rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, processes
 from .selection import Kept, select_linked, select_rows, through
+from .side_by_side import Traces, read_traces
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Role",
     "SyncCall",
     "SyncRows",
+    "Traces",
     "dialect",
     "is_database",
     "is_merged",
@@ -35,6 +37,7 @@ __all__ = [
     "processes",
     "read_device_trace",
     "read_host_trace",
+    "read_traces",
     "role_of",
     "select_linked",
     "select_rows",

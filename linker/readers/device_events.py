@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,12 @@ class DeviceEvents:
 
     def _by_role(self, events: Sequence[Event]) -> dict[Role, list[Event]]:
         by_role: dict[Role, list[Event]] = {role: [] for role in Role}
-        take = _Takers(by_role)
+        takers: dict[str | None, Callable[[Event], None]] = {}
         for event in events:
             if event.ph == "X":
-                take[event.cat](event)
+                if event.cat not in takers:
+                    takers[event.cat] = _taker(event.cat, by_role)
+                takers[event.cat](event)
             elif event.ph in BEGIN_AND_END and role_of(event.cat) in TABLES:
                 self.skipped["device events whose begin and end are rows of their own"] += 1
             else:
@@ -88,21 +91,15 @@ class DeviceEvents:
         table.add(events, start, duration, self.noted)
 
 
-class _Takers(dict[str | None, Callable[[Event], None]]):
+def _taker(category: str | None, by_role: dict[Role, list[Event]]) -> Callable[[Event], None]:
     """What puts a row of a category to those of its role."""
+    role = role_of(category)
+    # of activities the name may tell another role
+    return by_role[role].append if role is not Role.ACTIVITY else partial(_take_by_name, by_role)
 
-    def __init__(self, by_role: dict[Role, list[Event]]) -> None:
-        self._by_role = by_role
 
-    def __missing__(self, category: str | None) -> Callable[[Event], None]:
-        role = role_of(category)
-        # of these the name may tell another role
-        taker = self._by_role[role].append if role is not Role.ACTIVITY else self._by_name
-        self[category] = taker
-        return taker
-
-    def _by_name(self, event: Event) -> None:
-        self._by_role[role_of(event.cat, event.name)].append(event)
+def _take_by_name(by_role: dict[Role, list[Event]], event: Event) -> None:
+    by_role[role_of(event.cat, event.name)].append(event)
 
 
 def _times(stamps: list[Any], exact: bool) -> ExactTimes:

@@ -9,7 +9,7 @@ from .frames import Values, nullable, to_pandas, to_polars
 from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, repetition, split_groups
 from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
 from .numbering import Numbering, StringPieces, rows_of
-from .on_disk import TextPieces, columns_in, let_go, settled
+from .on_disk import TextPieces, columns_in, let_go, mapped_file, settled
 from .shown import Figures, Shown, counted, microseconds
 from .texts import Texts
 
@@ -46,6 +46,7 @@ __all__ = [
     "join_parts",
     "last_up_to",
     "let_go",
+    "mapped_file",
     "microseconds",
     "nest",
     "nullable",

@@ -52,11 +52,10 @@ def settled(record: T) -> T:
     mapping = _mapped([*large.values()], places, folder) if large else None
     if mapping is None:
         return record
-    whole = memoryview(mapping)
     views = {
         key: np.frombuffer(mapping, column.dtype, column.size, place).reshape(column.shape)
         if isinstance(column, np.ndarray)
-        else whole[place : place + len(column)]
+        else mapping[place : place + len(column)]
         for (key, column), place in zip(large.items(), places, strict=False)
     }
     let_go()
@@ -90,7 +89,7 @@ class TextPieces:
 
     def column(self) -> Texts:
         """All texts, in order."""
-        mapped = [memoryview(_mapping_of(self._file))] if self._file is not None and self._written else []
+        mapped = [mapped_file(self._file)] if self._file is not None and self._written else []
         buffers: list[Buffer] = [*mapped, *self._waiting]
         begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
         start = np.concatenate([np.empty(0, np.int64), *self._start])
@@ -123,7 +122,7 @@ def _bytes(column: Any) -> memoryview:
     return memoryview(column.reshape(-1)).cast("B") if isinstance(column, np.ndarray) else memoryview(column)
 
 
-def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> mmap.mmap | None:
+def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> memoryview | None:
     """A file that has the columns at these places and the end at the last; None where the folder takes none."""
     try:
         with _unnamed(folder) as file:
@@ -131,7 +130,7 @@ def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> mmap
                 file.seek(place)
                 _write(file, _bytes(column))
             file.truncate(places[-1])
-            return _mapping_of(file)
+            return mapped_file(file)
     except OSError:
         return None
 
@@ -147,10 +146,11 @@ def _write(file: IO[bytes], content: Buffer) -> None:
         rest = rest[file.write(rest[:AT_ONCE]) :]
 
 
-def _mapping_of(file: IO[bytes]) -> mmap.mmap:
+def mapped_file(file: IO[bytes]) -> memoryview:
+    """The content of a file that is not empty, which `let_go` knows of."""
     mapping = mmap.mmap(file.fileno(), 0)
     _mappings.add(mapping)
-    return mapping
+    return memoryview(mapping)
 
 
 def _with_views(value: Any, views: dict[int, Any]) -> Any:

@@ -1,7 +1,8 @@
 """Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few buffers."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pickle import PickleBuffer
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from .numbering import Numbering
 
 Buffer = bytes | memoryview
 AT_ONCE = 1 << 13
+BUFFERS_FROM = 5
+"""The protocol of pickle from which on it takes buffers as they are."""
 
 
 class Texts(Sequence[bytes]):
@@ -43,6 +46,10 @@ class Texts(Sequence[bytes]):
         return isinstance(other, Sequence) and len(self) == len(other) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        buffer: Callable[[Buffer], Any] = PickleBuffer if int(protocol) >= BUFFERS_FROM else bytes
+        return Texts, ([*map(buffer, self.parts)], self.part, self.start, self.length)
 
     def at(self, rows: Rows | Sequence[int]) -> list[bytes]:
         """The texts of these rows."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ...converter import before_target, for_target
 from ...converter.ranks import restrict_to_ranks
 from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
-from ...linker import link, read_device_trace, read_host_trace
+from ...linker import link
+from ...linker.readers import read_traces
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import columns_in
 from ...schema.comm_groups import number_groups
@@ -119,8 +120,9 @@ def _built_in(task: RankTask, inputs: Future[Inputs]) -> RankResult:
 def linked_rank(task: RankTask) -> LinkedTrace:
     """The rank's pair, linked."""
     pair = task.pair
-    host_trace = read_host_trace(str(task.folder / pair.host)) if pair.host else None
-    device_trace = read_device_trace(str(task.folder / pair.device), arguments=host_trace is None)
+    host_path = str(task.folder / pair.host) if pair.host else None
+    folder = task.graph.parent if len(task.ranks) == 1 else None
+    host_trace, device_trace = read_traces(host_path, str(task.folder / pair.device), folder=folder)
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from ...linker.link import link
-from ...linker.readers import read_device_trace, read_host_trace
+from ...linker.readers import read_traces
 from ...schema.columns import columns_in
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import LinkedTrace, write_linked
@@ -74,12 +74,9 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _link(options: argparse.Namespace) -> None:
-    host = None
-    if options.host_trace:
-        with progress_bar("read host trace") as bar:
-            host = read_host_trace(options.host_trace, options.strict, bar.update)
-    with progress_bar("read device trace") as bar:
-        device = read_device_trace(options.device_trace, options.strict, arguments=host is None, advanced=bar.update)
+    folder = folder_beside(options.output)
+    with progress_bar("read traces") as bar:
+        host, device = read_traces(options.host_trace, options.device_trace, options.strict, folder, bar.update)
     linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     del host, device
     with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:
