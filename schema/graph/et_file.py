@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..columns import Ragged, Strings, Texts, let_go
+from ..columns import Ragged, Strings, Texts, let_go, settled
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -15,6 +15,7 @@ from .nodes import Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
 ROWS_AT_ONCE = 1 << 13
+BLOCKS_AT_ONCE = 1 << 5
 
 
 def write_columns(graph: NodeColumns, path: str) -> None:
@@ -37,11 +38,18 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     Without `tensors` these are skipped, which are most of a file. Raises DataError with the byte at which the file stops being a graph.
     """
     tables: dict[str, TextTable] = defaultdict(TextTable)
+    parts: list[NodeColumns] = []
+    latest: list[NodeColumns] = []
     with open_input(path) as stream:
-        parts = [_decode(block, tables, path, tensors) for block in read_frames(stream, path)]
+        for block in read_frames(stream, path):
+            latest.append(_decode(block, tables, path, tensors))
+            if len(latest) == BLOCKS_AT_ONCE:
+                parts.append(settled(concatenate(latest)))
+                latest = []
+    parts += latest
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
-    return _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
+    return settled(_with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path))
 
 
 def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> NodeColumns:

@@ -11,9 +11,10 @@ from typing import NoReturn
 import msgspec
 
 from ...converter.targets import ASTRA_SIM
+from ...schema.columns import columns_in
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import STANDARD_STREAM
+from ...schema.io import STANDARD_STREAM, folder_beside
 from ..command import command_parser, output_as, print_json, progress, run_command, usage_error
 from ..replay import (
     SCALABLE,
@@ -79,6 +80,11 @@ def _scale(spec: str) -> Scale:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    with columns_in(folder_beside(arguments.timeline or STANDARD_STREAM)):
+        _replay(arguments)
+
+
+def _replay(arguments: argparse.Namespace) -> None:
     paths = [path for given in arguments.inputs for path in _graphs(given)]
     graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
     reason = why_not_one_job(graphs)

@@ -6,6 +6,7 @@ ns from the run's start.
 """
 
 import logging
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from ...schema.columns import (
     Values,
     microseconds,
     nullable,
+    settled,
     to_pandas,
     to_polars,
 )
@@ -126,7 +128,7 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
     Raises DataError, naming where each rank stands, when nodes never become ready.
     """
     members = rendezvous(graphs)
-    work = on_one_clock(gather(graphs, scale), members)
+    work = settled(on_one_clock(gather(graphs, scale), members))
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
     schedule = _schedule(work, members)
@@ -179,10 +181,10 @@ def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]
         return range(count)
     by_source = np.argsort(source, kind="stable")
     dependents = Ragged.grouped(source[by_source], target[by_source], count)
-    starts, values = dependents.starts.tolist(), dependents.values.tolist()
+    starts, values = _numbers(dependents.starts), _numbers(dependents.values)
     missing = np.bincount(target, minlength=count)
-    order: list[int] = np.flatnonzero(missing == 0).tolist()
-    unmet = missing.tolist()
+    order = _numbers(np.flatnonzero(missing == 0))
+    unmet = _numbers(missing)
     for row in order:  # grows as rows become ready
         for dependent in values[starts[row] : starts[row + 1]]:
             unmet[dependent] -= 1
@@ -194,9 +196,9 @@ def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]
 def earliest_ends(order: Sequence[int], problem: Problem) -> Int64:
     """For each row the latest end of its sources plus their lag, 0 without any, plus its cost; dependencies sorted by target."""
     source, target, lag, cost = problem
-    before, lags = Ragged.grouped(target, source, len(cost)), Ragged.grouped(target, lag, len(cost)).values.tolist()
-    starts, values, costs = before.starts.tolist(), before.values.tolist(), cost.tolist()
-    end = [0] * len(costs)
+    before, lags = Ragged.grouped(target, source, len(cost)), _numbers(Ragged.grouped(target, lag, len(cost)).values)
+    starts, values, costs = (_numbers(column) for column in (before.starts, before.values, cost))
+    end = _numbers(np.zeros(len(costs), np.int64))
     for row in order:
         ready = 0
         for place in range(starts[row], starts[row + 1]):
@@ -205,6 +207,11 @@ def earliest_ends(order: Sequence[int], problem: Problem) -> Int64:
                 ready = after
         end[row] = ready + costs[row]
     return np.array(end, np.int64)
+
+
+def _numbers(column: Int64) -> "array[int]":
+    """A column for loops over its numbers: as fast as a list, in a fifth of its memory."""
+    return array("q", np.ascontiguousarray(column, np.int64).tobytes())
 
 
 def _never_ready(work: Workload, stuck: Int64) -> str:
