@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
-from ...schema.io import STANDARD_STREAM, open_output
+from ...schema.columns import columns_in
+from ...schema.io import STANDARD_STREAM, folder_beside, open_output
 from ..analyses import ANALYSES
 from ..command import command_parser, output_as, progress, run_command, usage_error
 from ..replay import SCALABLE, Scale, parse_scale
@@ -110,6 +111,11 @@ def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    with columns_in(folder_beside(arguments.output or STANDARD_STREAM)):
+        _report(arguments)
+
+
+def _report(arguments: argparse.Namespace) -> None:
     if arguments.diff:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
         report = report_on_diff(before, after, progress, window_of(arguments))

@@ -19,8 +19,9 @@ from ...linker.readers import (
     read_device_trace,
     read_host_trace,
 )
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Int64, Strings, columns_in
 from ...schema.errors import DataError
+from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import streams_of
 from ...schema.recovery import CUT_OFF, UNREADABLE
 from ...schema.traces import STEP_MARK, are_step_marks
@@ -111,8 +112,9 @@ def inspect(files: ProcessFiles) -> Inspection:
     found = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
     found.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
     try:
-        host = read_host_trace(files.host) if files.host else None
-        device = read_device_trace(files.device) if files.device else None
+        with columns_in(folder_beside(STANDARD_STREAM)):
+            host = read_host_trace(files.host) if files.host else None
+            device = read_device_trace(files.device) if files.device else None
         if host is not None:
             _describe_host(found, host)
             _describe_reading(found, host)
