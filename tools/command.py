@@ -5,7 +5,6 @@ Exit 0: done. Exit 1: the data is unusable, one line says why. Exit 2: wrong usa
 
 import argparse
 import gc
-import importlib.metadata
 import logging
 import os
 import signal
@@ -34,11 +33,21 @@ def command_parser(name: str, description: str, example: str) -> argparse.Argume
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"{name} {importlib.metadata.version('execgraph')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
     loudness.add_argument("-q", "--quiet", action="store_true", help="say only errors")
     return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only where it is asked for, as that takes longer than to read a small trace."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        import importlib.metadata
+
+        print(f"{parser.prog} {importlib.metadata.version('execgraph')}")
+        parser.exit()
 
 
 def run_command(work: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace, name: str) -> NoReturn:

@@ -3,7 +3,6 @@
 import heapq
 from collections.abc import Callable
 
-import networkx as nx
 import numpy as np
 
 from ...schema.columns import Int64, Strings, begins
@@ -75,6 +74,8 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
 
 
 def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Strings] | None) -> str:
+    import networkx as nx  # needed for a cycle only, and slow to load
+
     inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
     graph: nx.DiGraph[int] = nx.DiGraph(zip(edges.source[inside].tolist(), edges.target[inside].tolist(), strict=True))
     nodes = [source for source, _ in nx.find_cycle(graph)]
