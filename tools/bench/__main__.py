@@ -20,7 +20,7 @@ import msgspec
 from ...schema.errors import DataError
 from ...schema.io import open_output
 from ..command import command_parser, progress, run_command
-from .results import MB, Benchmark, Result, Size, build_share, changes_table, size_table
+from .results import Benchmark, Result, Size, build_share, changes_table, size_table
 from .work import DEVICE, HOST, TRACES, WORKS, Timing
 
 NAME = "python -m execgraph.tools.bench"
@@ -41,6 +41,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     )
     parser.add_argument(
         "--sizes", type=_sizes, default=[5, 20, 81, 325], metavar="MB,…", help="megabytes of input (5,20,81,325)"
+    )
+    parser.add_argument(
+        "--stacks",
+        type=_positive,
+        default=0,
+        metavar="N",
+        help="rows of Python's calls for each op called, as trace-generate has them",
     )
     parser.add_argument("--runs", type=_positive, default=3, metavar="K", help="rounds over all works (3)")
     parser.add_argument("--keep", metavar="DIR", help="keep the traces here; those of an earlier run are used again")
@@ -64,7 +71,9 @@ def _bench(arguments: argparse.Namespace) -> None:
     old = _saved(arguments.compare, arguments.sizes) if arguments.compare else None
     with tempfile.TemporaryDirectory(prefix="execgraph-bench-") as scratch:
         root = Path(arguments.keep or scratch).resolve()
-        sizes = [_measured(root / f"{megabytes}MB", megabytes, arguments.runs) for megabytes in arguments.sizes]
+        stacks = arguments.stacks
+        folders = {megabytes: root / f"{megabytes}MB{f'-{stacks}' if stacks else ''}" for megabytes in arguments.sizes}
+        sizes = [_measured(folder, megabytes, stacks, arguments.runs) for megabytes, folder in folders.items()]
     new = Benchmark(_machine(), platform.python_version(), _commit(), sizes)
     if arguments.json:
         with open_output(arguments.json) as out:
@@ -95,11 +104,11 @@ def _markdown(benchmark: Benchmark) -> str:
     return f"{benchmark.machine}, Python {benchmark.python}. {table.markdown()}\n{build_share(benchmark.sizes[-1])}"
 
 
-def _measured(folder: Path, megabytes: int, runs: int) -> Size:
+def _measured(folder: Path, megabytes: int, stacks: int, runs: int) -> Size:
     """Runs every work in turn, `runs` times, on an input of that size."""
     traces = (folder / HOST, folder / DEVICE)
     if not all(trace.exists() for trace in traces):
-        _generate(folder, megabytes)
+        _generate(folder, megabytes, stacks)
     results = [Result(name, [], 0) for name in WORKS]
     size = Size(megabytes, sum(trace.stat().st_size for trace in traces), {}, results)
     for result in progress(results * runs, f"{megabytes} MB", unit="work"):
@@ -111,22 +120,15 @@ def _measured(folder: Path, megabytes: int, runs: int) -> Size:
     return size
 
 
-def _generate(folder: Path, megabytes: int) -> None:
-    """Traces of as many steps as make that size; they get their name when they are whole."""
+def _generate(folder: Path, megabytes: int, stacks: int) -> None:
+    """The first rank's traces of a job of about that size; they get their name when they are whole."""
     new = folder / "new"
     new.mkdir(parents=True, exist_ok=True)
-    two, four = _generated(new, 2), _generated(new, 4)
-    _generated(new, max(1, round(2 + 2 * (megabytes * MB - two) / (four - two))))
-    new.rename(folder / TRACES)
-
-
-def _generated(folder: Path, steps: int) -> int:
-    """Writes the first rank's traces of a job; the bytes of both."""
-    _run_alone(folder, GENERATE, *JOB, "--steps", str(steps), "--output-dir", ".", "--quiet")
-    traces = (folder / Path(HOST).name, folder / Path(DEVICE).name)
-    for other in {*folder.iterdir()}.difference(traces):
+    size = ("--size", str(megabytes), "--stacks", str(stacks))
+    _run_alone(new, GENERATE, *JOB, *size, "--output-dir", ".", "--quiet")
+    for other in {*new.iterdir()}.difference({new / Path(HOST).name, new / Path(DEVICE).name}):
         other.unlink()
-    return sum(trace.stat().st_size for trace in traces)
+    new.rename(folder / TRACES)
 
 
 def _run_alone(folder: Path, tool: str, *arguments: str) -> tuple[bytes, int]:

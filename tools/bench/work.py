@@ -5,9 +5,11 @@
 Files are those of the working directory, under the names below. Only the work is timed, not the start of Python.
 """
 
+import contextlib
 import gc
 import importlib
 import importlib.util
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -44,7 +46,8 @@ def _command(module: str, *arguments: str) -> Work:
 
         def work() -> Counts:
             try:
-                main([*arguments, "--quiet"])
+                with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+                    main([*arguments, "--quiet"])
             except SystemExit as end:
                 if end.code:
                     raise
@@ -92,11 +95,15 @@ def _write_as_much_as(path: str) -> None:
 
 def _link_and_convert() -> Callable[[], Counts]:
     from ...converter import Options, convert
-    from ...linker import link, read_device_trace, read_host_trace
+    from ...linker import link
+    from ...linker.readers import read_traces
+    from ...schema.columns import columns_in
 
     def work() -> Counts:
-        graph = convert(link(read_host_trace(HOST), read_device_trace(DEVICE)), Options())
-        graph.write("at_once.et")
+        gc.disable()
+        with columns_in(Path()):
+            graph = convert(link(*read_traces(HOST, DEVICE, folder=Path())), Options())
+            graph.write("at_once.et")
         return {"graph nodes": len(graph)}
 
     return work
@@ -120,6 +127,7 @@ WORKS: dict[str, Work] = {
     "jsonize": _command("trace_jsonize", "--input", GRAPH, "--output", TEXT),
     "jsonize back": _command("trace_jsonize", "--input", TEXT, "--output", "again.et"),
     "replay": _command("trace_replay", "--input", GRAPH),
+    "diagnose": _command("trace_diagnose", TRACES),
 }
 """In this order each work finds the files that it needs."""
 
