@@ -79,7 +79,7 @@ class TextPieces:
         piece = Texts.of(texts)
         self._start.append(piece.start + self._size)
         self._length.append(piece.length)
-        self._waiting += piece.parts
+        self._waiting += map(bytes, piece.parts)
         self._size += len(piece.parts[0])
         if self._size - self._written > PIECE:
             if self._folder is not None:
@@ -119,7 +119,7 @@ def _is_large(column: Any) -> bool:
 
 
 def _bytes(column: Any) -> memoryview:
-    return memoryview(column.reshape(-1)).cast("B") if isinstance(column, np.ndarray) else memoryview(column)
+    return column.reshape(-1).data.cast("B") if isinstance(column, np.ndarray) else memoryview(column)
 
 
 def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> memoryview | None:

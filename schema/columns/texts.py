@@ -61,7 +61,7 @@ class Texts(Sequence[bytes]):
 
     def differ(self, text: bytes) -> Bool:
         """Which rows have another text than this one."""
-        found = self.length != len(text)
+        found: Bool = np.not_equal(self.length, len(text))
         alike = np.flatnonzero(~found)
         for first in range(0, len(alike), AT_ONCE):
             rows = alike[first : first + AT_ONCE]
