@@ -47,7 +47,7 @@ def read_traces(
 
     Side by side where both are large, there is a second core, and a `folder` for the columns is given.
     """
-    if host is None or folder is None or not _is_worth_it(host, device):
+    if host is None or folder is None or not (os.access(folder, os.W_OK) and _is_worth_it(host, device)):
         read = read_host_trace(host, strict, advanced) if host is not None else None
         return Traces(read, read_device_trace(device, strict, arguments=read is None, advanced=advanced))
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
@@ -57,18 +57,24 @@ def read_traces(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=[columns.fileno()]
         ) as process:
             try:
-                found, failed = read_device_trace(device, strict, advanced=advanced), None
-            except DataError as error:
-                found, failed = None, error
+                found = _device_or_error(device, strict, advanced)
+                answer = process.stdout.read() if process.stdout else b""
             except BaseException:
                 process.kill()
                 raise
-            answer = process.stdout.read() if process.stdout else b""
         # a process that did not end well had no memory: here there may be more now
         other = _taken_over(answer, columns) if not process.returncode else read_host_trace(host, strict)
-    if found is None:
-        raise failed or AssertionError
+    if isinstance(found, DataError):
+        raise found
     return Traces(other, found)
+
+
+def _device_or_error(path: str, strict: bool, advanced: Advanced) -> DeviceTrace | DataError:
+    """The error is for later: if the host trace cannot be read, that is said first."""
+    try:
+        return read_device_trace(path, strict, advanced=advanced)
+    except DataError as error:
+        return error
 
 
 def _is_worth_it(*paths: str) -> bool:
