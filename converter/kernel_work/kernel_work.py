@@ -50,7 +50,12 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
         times, count = [length[kernel] for kernel in kernels], len(kernels)
         of_operations = [ABSENT] * count if work.operations is None else shares(work.operations, times)
         told += zip(
-            kernels, of_operations, shares(work.bytes, times), [work.element or ABSENT] * count, [op] * count, strict=True
+            kernels,
+            of_operations,
+            shares(work.bytes, times),
+            [work.element or ABSENT] * count,
+            [op] * count,
+            strict=True,
         )
     kernel, *columns = np.array(told, np.int64).reshape(-1, 5).T
     operations[kernel], moved[kernel], element[kernel], op_row[kernel] = columns
