@@ -14,7 +14,7 @@ OUTLYING = 4
 """How many times the lower quartile a time may be, if it is longer than on any common machine, before something else is taken to have
 added to it."""
 LONGEST = 100_000
-"""ns: no machine takes longer to start what is ready (measured: 1 to 25 us, gaps 0 to 20); what does waits for something."""
+"""ns: no machine takes longer to start what is ready (measured: 1 to 25 µs, gaps 0 to 20); what does waits for something."""
 AGREEING = 3
 """So many activities must have started before their launch calls to speak against the clock; fewer are damage."""
 LAUNCHES = 0.5
@@ -69,7 +69,7 @@ class Machine(msgspec.Struct, omit_defaults=True):
 
 
 ANY_MACHINE = Usual(median=2_000, most=10_000)
-"""Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 us), where a trace does not tell its own."""
+"""Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), where a trace does not tell its own."""
 SLOWEST = 25_000
 """ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but waits."""
 

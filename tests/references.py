@@ -138,6 +138,7 @@ def ops_of(ops: Sequence[Op]) -> Ops:
         "thread": np.ones(len(ops), np.int64),
         "start": _integers(op.start for op in ops),
         "end": _integers(op.end for op in ops),
+        "exclusive": _integers(exclusive(ops, place) for place in range(len(ops))),
         "recorded_by_host": np.ones(len(ops), np.bool_),
         "op_schema": Strings.of("" for _ in ops),
         "inputs": Texts.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
@@ -146,6 +147,12 @@ def ops_of(ops: Sequence[Op]) -> Ops:
         "communication_row": np.full(len(ops), -1),
     }
     return Ops(**columns)
+
+
+def exclusive(ops: Sequence[Op], op: int) -> int:
+    """An op's length less those of the ops that it called, 0 where these are longer."""
+    called = sum(other.end - other.start for other in ops if other.parent == op)
+    return max(ops[op].end - ops[op].start - called, 0)
 
 
 def _integers(values: Iterable[int]) -> Any:
@@ -229,6 +236,11 @@ def bandwidth_at(acts: Sequence[Act], sizes: Sequence[int], time: int) -> float:
     return sum(
         size / (act.end - act.start) for act, size in zip(acts, sizes, strict=True) if act.start <= time < act.end
     )
+
+
+def began(acts: Sequence[Act], calls: Sequence[Call] = (), ops: Sequence[Op] = ()) -> int:
+    """When the first of all starts, from which the times of tables count."""
+    return min(one.start for one in (*acts, *calls, *ops))
 
 
 def below(ops: Sequence[Op], op: int) -> set[int]:

@@ -16,6 +16,7 @@ from references import (
     MEMORY,
     Act,
     Call,
+    began,
     gaps,
     kinds_at,
     linked_of,
@@ -190,6 +191,31 @@ def test_slow_calls_and_long_delays_are_flagged() -> None:
 
 @many
 @given(runs())
+def test_each_kernel_is_in_the_bucket_of_its_duration(run: RUN) -> None:
+    acts = [Act(act.start, act.start + 777 * (act.end - act.start), act.kind) for act in run[0]]
+    kernels = [act.end - act.start for act in acts if act.kind != MEMORY]
+    rows = tables(acts)["launch_statistics_short_kernels"].rows()
+    for row in rows:
+        own = [length for length in kernels if ns(row["from"]) <= length < ns(row["to"])]
+        assert (row["kernels"], ns(row["time"])) == (len(own), sum(own))
+        assert row["kernels_pct"] == pytest.approx(100 * len(own) / len(kernels))
+        assert row["time_pct"] is None or row["time_pct"] == pytest.approx(100 * sum(own) / sum(kernels))
+    assert sum(row["kernels"] for row in rows) == len(kernels)
+
+
+def test_buckets_of_durations_are_powers_of_two() -> None:
+    acts = [Act(0, length) for length in (999, 1_000, 1_999, 4_000, 4_500)] + [Act(0, 90_000, MEMORY)]
+    rows = tables(acts)["launch_statistics_short_kernels"].rows()
+    assert [(row["from"], row["to"], row["kernels"], row["time"]) for row in rows] == [
+        (0.0, 1.0, 1, 0.999),
+        (1.0, 2.0, 2, 2.999),
+        (2.0, 4.0, 0, 0.0),
+        (4.0, 8.0, 2, 8.5),
+    ]
+
+
+@many
+@given(runs())
 def test_a_launch_is_queued_until_its_first_activity_starts(run: RUN) -> None:
     acts, calls = run
     rows = [row for row in tables(acts, calls)["counters"].rows() if row["counter"] == "queue length"]
@@ -198,7 +224,7 @@ def test_a_launch_is_queued_until_its_first_activity_starts(run: RUN) -> None:
     for device, stream in lanes:
         own = [row for row in rows if (row["device"], row["stream"]) == (device, stream)]
         for row in own:
-            assert row["value"] == queue_at(acts, calls, device, stream, ns(row["ts"]))
+            assert row["value"] == queue_at(acts, calls, device, stream, ns(row["ts"]) + began(acts, calls))
         assert own[-1]["value"] == 0
         assert [row["ts"] for row in own] == sorted({row["ts"] for row in own})
 

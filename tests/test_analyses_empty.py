@@ -191,7 +191,7 @@ def test_two_devices_of_a_process_stay_two() -> None:
     assert rows == [(0, 0, 0.005), (0, 1, 0.006), (1, 0, 0.002)]
 
 
-TABLE = Table("t", "T", [Column("time", "us", np.array([1.5, np.nan])), Column("name", "", ["a", "b"])])
+TABLE = Table("t", "T", [Column("time", "µs", np.array([1.5, np.nan])), Column("name", "", ["a", "b"])])
 
 
 def test_a_table_gives_its_rows_with_none_for_unknown_numbers() -> None:

@@ -14,7 +14,7 @@ from generated import graphs_of
 from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from references import MEMORY, Act, bandwidth_at, linked_of
+from references import MEMORY, Act, bandwidth_at, began, linked_of
 from runs import link_run
 
 FMA, ADD = (f"smsp__sass_thread_inst_executed_op_f{name}_pred_on.sum" for name in ("fma", "add"))
@@ -91,7 +91,8 @@ def test_bandwidth_is_what_all_running_copies_move(spans: list[tuple[int, int, i
     known = [(act, size) for act, (_, length, size) in zip(acts, spans, strict=True) if length]
     for row in analyse([rank], ["counters"])["counters"].rows():
         assert row["counter"] == "HtoD"
-        expected = bandwidth_at([act for act, _ in known], [size for _, size in known], round(1000 * row["ts"]))
+        time = round(1000 * row["ts"]) + began(acts)
+        expected = bandwidth_at([act for act, _ in known], [size for _, size in known], time)
         assert row["value"] == pytest.approx(expected, abs=1e-6)
 
 

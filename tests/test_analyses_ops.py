@@ -1,18 +1,21 @@
 """Device time by op, kernel patterns and the diff of two runs, beside references that ask every op for its ancestors."""
 
+import statistics
 from collections import Counter
 from typing import Any
 
+import pytest
 from builder import TraceBuilder
 from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
-from execgraph.tools.analyses.frequent_kernel_patterns import ARROW
+from execgraph.tools.analyses.ops.frequent_kernel_patterns import ARROW
 from execgraph.tools.analyses.rank.op_tree import op_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from references import Act, Call, Op, below, launched_below, linked_of, ops_of
+from references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of
 from runs import link_run
 
 NAMES = st.sampled_from(["aten::linear", "aten::mm", "aten::add"])
+SHAPES = st.sampled_from(["[]", "[[4,8]]", "[[8,8],[]]"])
 
 
 @st.composite
@@ -20,7 +23,7 @@ def programs(draw: st.DrawFn) -> tuple[list[Act], list[Call], list[Op]]:
     """Ops that call each other to any depth, each launching at any of its moments; kernels that run in any order."""
     ops: list[Op] = []
     for place in range(draw(st.integers(1, 8))):
-        ops.append(Op(place, 100 - place, draw(st.integers(-1, place - 1)), draw(NAMES)))
+        ops.append(Op(place, 100 - place, draw(st.integers(-1, place - 1)), draw(NAMES), draw(SHAPES)))
     moments = draw(st.permutations(range(10)))
     calls = [Call(10 * time, 10 * time + 5, draw(st.integers(-1, len(ops) - 1))) for time in moments]
     acts = st.builds(
@@ -32,6 +35,14 @@ def programs(draw: st.DrawFn) -> tuple[list[Act], list[Call], list[Op]]:
 
 def rank_of(program: tuple[list[Act], list[Call], list[Op]], rank: int = 0) -> RankTrace:
     return RankTrace(rank, linked_of(*program))
+
+
+def kinds_of(ops: list[Op]) -> dict[tuple[str, str], list[int]]:
+    """The ops of each name and shape."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for place, op in enumerate(ops):
+        found.setdefault((op.name, op.shapes.removeprefix("[]")), []).append(place)
+    return found
 
 
 def names_around(ops: list[Op], op: int) -> list[str]:
@@ -57,6 +68,7 @@ def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], lis
         if subtree:
             found = [round(1000 * rows[op][name]) for name in ("self", "subtree")]
             assert [*found, rows[op]["count"]] == [sum(own), sum(subtree), len(subtree)]
+            assert round(1000 * rows[op]["start"]) == ops[op].start - began(acts, calls, ops)
 
 
 @many
@@ -67,6 +79,84 @@ def test_a_name_owns_the_time_of_its_outermost_ops_once(program: tuple[list[Act]
         inside = set().union(*(below(ops, op) for op in range(len(ops)) if ops[op].name == row["name"]))
         owned = [act.end - act.start for act in acts if calls[act.call].op in inside]
         assert (round(1000 * row["subtree"]), row["count"]) == (sum(owned), len(owned))
+
+
+@many
+@given(programs())
+def test_ops_of_a_name_and_shape_own_device_time_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+    acts, calls, ops = program
+    rows = analyse([rank_of(program)], ["per_op_device_time"])["per_op_device_time_by_shape"].rows()
+    found = {(row["name"], row["shape"]): row for row in rows}
+    for kind, own in kinds_of(ops).items():
+        launching = [op for op in own if launched_below(acts, calls, ops, op)]
+        inside = set().union(*(below(ops, op) for op in own))
+        subtree = [act.end - act.start for act in acts if calls[act.call].op in inside]
+        alone = [act.end - act.start for act in acts if calls[act.call].op in own]
+        assert (kind in found) == bool(launching)
+        if launching:
+            row = found[kind]
+            assert (row["ops"], row["count"]) == (len(launching), len(subtree))
+            assert [round(1000 * row[name]) for name in ("self", "subtree")] == [sum(alone), sum(subtree)]
+    assert [row["subtree"] for row in rows] == sorted((row["subtree"] for row in rows), reverse=True)
+
+
+@many
+@given(programs())
+def test_ops_of_a_kind_keep_the_host_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+    _, _, ops = program
+    found = analyse([rank_of(program)], ["host_time_per_op"])
+    rows = {(row["name"], row["shape"]): row for row in found["host_time_per_op_by_shape"].rows()}
+    assert rows.keys() == kinds_of(ops).keys()
+    for kind, own in kinds_of(ops).items():
+        nested = set().union(*(below(ops, op) - {op} for op in own))
+        lengths = [ops[op].end - ops[op].start for op in own]
+        total = sum(ops[op].end - ops[op].start for op in own if op not in nested)
+        alone = sum(exclusive(ops, op) for op in own)
+        assert rows[kind]["count"] == len(own)
+        assert [round(1000 * rows[kind][name]) for name in ("total", "self")] == [total, alone]
+        assert 1000 * rows[kind]["mean"] == pytest.approx(statistics.mean(lengths))
+    alone = [round(1000 * row["self"]) for row in found["host_time_per_op"].rows()]
+    assert alone == sorted(alone, reverse=True) and sum(alone) == sum(exclusive(ops, op) for op in range(len(ops)))
+
+
+def test_host_time_is_told_by_thread_on_a_cpu_alone() -> None:
+    t = TraceBuilder()
+    with t.op("aten::linear", inputs=[t.tensor((4, 8))]):
+        t.work(10)
+        t.leaf("aten::mm", 30)
+    t.leaf("aten::mm", 20)
+    with t.thread(2):
+        t.leaf("aten::mm", 7)
+    found = analyse([RankTrace(0, link_run(t))])
+    rows = {(row["name"], row["thread"]): row for row in found["host_time_per_op"].rows()}
+    (main,) = {thread for name, thread in rows if name == "aten::linear"}
+    (other,) = {thread for _, thread in rows} - {main}
+    told = ("count", "total", "self", "mean")
+    assert [rows["aten::mm", main][name] for name in told] == [2, 50.0, 50.0, 25.0]
+    assert [rows["aten::mm", other][name] for name in told] == [1, 7.0, 7.0, 7.0]
+    assert [rows["aten::linear", main][name] for name in told] == [1, 40.0, 10.0, 40.0]
+    by_shape = {(row["name"], row["shape"]): row["total"] for row in found["host_time_per_op_by_shape"].rows()}
+    assert by_shape == {("aten::linear", "[[4,8]]"): 40.0, ("aten::mm", ""): 57.0}
+    assert len(found["per_op_device_time_by_shape"]) == 0
+
+
+@many
+@given(programs())
+def test_delays_of_launches_are_told_by_the_op_that_launched(program: tuple[list[Act], list[Call], list[Op]]) -> None:
+    acts, calls, ops = program
+    first = {act.call: min(other.start for other in acts if other.call == act.call) for act in acts}
+    delays: dict[str, list[int]] = {}
+    for call, start in first.items():
+        name = ops[calls[call].op].name if calls[call].op >= 0 else ""
+        delays.setdefault(name, []).append(max(start - calls[call].end, 0))
+    found = analyse([rank_of(program)], ["launch_statistics"], Options(long_delay_us=0.05))
+    rows = found["launch_statistics_delay_by_op"].rows()
+    assert {row["op"]: row["launches"] for row in rows} == {name: len(own) for name, own in delays.items()}
+    for row in rows:
+        own = delays[row["op"]]
+        expected = [statistics.mean(own), statistics.median(own), max(own)]
+        assert [1000 * row[f"delay_{name}"] for name in ("mean", "median", "max")] == pytest.approx(expected)
+        assert row["long_delay"] == sum(delay > 50 for delay in own)
 
 
 @given(st.lists(st.integers(-1, 8), max_size=9))
@@ -155,12 +245,22 @@ def test_what_was_added_removed_or_grew_is_told_by_name_and_shape() -> None:
     assert next(row["difference"] for row in again if row["name"] == "bias") == -10.0
 
 
+def test_calls_are_compared_beside_ops_and_kernels() -> None:
+    rows = {row["name"]: row for row in trace_diff([step(1, ["gemm"])], [step(1, ["bias", "gemm"])]).rows()}
+    launch, wait = rows["cudaLaunchKernel"], rows["cudaDeviceSynchronize"]
+    assert (launch["kind"], launch["count_a"], launch["count_b"], launch["category"]) == ("call", 1, 2, "more")
+    assert launch["time_b"] == 2 * launch["time_a"] and (wait["kind"], wait["category"]) == ("call", "same")
+
+
 def test_a_moved_kernel_shows_at_both_places_of_the_call_tree() -> None:
     tree = trace_diff([step(1, ["bias", "gemm"])], [step(1, ["gemm", "bias"])]).details[0]
     assert by_name(tree.rows(), "path") == {
         ("ProfilerStep#",): "same",
         ("ProfilerStep# > aten::linear",): "same",
         ("ProfilerStep# > aten::linear > aten::addmm",): "same",
+        ("ProfilerStep# > aten::linear > cudaLaunchKernel",): "same",
+        ("ProfilerStep# > aten::linear > aten::addmm > cudaLaunchKernel",): "same",
+        ("cudaDeviceSynchronize",): "same",
         ("ProfilerStep# > aten::linear > aten::addmm > gemm",): "removed",
         ("ProfilerStep# > aten::linear > aten::addmm > bias",): "added",
         ("ProfilerStep# > aten::linear > bias",): "removed",

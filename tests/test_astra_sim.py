@@ -32,7 +32,7 @@ ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 
 
 def communicating(type: NodeType = NodeType.COMM_COLL, rank: int = 0, **attributes: Any) -> ExecutionGraph:
-    """A kernel, then one communication of 5 us in a job of four ranks."""
+    """A kernel, then one communication of 5 µs in a job of four ranks."""
     g = GraphBuilder(rank=rank, world_size=4)
     gemm = g.activity("gemm", 0, 10_000)
     told = {"comm_type": ALL_REDUCE, "pg_ranks": [0, 1], "pg_name": "5"} if type is NodeType.COMM_COLL else {}
@@ -51,7 +51,7 @@ def targets(graph: ExecutionGraph, **options: Any) -> ExecutionGraph:
 
 
 def times(graph: ExecutionGraph) -> list[tuple[int, int]]:
-    """Start in ns and length in us of each node, in the order of starts."""
+    """Start in ns and length in µs of each node, in the order of starts."""
     return sorted(zip(graph.start_ns.tolist(), graph.duration_micros.tolist(), strict=True))
 
 
@@ -308,7 +308,7 @@ def test_work_of_two_threads_at_once_counts_once_for_what_ended_first() -> None:
     g.host("short", 20_000, 30_000, thread=2)
     played, told = for_astra_sim(g.build())
     assert list(zip(played.name, played.duration_micros.tolist(), strict=True)) == [("short", 30), ("long", 70)]
-    assert told.remarks[0].startswith("30.0 us of host work at the same time on several threads")
+    assert told.remarks[0].startswith("30.0 µs of host work at the same time on several threads")
 
 
 def test_gaps_behind_work_of_another_stream_are_cut() -> None:
@@ -372,7 +372,7 @@ def test_work_that_overlapped_and_will_run_in_turn_is_told() -> None:
     g = GraphBuilder(rank=0)
     g.host("a", 0, 10_000, thread=1)
     g.host("b", 4_000, 10_000, thread=2)
-    assert "6.0 us of host work at the same time" in report(g.build()).remarks[0]
+    assert "6.0 µs of host work at the same time" in report(g.build()).remarks[0]
 
 
 @pytest.mark.parametrize(("on_host", "ends_after", "told"), [(True, 0, True), (False, 0, False), (True, 9_000, False)])

@@ -11,7 +11,7 @@ NAMES = ("comm_src", "comm_dst", "comm_tag", "comm_size")
 
 
 def exchange(*messages: tuple[int, int, int, int], **metadata: int) -> ExecutionGraph:
-    """A kernel, one that carries these messages (source, destination, tag, bytes) 5 us later for 20 us, and one after it."""
+    """A kernel, one that carries these messages (source, destination, tag, bytes) 5 µs later for 20 µs, and one after it."""
     g = GraphBuilder(**metadata)
     first = g.activity("first", 0, 10_000)
     lists = {

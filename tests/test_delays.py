@@ -139,7 +139,7 @@ def test_the_summary_tells_cause_time_share_and_what_to_do() -> None:
     with t.op("aten::mm"):
         t.launch("held", 7, 10.2, start=300)
     (line,) = lines_about_delays(t)
-    assert line.startswith("delays      1 start of recording, 300.0 us in all, ")
+    assert line.startswith("delays      1 start of recording, 300.0 µs in all, ")
     assert "; synchronise before recording" in line
 
 

@@ -45,7 +45,7 @@ FROM = 600_000
 
 
 def pair(at: int, row: int, end: int, second: int) -> tuple[list[Ran], list[Called]]:
-    """Two launches at a time; the first activity starts 2 us after its call and ends at `end`, the `second` starts later."""
+    """Two launches at a time; the first activity starts 2 µs after its call and ends at `end`, the `second` starts later."""
     called = [Called(at, at + 1_000), Called(at + 2_000, at + 3_000)]
     return [Ran(at + 3_000, at + end, row), Ran(at + second, at + second + 2_000, row + 1)], called
 
@@ -110,7 +110,7 @@ def test_time_since_earlier_work_that_is_not_usual_goes_to_the_start_of_recordin
 
 
 def test_what_is_usual_is_measured_where_it_is_certain_what_held_an_activity() -> None:
-    """Latencies of 1 us on a free stream, gaps of 600 ns behind what still ran long after the launch."""
+    """Latencies of 1 µs on a free stream, gaps of 600 ns behind what still ran long after the launch."""
     called = [Called(at, at + 1_000) for n in range(7) for at in (100_000 * n, 100_000 * n + 2_000)]
     ran = [
         row
@@ -221,7 +221,7 @@ def test_work_on_another_device_is_no_contention() -> None:
 
 @pytest.mark.parametrize(("start", "cause"), [(14_000, Delay.START_OF_RECORDING), (13_999, Delay.UNEXPLAINED)])
 def test_a_first_activity_as_late_as_the_trace_had_lasted_was_held_from_before(start: int, cause: Delay) -> None:
-    """Its launch was over 6 us after the start, and usually it would have started 2 us later."""
+    """Its launch was over 6 µs after the start, and usually it would have started 2 µs later."""
     pairs = [pair(100_000 * n, 2 * n - 2, 9_000, 9_500) for n in range(1, 7)]
     ran, called = ([row for part in column for row in part] for column in zip(*pairs, strict=True))
     called += [Called(5_000, 6_000), Called(0, 1_000, "cudaMalloc")]
@@ -241,7 +241,7 @@ def test_delays_are_counted_and_timed_by_cause() -> None:
 
 
 def in_turn(count: int, streams: int, late: int, gap: int = 0) -> Room:
-    """Activities of 1 us, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it started."""
+    """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it started."""
     ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
     run, edges = run_of(ran, [])
     delay = np.array([500 if n >= count - late else 0 for n in range(count)], np.int64)

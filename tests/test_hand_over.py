@@ -28,7 +28,7 @@ def backward(t: TraceBuilder, *, sequence: int = 0, recorded: bool = True, delay
 
 
 def training_step(torch: str = "2.13", *, recorded: bool = True) -> TraceBuilder:
-    """9 us of forward; in `## backward ##` 3 us, 2 us until the worker starts, its 8 us, 6 us; 10 us of optimiser."""
+    """9 µs of forward; in `## backward ##` 3 µs, 2 µs until the worker starts, its 8 µs, 6 µs; 10 µs of optimiser."""
     t = TraceBuilder(torch=torch)
     with t.op("aten::mm", seq_id=0 if recorded else -1):
         t.work(5)

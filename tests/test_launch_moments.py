@@ -69,7 +69,7 @@ def test_a_kernel_is_launched_when_its_call_returns_at_the_latest() -> None:
         t.launch("queued", 7, 30)
     linked = link_run(t)
     after = (launch_moments(linked) - linked.calls.start) / 1000
-    assert after.tolist() == [10 - 2, CALL_US]  # 2 us, as on most machines
+    assert after.tolist() == [10 - 2, CALL_US]  # 2 µs, as on most machines
 
 
 def test_calls_that_launch_nothing_have_no_moment() -> None:

@@ -113,7 +113,7 @@ def test_a_launch_that_started_as_another_stream_went_idle_does_not_count(end: i
 
 
 def queued(**changed: int) -> Machine:
-    """Two launches, 2 us each, on a free stream, then one that was launched at 9 us behind an activity that ends at 12 us."""
+    """Two launches, 2 µs each, on a free stream, then one that was launched at 9 µs behind an activity that ends at 12 µs."""
     at = {"returned": 9_000, "end": 12_000, "start": 12_701, "other": 300, "call": 2} | changed
     ran = [Ran(3_001, 4_000, 0, stream=20), Ran(6_001, at["end"], 1), Ran(at["start"], 19_000, at["call"])]
     ran += [Ran(100, at["other"], stream=24)]
@@ -155,7 +155,7 @@ def test_a_call_that_began_after_the_end_did_not_wait(start: int, end: int, wait
 
 
 def test_a_trace_is_measured_on_the_hosts_clock() -> None:
-    """The device is 5 us behind, by what starts 3 us before its call, and usually 2 us after."""
+    """The device is 5 µs behind, by what starts 3 µs before its call, and usually 2 µs after."""
     ran = [Ran(10_000 * n - 3_000 + 7, 10_000 * n + 1, n) for n in range(4)]
     called = [Called(10_000 * n, 10_000 * n + 1_000) for n in range(4)]
     shown = machine(ran, called)

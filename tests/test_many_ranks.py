@@ -23,9 +23,9 @@ def tables_of(spans: list[float], computing: list[float] | None = None) -> dict[
     busy = np.array(computing or spans, np.float64)
     times = [
         rank,
-        Column("span", "us", np.array(spans, np.float64)),
-        Column("busy", "us", busy),
-        Column("compute", "us", busy),
+        Column("span", "µs", np.array(spans, np.float64)),
+        Column("busy", "µs", busy),
+        Column("compute", "µs", busy),
     ]
     return {"ranks": Table("ranks", "", facts), "temporal_breakdown": Table("temporal_breakdown", "", times)}
 

@@ -112,7 +112,7 @@ def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(
         assert of_graph[name] == of_traces[name]
     empty = {analysis.name for analysis in ANALYSES if not of_graph[analysis.name]}
     assert empty - {analysis.name for analysis in ANALYSES if not of_traces[analysis.name]} == {
-        "launch_statistics", "counters", "frequent_kernel_patterns", "per_op_device_time",
+        "launch_statistics", "counters", "frequent_kernel_patterns", "per_op_device_time", "host_time_per_op",
     }  # fmt: skip
     assert run(given["graph"]) == 0
     said = capfd.readouterr()
@@ -374,6 +374,16 @@ def test_ranks_stand_on_one_clock_by_what_they_did_together() -> None:
     assert first.window == second.window
 
 
+def test_times_in_tables_are_those_of_the_timeline(data: Path) -> None:
+    for rank in read_ranks(find_sources([data / "training"]).ranks):
+        played = rank.replayed()
+        assert played is not None
+        begun = {(bar["name"], round(bar["start"], 3)) for bar in excerpt(rank.rank, played, most=10_000).bars}
+        rows = analyse([rank], ["per_op_device_time"])["per_op_device_time"].rows()
+        found = {(row["name"], round(row["start"], 3)) for row in rows if row["name"] == "aten::addmm"}
+        assert len(found) > 5 and found <= begun
+
+
 def test_times_of_lanes_are_those_of_their_nodes() -> None:
     found = excerpt(0, replay(training_step()), most=100)
     spent = {(row["lane"].removeprefix("rank 0 · "), row["kind"]): row["time"] for row in found.lane_times}
@@ -417,7 +427,7 @@ def test_a_long_series_is_drawn_by_its_highest_values() -> None:
 
 def table_of(count: int) -> Table:
     times = np.array([float(number % 7) if number else np.nan for number in range(count)])
-    return Table("t", "T", [Column("name", "", [f"n{number}" for number in range(count)]), Column("time", "us", times)])
+    return Table("t", "T", [Column("name", "", [f"n{number}" for number in range(count)]), Column("time", "µs", times)])
 
 
 def test_long_tables_are_shown_in_part_and_say_so() -> None:

@@ -65,9 +65,9 @@ def test_notebooks_get_the_same_as_a_table(name: str) -> None:
 
 def test_a_table_says_what_its_columns_are() -> None:
     table = Table(
-        "gaps", "Gaps", [Column("rank", "", [str(row) for row in range(ROWS)]), Column("time", "us", np.arange(ROWS))]
+        "gaps", "Gaps", [Column("rank", "", [str(row) for row in range(ROWS)]), Column("time", "µs", np.arange(ROWS))]
     )
-    assert repr(table) == f"Gaps (gaps): {ROWS} rows\n  columns  rank, time [us]"
+    assert repr(table) == f"Gaps (gaps): {ROWS} rows\n  columns  rank, time [µs]"
 
 
 def test_a_graph_says_what_it_is_of() -> None:

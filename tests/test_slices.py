@@ -1,4 +1,4 @@
-"""The host timeline of runs made by hand, on a machine whose launches take 2 us: every node, and which ones launch and wait."""
+"""The host timeline of runs made by hand, on a machine whose launches take 2 µs: every node, and which ones launch and wait."""
 
 from dataclasses import replace
 

@@ -148,7 +148,7 @@ def test_overlaps_are_told_in_us(on_host: bool, kind: str, us: int) -> None:
         else:
             g.activity("kernel", start, 100_000, stream=lane)
     (remark,) = for_astra_sim(g.build())[1].remarks
-    assert remark.startswith(f"{us}.0 us of {kind} at the same time")
+    assert remark.startswith(f"{us}.0 µs of {kind} at the same time")
 
 
 def test_waiting_that_is_cut_is_told_in_us() -> None:
@@ -205,5 +205,5 @@ def test_without_its_host_an_activity_waits_from_its_release_or_from_the_traces_
     device = without_host(g.build())
     assert [device.name[row] for row in range(3)] == ["first", "second", "third"]
     assert device.integers("host_delay_ns").tolist() == [6_500, 3_000, ABSENT]
-    assert device.duration_micros.tolist() == [12, 4, 2]  # of 12, 4 and, behind the first, 1.5 us
+    assert device.duration_micros.tolist() == [12, 4, 2]  # of 12, 4 and, behind the first, 1.5 µs
     assert "latency_ns" not in device.attributes

@@ -47,7 +47,7 @@ def test_an_op_is_cut_where_its_launch_call_returns() -> None:
 
 
 def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_earlier() -> None:
-    """2 us, as on most machines where a trace does not tell."""
+    """2 µs, as on most machines where a trace does not tell."""
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("k", call_duration=20, latency=5)
@@ -109,7 +109,7 @@ def test_a_wait_lasts_until_the_awaited_end_and_is_no_work() -> None:
         t.stream_synchronize()
         t.work(1)
     nodes = convert_run(t)
-    # the call returned 2 us after the kernel's end: that is its own work
+    # the call returned 2 µs after the kernel's end: that is its own work
     assert nodes.times(MAIN) == [
         ("aten::mm", 0, 4),
         ("aten::item", 4, 7),

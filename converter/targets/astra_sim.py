@@ -117,7 +117,7 @@ def _remarks(
     graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
 ) -> list[str]:
     """What the user should know, where it applies."""
-    us = {name: f"{value / 1000:.1f} us" for name, value in serial._asdict().items()}
+    us = {name: f"{value / 1000:.1f} µs" for name, value in serial._asdict().items()}
     return [
         remark
         for applies, remark in (

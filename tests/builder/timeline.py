@@ -245,7 +245,7 @@ class TraceBuilder:
     def graph_launch(
         self, kernels: Sequence[tuple[str, int, float]], *, call_duration: float = 8, latency: float = 0
     ) -> list[Activity]:
-        """One cudaGraphLaunch and its kernels, each (name, stream, duration), `latency` us after the call."""
+        """One cudaGraphLaunch and its kernels, each (name, stream, duration), `latency` µs after the call."""
         made = self.call("cudaGraphLaunch", call_duration)
         return [
             self.activity(

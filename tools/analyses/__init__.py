@@ -4,8 +4,9 @@
 is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs. A rank comes from its
 traces, `read_rank`, or from its graph alone, `rank_of_graph`.
 
-Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Tables of single ranks have a column `rank`; `device` and
-`stream` are added where rows differ by them: two processes that both call their device 0 stay two.
+Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Moments (`start`, `ts`) count from the first start of the rank,
+as its timeline does. Tables of single ranks have a column `rank`; `device` and `stream` are added where rows differ by them: two processes
+that both call their device 0 stay two.
 
 An activity is *communication* by its recorded arguments or as a kernel of a communication library, *memory* if it copies or sets
 memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_copyBuffer`, MTIA by DMA requests), else *computation*.
@@ -25,6 +26,8 @@ communication_computation_overlap   rank device communication overlap exposed_co
 launch_statistics               rank on_device stream correlation api name activities host device delay flags
                                 host, device: durations; flags: `short`, `slow call`, `long delay`, joined by `, `
 launch_statistics_by_api        rank api launches host device short slow_call long_delay delay_mean delay_max
+launch_statistics_delay_by_op   rank op launches delay_mean delay_median delay_max long_delay       op: around the call, or ""
+launch_statistics_short_kernels rank from to kernels kernels_pct time time_pct        by duration: below 1 µs, then powers of two
 counters                        rank device counter stream ts value         counter: `queue length`, or a kind of copy (GB/s, stream -1)
 counters_summary                rank device counter stream mean max q50 q95 active at_limit
                                 weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
@@ -44,13 +47,16 @@ collectives_over_ranks_waits    rank waits_for collectives time
 collectives_over_ranks_all_to_all       group source destination size
 collectives_over_ranks_missing  rank group missing                                   missing: how many
 per_op_device_time              rank op name thread start self subtree count          ops that own device time, by start
-per_op_device_time_by_name      rank name ops self subtree count
+per_op_device_time_by_name      rank name ops self subtree count                      count: of activities in the subtrees
+per_op_device_time_by_shape     rank name shape ops self subtree count               shape: of all inputs, "" where none was recorded
+host_time_per_op                rank name thread count total self mean               self: without the ops that it called
+host_time_per_op_by_shape       rank name shape count total self mean
 efficiency                      rank device op shape element kernels time intensity speed speed_pct bandwidth bandwidth_pct bound
                                 peak_speed peak_bandwidth       of computation; bound: compute, memory or ""; of the device's peak
 efficiency_by_step              rank device step time operations speed utilisation
                                 operations as run, also those done again; utilisation: time at the formats' peaks over that of the step
 trace_diff                      kind name shape category difference count_a count_b time_a time_b
-                                kind: op or kernel; category: added, removed, more, fewer, same
+                                kind: op, call or kernel; category: added, removed, more, fewer, same
 trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b host_time_a host_time_b
                                 path                 call paths, depth first; difference of device time
 """
@@ -62,15 +68,14 @@ from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
 from .critical_path import critical_path
 from .efficiency import efficiency
-from .frequent_kernel_patterns import frequent_kernel_patterns
 from .graph_replays import graph_replays
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
 from .launch_statistics import launch_statistics
+from .ops import frequent_kernel_patterns, host_time_per_op, per_op_device_time
 from .overlap import communication_computation_overlap
 from .overlay import overlay_events
-from .per_op_device_time import per_op_device_time
 from .rank import Analysis, Column, Floats, Options, RankTrace, Table, graph_of, rank_of_graph, read_rank
 from .step_breakdown import step_breakdown
 from .temporal_breakdown import temporal_breakdown
@@ -92,6 +97,7 @@ ANALYSES: tuple[Analysis, ...] = (
     critical_path,
     collectives_over_ranks,
     per_op_device_time,
+    host_time_per_op,
     efficiency,
 )
 

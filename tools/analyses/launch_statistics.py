@@ -1,7 +1,7 @@
 """Every launch: how long its call took the host, how long its work took the device, and how long the work waited to start.
 
 Any runtime or driver call that owns activities is a launch; a graph is one launch with many activities, of which the device's time is
-the union.
+the union. Beside them how long kernels last, as short ones are often not worth their launch.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,28 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import LinkedTrace
-from .rank import Column, Intervals, Options, RankTrace, Table, microseconds, per_rank, rank_column, sequence, texts
+from .rank import (
+    ActivityClass,
+    Column,
+    Intervals,
+    Options,
+    RankTrace,
+    Table,
+    activity_classes,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    sequence,
+    texts,
+)
 from .temporal_breakdown import NO_ACTIVITIES
 
 FLAGS = ("short", "slow call", "long delay")
+LONG_DELAY = 2
+NO_KERNELS = "no kernel ran"
+BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(40)))
+"""Where the durations (ns) of a bucket begin: 0, then the powers of two from 1 µs on."""
 
 
 @dataclass(slots=True)
@@ -72,7 +90,9 @@ def _table(rank: RankTrace, options: Options) -> Table:
         microseconds("delay", found.delay),
         Column("flags", "", [names[one] for one in mask.tolist()]),
     ]
-    return Table(NAME, "Launch statistics", columns, note, (_by_api(rank, found, flags, note),))
+    by_op = _delay_by_op(rank, found, flags[LONG_DELAY], note)
+    details = (_by_api(rank, found, flags, note), by_op, _short_kernels(rank))
+    return Table(NAME, "Launch statistics", columns, note, details)
 
 
 def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> Table:
@@ -98,6 +118,47 @@ def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> T
         microseconds("delay_max", longest),
     ]
     return Table(f"{NAME}_by_api", "Launches by API", columns, note)
+
+
+def _delay_by_op(rank: RankTrace, found: Launches, late: Bool, note: str) -> Table:
+    """By the name of the op around the call, "" without one; the longest delay in all first."""
+    ops, row = rank.linked.ops, rank.linked.calls.op_row[found.call]
+    codes, number = np.unique(np.where(row >= 0, np.append(ops.name.codes, -1)[row], -1), return_inverse=True)
+    by_op = np.split(found.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
+    order = np.argsort([-delays.sum() for delays in by_op], kind="stable") if len(codes) else codes
+    told = [by_op[one] for one in order.tolist()]
+    names = [*ops.name.table, ""]
+    columns = [
+        rank_column(rank.rank, len(codes)),
+        Column("op", "", [names[code] for code in codes[order].tolist()]),
+        Column("launches", "", np.array([len(delays) for delays in told], np.int64)),
+        microseconds("delay_mean", [delays.mean() for delays in told]),
+        microseconds("delay_median", [np.median(delays) for delays in told]),
+        microseconds("delay_max", [delays.max() for delays in told]),
+        Column("long_delay", "", np.bincount(number, late, len(codes)).astype(np.int64)[order]),
+    ]
+    return Table(f"{NAME}_delay_by_op", "Launch delay by op", columns, note)
+
+
+def _short_kernels(rank: RankTrace) -> Table:
+    """How many kernels last from one power of two µs to the next, up to the longest."""
+    activities = rank.linked.activities
+    kernel = activity_classes(activities) != ActivityClass.MEMORY
+    duration = (activities.end - activities.start)[kernel]
+    bucket = np.searchsorted(BUCKETS, duration, side="right") - 1
+    count = np.bincount(bucket).astype(np.int64)
+    time = np.zeros(len(count), np.int64)
+    np.add.at(time, bucket, duration)
+    columns = [
+        rank_column(rank.rank, len(count)),
+        microseconds("from", BUCKETS[: len(count)]),
+        microseconds("to", BUCKETS[1 : len(count) + 1]),
+        Column("kernels", "", count),
+        percentage("kernels_pct", count, count.sum()),
+        microseconds("time", time),
+        percentage("time_pct", time, time.sum()),
+    ]
+    return Table(f"{NAME}_short_kernels", "Kernels by duration", columns, "" if len(count) else NO_KERNELS)
 
 
 NAME = "launch_statistics"

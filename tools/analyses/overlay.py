@@ -16,7 +16,7 @@ from ...schema.linked import LinkedTrace
 from ...schema.traces import microseconds
 from ..replay import KINDS, pieces_of
 from .counters import ALL_STREAMS, counters_of
-from .frequent_kernel_patterns import Patterns, device_time, occurrences, patterns_of
+from .ops import Patterns, occurrences, pattern_times, patterns_of
 from .rank import Intervals, Options, RankTrace, union
 
 CRITICAL_PATH = "critical path"
@@ -26,9 +26,9 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 """A mark is worth its place over several kernels that come again."""
 
 
-def overlay_events(rank: RankTrace) -> Iterator[bytes]:
+def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
     """All that there is to add to the rank's device trace."""
-    return itertools.chain(counter_events(rank), critical_path_events(rank), pattern_events(rank))
+    return itertools.chain(counter_events(rank, options), critical_path_events(rank), pattern_events(rank, options))
 
 
 def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
@@ -91,7 +91,7 @@ def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[
     options, linked = options or Options(), rank.linked
     found = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(found, linked)
-    number = _numbers(patterns, device_time(found, patterns, linked), options.top)
+    number = _numbers(patterns, pattern_times(found, patterns, linked), options.top)
     often = np.bincount(patterns.of_occurrence).tolist()
     for row, one in zip(found.op_row.tolist(), patterns.of_occurrence.tolist(), strict=True):
         if one not in number:

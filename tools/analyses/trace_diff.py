@@ -1,6 +1,7 @@
 """Compares two runs, by name and shape and by call path, so that a moved or fused kernel shows where.
 
-Runs may have any number of ranks, which are summed; they are read rank by rank. Times are host time of ops and device time of kernels.
+Runs may have any number of ranks, which are summed; they are read rank by rank. Times are host time of ops and
+of calls of the runtime, and device time of kernels.
 """
 
 import re
@@ -12,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Bool, Int64, Strings
-from .per_op_device_time import device_time_of_ops
+from .ops import device_time_of_ops
 from .rank import Column, OpTree, RankTrace, Table, microseconds, op_shapes, op_tree
 
-OP, KERNEL = "op", "kernel"
+OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")
 PATH = " > "
 ROOT = -1
 
 
 class Item(NamedTuple):
-    """What is compared over both runs: ops or kernels of one name and shape."""
+    """What is compared over both runs: ops, runtime calls or kernels of one name and shape; calls have none."""
 
     kind: str
     name: str
@@ -49,21 +50,25 @@ class Summary:
         self.tree: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def add(self, rank: RankTrace) -> None:
-        """Adds a rank: its ops that have times, and all its activities."""
+        """Adds a rank: its ops that have times, and all its calls and activities."""
         linked, tree = rank.linked, op_tree(rank.linked.ops)
-        ops, activities = linked.ops, linked.activities
+        ops, calls, activities = linked.ops, linked.calls, linked.activities
         names = Strings(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
         shapes = op_shapes(ops)
-        host, device = ops.end - ops.start, activities.end - activities.start
+        host, called, device = (rows.end - rows.start for rows in (ops, calls, activities))
         timed = np.flatnonzero(ops.start != ABSENT)
         self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])
+        self._add_items(CALL, calls.name, Strings(np.full(len(calls), -1, np.int32), []), called)
         # one more than there are ops, for the row -1 of activities without one
         shape = Strings(np.append(shapes.codes, -1)[activities.op_row].astype(np.int32), shapes.table)
         self._add_items(KERNEL, activities.name, shape, device)
         place = self._op_places(tree, names, ops.start != ABSENT)
         subtree = device_time_of_ops(linked, tree).subtree
         self._add_places(place[timed], subtree[timed], host[timed])
-        leaf = self._places_below(KERNEL, np.append(place, ROOT)[activities.op_row], activities.name)
+        below = np.append(place, ROOT)
+        at_call = self._places_below(CALL, below[calls.op_row], calls.name)
+        self._add_places(at_call, np.zeros(len(calls), np.int64), called)
+        leaf = self._places_below(KERNEL, below[activities.op_row], activities.name)
         self._add_places(leaf, device, np.zeros(len(leaf), np.int64))
 
     def _add_items(self, kind: str, name: Strings, shape: Strings, time: Int64) -> None:
@@ -106,7 +111,7 @@ def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[l
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
-    """Ops and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference first.
+    """Ops, runtime calls and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference first.
 
     The detail `trace_diff_tree` has one row for each call path of either run, depth first.
     """
@@ -132,7 +137,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         microseconds("time_a", times[:, 0]),
         microseconds("time_b", times[:, 1]),
     ]
-    note = "" if items else "neither run has an op or an activity"
+    note = "" if items else "neither run has an op, a call or an activity"
     return Table(NAME, "Trace diff", columns, note, (_tree(places, one, other, note),))
 
 

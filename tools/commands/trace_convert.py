@@ -145,13 +145,13 @@ def summary(report: ConvertReport) -> str:
         f"nodes       {report.nodes}: {report.host_slices} on the host, {report.activities} activities",
         f"edges       {edges}",
         f"folded      {report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length",
-        f"device      {report.gaps_us:.1f} us of launch latency and gaps kept, {report.overlap_us:.1f} us of overlap trimmed",
+        f"device      {report.gaps_us:.1f} µs of launch latency and gaps kept, {report.overlap_us:.1f} µs of overlap trimmed",
     ]
     for cause, count in report.delays.items():
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         lines.append(
-            f"delays      {count} {cause}, {report.delays_us[cause]:.1f} us in all{beside}{REMEDIES.get(cause, '')}"
+            f"delays      {count} {cause}, {report.delays_us[cause]:.1f} µs in all{beside}{REMEDIES.get(cause, '')}"
         )
     lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
     if report.kernels_with_work or report.kernels_without_work:

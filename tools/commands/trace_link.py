@@ -91,17 +91,17 @@ def in_words(machine: Machine) -> str:
 
     >>> from execgraph.schema.machine import Usual
     >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
-    'launch latency 14.2 us median, gaps 1.1 us, device clock +2.9 us'
+    'launch latency 14.2 µs median, gaps 1.1 µs, device clock +2.9 µs'
     """
     measured = (
         ("launch latency {} median", machine.launch),
         ("gaps {}", machine.gap),
         ("returns from waits {}", machine.wake),
     )
-    parts = [text.format(f"{table[''].median / 1000:.1f} us") for text, table in measured if "" in table]
-    drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} us" if machine.clock_drift_ns else ""
-    whole = ["times in whole us"] if machine.resolution_ns > 1 else []
-    return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} us{drift}", *whole])
+    parts = [text.format(f"{table[''].median / 1000:.1f} µs") for text, table in measured if "" in table]
+    drift = f", drifting by {machine.clock_drift_ns / 1000:+.1f} µs" if machine.clock_drift_ns else ""
+    whole = ["times in whole µs"] if machine.resolution_ns > 1 else []
+    return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} µs{drift}", *whole])
 
 
 def summary(linked: LinkedTrace) -> str:

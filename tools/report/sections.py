@@ -68,7 +68,12 @@ SECTIONS = (
         "Launches",
         "Each point is a launch. Short: the device was done sooner than the call; slow: a call above 50 µs; long delay: more than "
         "100 µs from call to start, which is good where the host runs ahead.",
-        {"launch_statistics_by_api": "", "launch_statistics": "delay"},
+        {
+            "launch_statistics_by_api": "",
+            "launch_statistics_delay_by_op": "",
+            "launch_statistics_short_kernels": "",
+            "launch_statistics": "delay",
+        },
     ),
     Section(
         "counters",
@@ -119,7 +124,13 @@ SECTIONS = (
         "per_op_device_time",
         "Ops",
         "Device time of what an op launched itself, and of its whole subtree.",
-        {"per_op_device_time_by_name": "self", "per_op_device_time": "self"},
+        {"per_op_device_time_by_name": "self", "per_op_device_time_by_shape": "self", "per_op_device_time": "self"},
+    ),
+    Section(
+        "host_time_per_op",
+        "Host",
+        "How long ops kept the host: with all that they called, and by themselves, runtime calls included.",
+        {"host_time_per_op": "self", "host_time_per_op_by_shape": "self"},
     ),
     Section(
         "efficiency",

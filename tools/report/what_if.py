@@ -39,9 +39,9 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
     after = np.array([replay_ranks(graphs, scales).makespan_ns for scales in changes.values()], np.int64)
     columns = [
         Column("change", "", list(changes)),
-        Column("before", "us", np.full(len(after), before / 1000)),
-        Column("after", "us", after / 1000),
-        Column("saved", "us", (before - after) / 1000),
+        Column("before", "µs", np.full(len(after), before / 1000)),
+        Column("after", "µs", after / 1000),
+        Column("saved", "µs", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
     return Table(NAME, TITLE, columns, _note(replay))

@@ -81,7 +81,7 @@ def _by_size(columns: Sequence[Column], ranks: int) -> Table:
         Column("collective", "", [collective for _, collective, _ in told]),
         Column("size", "B", np.array([size for _, _, size in told], np.float64)),
         Column("count", "", _integers([len(rows[key]) for key in told])),
-        Column("latency", "us", np.array([_median(values["latency"][rows[key]]) for key in told], np.float64)),
+        Column("latency", "µs", np.array([_median(values["latency"][rows[key]]) for key in told], np.float64)),
         Column("bus_bandwidth", "GB/s", typical),
         Column("best_bandwidth", "GB/s", seen),
         percentage("of_best", typical, seen),

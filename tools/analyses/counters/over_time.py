@@ -20,6 +20,7 @@ from ..rank import (
     Series,
     Table,
     activity_classes,
+    began_ns,
     intervals_of,
     microseconds,
     per_rank,
@@ -107,12 +108,13 @@ def copy_kind(name: str) -> str:
 def _table(rank: RankTrace, options: Options) -> Table:
     found = counters_of(rank, options.queue_limit)
     lengths = [len(one.series.time) for one in found]
+    time = np.concatenate([one.series.time for one in found] or [np.empty(0, np.int64)])
     columns = [
         rank_column(rank.rank, sum(lengths)),
         Column("device", "", np.repeat([one.device for one in found], lengths).astype(np.int64)),
         Column("counter", "", [one.name for one in found for _ in range(len(one.series.time))]),
         Column("stream", "", np.repeat([one.stream for one in found], lengths).astype(np.int64)),
-        microseconds("ts", np.concatenate([one.series.time for one in found] or [np.empty(0, np.int64)])),
+        microseconds("ts", time - began_ns(rank.linked)),
         Column("value", "", np.concatenate([one.series.value for one in found] or [np.empty(0)])),
     ]
     note = _note(rank, found)

@@ -1,5 +1,6 @@
 """A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
 
+from .began import began_ns
 from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
 from .graph_alone import activity_rows, rank_of_graph
 from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
@@ -29,6 +30,7 @@ __all__ = [
     "Texts",
     "activity_classes",
     "activity_rows",
+    "began_ns",
     "graph_of",
     "intersection",
     "intervals_of",

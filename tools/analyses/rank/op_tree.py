@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import Bool, Int64, Strings, begins
+from ....schema.columns import Bool, Int32, Int64, begins
 from ....schema.linked import Ops
 
 USER_SCOPE = 7
@@ -30,12 +30,12 @@ class OpTree:
             np.add.at(total, self.parent[rows], total[rows])
         return total
 
-    def is_outermost(self, names: Strings) -> Bool:
-        """Which ops lie in no op of their own name."""
+    def is_outermost(self, kind: Int32 | Int64) -> Bool:
+        """Which ops lie in no op of their own kind, by a number from 0 on for each."""
         outermost = np.ones(len(self.parent), np.bool_)
-        order = np.lexsort((self.first, names.codes))
-        # the ops of a name lie in the order of their numbers, in which each one's subtree is a range
-        extent, code = len(order) + 1, names.codes[order].astype(np.int64)
+        order = np.lexsort((self.first, kind))
+        # the ops of a kind lie in the order of their numbers, in which each one's subtree is a range
+        extent, code = len(order) + 1, kind[order].astype(np.int64)
         until = np.maximum.accumulate(self.last[order] + code * extent)
         outermost[order[1:]] = self.first[order[1:]] + code[1:] * extent >= until[:-1]
         return outermost

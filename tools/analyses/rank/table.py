@@ -108,7 +108,7 @@ def _python_values(values: Values) -> list[Any]:
 
 def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Column:
     """A column of times in µs from ns."""
-    return Column(name, "us", np.asarray(ns, np.float64) / 1000)
+    return Column(name, "µs", np.asarray(ns, np.float64) / 1000)
 
 
 def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:

@@ -6,7 +6,6 @@ from typing import Any
 from ...view import short_name
 
 BYTES = "B"
-UNITS = {"us": "µs"}
 ARROW = " → "
 IDENTITIES = frozenset(
     (
@@ -32,17 +31,17 @@ NOTHING = "–"
 def heading(name: str, unit: str) -> str:
     """A column's name as people read it, with its unit.
 
-    >>> heading("start_skew", "us"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
+    >>> heading("start_skew", "µs"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
     ('start skew [µs]', 'idle [%]', '%', 'count')
     """
-    label, unit = name.removesuffix("pct").replace("_", " ").strip(), UNITS.get(unit, unit)
+    label = name.removesuffix("pct").replace("_", " ").strip()
     return f"{label} [{unit}]" if label and unit else label or unit
 
 
 def cell(value: Any, column: str = "", unit: str = "") -> str:
     """Numbers with separators and a fraction that still tells something, identities as they are, names in short.
 
-    >>> cell(1234.56, "time", "us"), cell(0.0363, "share", "%"), cell(1234, "count"), cell(41000, "tid"), cell(-1, "stream"), cell(None)
+    >>> cell(1234.56, "time", "µs"), cell(0.0363, "share", "%"), cell(1234, "count"), cell(41000, "tid"), cell(-1, "stream"), cell(None)
     ('1,234.6', '0.036', '1,234', '41000', '–', '')
     """
     if value is None or value != value:

@@ -143,10 +143,37 @@ def launch_statistics_by_api(table: Table) -> list[Chart]:
     return [ranked(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
 
 
+def launch_statistics_short_kernels(table: Table) -> list[Chart]:
+    """Bars of how many kernels are about how long, ranks together; short ones are often not worth their launch."""
+    first, last = (np.asarray(table[name]) for name in ("from", "to"))
+    kernels, time = (np.asarray(table[name], np.float64) for name in ("kernels", "time"))
+    rows = [
+        {
+            "duration": f"{begin:,.0f} to {end:,.0f}",
+            "order": begin,
+            "kernels": kernels[own].sum(),
+            "time": time[own].sum(),
+        }
+        for begin, end in sorted(set(zip(first.tolist(), last.tolist(), strict=True)))
+        for own in [first == begin]
+    ]
+    bars = (
+        alt.Chart(data(rows))
+        .mark_bar(color="var(--computation)")
+        .encode(
+            alt.X(
+                "duration:N", title="duration [µs]", sort=alt.EncodingSortField("order"), axis=alt.Axis(labelAngle=0)
+            ),
+            alt.Y("kernels:Q", title="kernels", axis=alt.Axis(tickCount=5)),
+            tooltip=hover("duration", "kernels []", "time [µs]"),
+        )
+    )
+    return [sized(bars, 150)]
+
+
 def counters(table: Table) -> list[Chart]:
     """The queue lengths, and the bandwidths of copies, a lane for each series; of a long one the highest value in each interval."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
-    begun = {rank: time[ranks == rank].min() for rank in np.unique(ranks).tolist()}
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
     first = [place for place in range(len(keys)) if place == 0 or keys[place] != keys[place - 1]]
     queues: dict[str, Steps] = {}
@@ -154,7 +181,7 @@ def counters(table: Table) -> list[Chart]:
     for begin, end in zip(first, [*first[1:], len(keys)], strict=True):
         rank, device, counter, stream = keys[begin]
         of_rank = place({"rank": rank, "device": device} | ({"stream": stream} if counter == QUEUE_LENGTH else {}))
-        steps = time[begin:end] - begun[rank], value[begin:end]
+        steps = time[begin:end], value[begin:end]
         if counter == QUEUE_LENGTH:
             queues[of_rank] = steps
         else:
@@ -216,6 +243,12 @@ def per_op_device_time_by_name(table: Table) -> list[Chart]:
     return [ranked(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
 
 
+def host_time_per_op(table: Table) -> list[Chart]:
+    """The ops that by themselves kept the host longest."""
+    rows = largest_names(table.rows(), "self")
+    return [ranked(rows, "self", "time of the op itself on the host [µs]", "thread", "total [µs]", "count")]
+
+
 def what_if(table: Table) -> list[Chart]:
     """How much shorter the run is with each change."""
     rows = table.rows()
@@ -256,9 +289,10 @@ CHARTS: dict[str, Draw] = {
     draw.__name__: draw
     for draw in (
         temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
-        communication_computation_overlap, launch_statistics, launch_statistics_by_api, counters, frequent_kernel_patterns,
+        communication_computation_overlap, launch_statistics, launch_statistics_by_api, launch_statistics_short_kernels, counters,
+        frequent_kernel_patterns,
         cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits, collectives_over_ranks_all_to_all,
-        per_op_device_time_by_name, efficiency,
+        per_op_device_time_by_name, host_time_per_op, efficiency,
         what_if, trace_diff,
     )
 }  # fmt: skip

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64
-from ...schema.linked import LinkedTrace
-from .rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, op_tree, per_rank, rank_column
+from ....schema.columns import ABSENT, Int64
+from ....schema.linked import LinkedTrace
+from ..rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, op_tree, per_rank, rank_column
 
 ARROW = " → "
 
@@ -35,7 +35,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
     begin = np.searchsorted(number[by_op], tree.first)
     count = np.searchsorted(number[by_op], tree.last) - begin
     named = ops.name.where(lambda name: operator in name)
-    wanted = named & tree.is_outermost(ops.name) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
+    wanted = named & tree.is_outermost(ops.name.codes) & (ops.scope != USER_SCOPE) & (ops.start != ABSENT) & (count > 0)
     row = np.flatnonzero(wanted & (count <= longest))
     first = np.concatenate(([0], np.cumsum(count[row])))
     which = np.repeat(np.arange(len(row)), count[row])
@@ -74,7 +74,7 @@ def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
     return Patterns([name for name, _ in pairs], kernels, np.array(number, np.int64))
 
 
-def device_time(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
+def pattern_times(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
     """The ns of all activities of each pattern."""
     time = np.zeros(len(patterns.kernels), np.int64)
     which = np.repeat(patterns.of_occurrence, np.diff(found.first))
@@ -86,7 +86,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
     linked = rank.linked
     found = occurrences(linked, options.operator, options.longest_pattern)
     patterns = patterns_of(found, linked)
-    activities, ops, device = linked.activities, linked.ops, device_time(found, patterns, linked)
+    activities, ops, device = linked.activities, linked.ops, pattern_times(found, patterns, linked)
     count, host = np.zeros((2, len(patterns.kernels)), np.int64)
     np.add.at(count, patterns.of_occurrence, 1)
     np.add.at(host, patterns.of_occurrence, (ops.end - ops.start)[found.op_row])

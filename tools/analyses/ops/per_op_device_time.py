@@ -4,9 +4,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64
-from ...schema.linked import LinkedTrace
-from .rank import Column, Options, OpTree, RankTrace, Table, microseconds, op_tree, per_rank, rank_column, texts
+from ....schema.columns import ABSENT, Int64
+from ....schema.linked import LinkedTrace
+from ..rank import (
+    Column,
+    Options,
+    OpTree,
+    RankTrace,
+    Table,
+    began_ns,
+    microseconds,
+    op_shapes,
+    op_tree,
+    per_rank,
+    rank_column,
+    texts,
+)
+from .op_kinds import OpKinds, op_kinds
 
 NO_OPS = "no activity was launched by a recorded host op"
 
@@ -43,35 +57,47 @@ def _table(rank: RankTrace, _: Options) -> Table:
         Column("op", "", ops.id[rows]),
         texts("name", ops.name.take(rows)),
         Column("thread", "", ops.thread[rows]),
-        microseconds("start", ops.start[rows]),
+        microseconds("start", ops.start[rows] - began_ns(rank.linked)),
         microseconds("self", found.own[rows]),
         microseconds("subtree", found.subtree[rows]),
         Column("count", "", found.count[rows]),
     ]
-    return Table(NAME, "Device time per op", columns, note, (_by_name(rank, found, rows, note),))
+    details = (_by_name(rank, found, rows, note), _by_shape(rank, found, rows, note))
+    return Table(NAME, "Device time per op", columns, note, details)
 
 
 def _by_name(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Table:
-    """Summed by name, the longest first; ops inside an op of the same name count for `self` only."""
     names = rank.linked.ops.name
-    codes, number = np.unique(names.codes[rows], return_inverse=True)
-    outer = found.tree.is_outermost(names)[rows]
-    sums = np.zeros((4, len(codes)), np.int64)
-    np.add.at(sums[0], number, 1)
-    np.add.at(sums[1], number, found.own[rows])
-    np.add.at(sums[2], number[outer], found.subtree[rows][outer])
-    np.add.at(sums[3], number[outer], found.count[rows][outer])
-    order = np.argsort(-sums[2], kind="stable")
-    often, own, subtree, count = sums[:, order]
-    columns = [
-        rank_column(rank.rank, len(codes)),
-        Column("name", "", [names.table[code] for code in codes[order].tolist()]),
-        Column("ops", "", often),
-        microseconds("self", own),
-        microseconds("subtree", subtree),
-        Column("count", "", count),
-    ]
+    kinds = op_kinds(found.tree, rows, names.codes)
+    order, sums = _sums(found, kinds, rows)
+    columns = [rank_column(rank.rank, len(order)), texts("name", names.take(kinds.row[order])), *sums]
     return Table(f"{NAME}_by_name", "Device time per op name", columns, note)
+
+
+def _by_shape(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Table:
+    names, shapes = rank.linked.ops.name, op_shapes(rank.linked.ops)
+    kinds = op_kinds(found.tree, rows, names.codes, shapes.codes)
+    order, sums = _sums(found, kinds, rows)
+    first = kinds.row[order]
+    columns = [
+        rank_column(rank.rank, len(order)),
+        texts("name", names.take(first)),
+        texts("shape", shapes.take(first)),
+        *sums,
+    ]
+    return Table(f"{NAME}_by_shape", "Device time per op name and input shapes", columns, note)
+
+
+def _sums(found: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
+    """The kinds with the longest first, and what they own; ops inside an op of their kind count for `self` only."""
+    subtree = kinds.total_once(found.subtree[rows])
+    order = np.argsort(-subtree, kind="stable")
+    return order, [
+        Column("ops", "", kinds.count()[order]),
+        microseconds("self", kinds.total(found.own[rows])[order]),
+        microseconds("subtree", subtree[order]),
+        Column("count", "", kinds.total_once(found.count[rows])[order]),
+    ]
 
 
 NAME = "per_op_device_time"

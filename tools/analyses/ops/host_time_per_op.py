@@ -1,0 +1,54 @@
+"""How long ops kept the host, by name and thread and by name and input shapes: with all that they called, and without the ops among it.
+
+It needs no device, so that it is what a run on the CPU alone consists of.
+"""
+
+import numpy as np
+
+from ....schema.columns import ABSENT, Int64
+from ....schema.linked import Ops
+from ..rank import Column, Options, RankTrace, Table, microseconds, op_shapes, op_tree, per_rank, rank_column, texts
+from .op_kinds import OpKinds, op_kinds
+
+NO_OPS = "no host op with a time was recorded"
+
+
+def _table(rank: RankTrace, _: Options) -> Table:
+    ops, tree = rank.linked.ops, op_tree(rank.linked.ops)
+    rows = np.flatnonzero(ops.start != ABSENT)
+    note = "" if len(rows) else NO_OPS
+    shapes = op_shapes(ops)
+    on_threads = op_kinds(tree, rows, ops.name.codes, ops.thread)
+    of_shapes = op_kinds(tree, rows, ops.name.codes, shapes.codes)
+    order, times = _times(ops, on_threads, rows)
+    by_thread = [
+        rank_column(rank.rank, len(order)),
+        texts("name", ops.name.take(on_threads.row[order])),
+        Column("thread", "", ops.thread[on_threads.row[order]]),
+        *times,
+    ]
+    order, times = _times(ops, of_shapes, rows)
+    by_shape = [
+        rank_column(rank.rank, len(order)),
+        texts("name", ops.name.take(of_shapes.row[order])),
+        texts("shape", shapes.take(of_shapes.row[order])),
+        *times,
+    ]
+    detail = Table(f"{NAME}_by_shape", "Host time per op name and input shapes", by_shape, note)
+    return Table(NAME, "Host time per op name and thread", by_thread, note, (detail,))
+
+
+def _times(ops: Ops, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
+    """The kinds with the most time of their own first, and their times; ops inside an op of their kind add nothing to `total`."""
+    length, count, own = (ops.end - ops.start)[rows], kinds.count(), kinds.total(ops.exclusive[rows])
+    order = np.argsort(-own, kind="stable")
+    return order, [
+        Column("count", "", count[order]),
+        microseconds("total", kinds.total_once(length)[order]),
+        microseconds("self", own[order]),
+        microseconds("mean", (kinds.total(length) / count)[order]),
+    ]
+
+
+NAME = "host_time_per_op"
+host_time_per_op = per_rank(NAME, _table)

@@ -1,0 +1,44 @@
+"""Ops of one kind, as of one name and shape, and sums over them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....schema.columns import Bool, Int32, Int64
+from ..rank import OpTree
+
+
+@dataclass(slots=True)
+class OpKinds:
+    """m kinds of n ops: the `row` of one op of each kind, each op's `number` of its kind, and whether it lies in no op of its kind."""
+
+    row: Int64
+    number: Int64
+    outermost: Bool
+
+    def count(self) -> Int64:
+        """How many ops each kind has."""
+        return np.bincount(self.number, minlength=len(self.row)).astype(np.int64)
+
+    def total(self, values: Int64) -> Int64:
+        """Per kind the sum of what each of the n ops has by itself."""
+        return self._sums(self.number, values)
+
+    def total_once(self, values: Int64) -> Int64:
+        """Per kind the sum of what each of the n ops has with all that it called, so that ops inside one of their kind add nothing."""
+        return self._sums(self.number[self.outermost], values[self.outermost])
+
+    def _sums(self, number: Int64, values: Int64) -> Int64:
+        sums = np.zeros(len(self.row), np.int64)
+        np.add.at(sums, number, values)
+        return sums
+
+
+def op_kinds(tree: OpTree, rows: Int64, *columns: Int32 | Int64) -> OpKinds:
+    """The kinds of the ops in these rows, which differ by any of these columns over all ops."""
+    kind = np.zeros(len(tree.parent), np.int64)
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        kind = np.unique(kind * len(values) + code, return_inverse=True)[1]
+    _, first, number = np.unique(kind[rows], return_index=True, return_inverse=True)
+    return OpKinds(rows[first], number, tree.is_outermost(kind)[rows])
