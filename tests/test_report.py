@@ -116,7 +116,7 @@ def test_a_graph_alone_tells_what_its_nodes_tell_and_says_what_they_do_not(
     }  # fmt: skip
     assert run(given["graph"]) == 0
     said = capfd.readouterr()
-    assert "Launch statistics (no activity has a launch call)" in said.out
+    assert "  no activity has a launch call: Launch statistics\n" in said.out
     assert "an execution graph alone: launch calls and host ops are not known" in said.err
 
 
@@ -204,6 +204,10 @@ def test_unusable_data_is_one_line_and_leaves_the_old_page(
         ["--diff", "a", "b", "--only", "counters"],
         ["--diff", "a", "b", "--scale", "x=1"],
         ["d", "--only", "everything"],
+        ["d", "--top", "0"],
+        ["d", "--slow-call", "soon"],
+        ["d", "--kernel-wait", "-1"],
+        ["--diff", "a", "b", "--top", "3"],
         ["d", "--scale", "gemm"],
         ["d", "--scale", "class:disk=1"],
         ["d", "--json", "--output", "-"],
@@ -240,6 +244,40 @@ def test_only_the_analyses_asked_for(given: dict[str, Path], capfd: pytest.Captu
         "counters_summary",
         "notes",
     ]
+
+
+def test_a_run_without_a_device_says_so_once_and_shows_the_host(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    t = TraceBuilder(rank=0)
+    t.leaf("aten::mm", 30)
+    t.leaf("aten::add", 10)
+    _, device = t.write(tmp_path)
+    assert run(device) == 0
+    said = capfd.readouterr().out
+    assert said.count("no device activity was recorded") == 1
+    assert "Host time per op name and thread\n" in said and "Temporal breakdown\n" not in said
+    report = report_on(find_sources([device]))
+    tables = report.tables | {"ranks": report.ranks}
+    assert "The heaviest op is aten::mm with 75 % of the host's time in ops." in overview.findings(tables)
+    assert ("none", "device activities", "") in overview.figures(tables)
+
+
+def test_thresholds_the_operator_and_top_are_options(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    usual = as_json(capfd, given["pair"])
+    options = ("--slow-call", "0", "--long-delay", "0", "--top", "1", "--operator", "conv", "--kernel-wait", "0")
+    found = as_json(capfd, given["pair"], *options)
+    assert "slow call" not in str(usual["launch_statistics"]) and len(usual["frequent_kernel_patterns"]) == 2
+    assert [row["flags"] for row in found["launch_statistics"]] == ["slow call", "slow call, long delay"]
+    assert [row["name"] for row in found["kernel_breakdown_kernels"]] == ["gemm 0", "others"]
+    assert found["frequent_kernel_patterns"] == []
+
+
+def test_the_longest_kernel_wait_is_an_option(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    only = (data / "training", "--only", "idle_time_breakdown", "--kernel-wait")
+    short, long = (as_json(capfd, *only, most)["idle_time_breakdown"] for most in ("0", "1e9"))
+    assert {row["category"] for row in short} == {"other"}
+    assert {row["category"] for row in long} == {"kernel wait"}
 
 
 def test_notes_of_tables_are_a_table(given: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:

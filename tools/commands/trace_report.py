@@ -11,20 +11,21 @@ from typing import NoReturn
 from ...converter.ranks import ranks_of
 from ...schema.columns import columns_in
 from ...schema.io import STANDARD_STREAM, folder_beside, open_output
-from ..analyses import ANALYSES
+from ..analyses import ANALYSES, Options
 from ..command import command_parser, output_as, progress, run_command, usage_error
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import (
     Sources,
     Wanted,
-    as_text,
     find_sources,
     of_ranks,
     print_tables,
     report_on,
     report_on_diff,
+    report_text,
     write_csv,
 )
+from .analysis_options import add_analysis_options, options_of
 from .peak_option import add_peak_option
 from .window_options import add_window_options, window_of
 
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         usage_error(parser, "give the files of one run, or --diff with two runs")
     if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto):
         usage_error(parser, "--diff compares two runs as they were, without --only, --scale and --perfetto")
+    if arguments.diff and options_of(arguments) != Options():
+        usage_error(parser, "--diff compares two runs as they were; the options of the analyses change nothing in it")
     if Path(STANDARD_STREAM) in [*arguments.paths, *(arguments.diff or ())]:
         usage_error(parser, "traces are looked at before they are read; give files or a folder, not stdin")
     if arguments.perfetto == STANDARD_STREAM:
@@ -87,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
     )
+    add_analysis_options(parser)
     add_window_options(parser)
     parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     return parser
@@ -120,10 +124,10 @@ def _report(arguments: argparse.Namespace) -> None:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
         report = report_on_diff(before, after, progress, window_of(arguments))
     else:
-        peaks = dict(arguments.peaks)
-        scales = [one._replace(peaks=peaks) for one in arguments.scale]
+        options = options_of(arguments)
+        scales = [one._replace(peaks=options.peaks) for one in arguments.scale]
         wanted = Wanted(
-            arguments.only, scales, bool(arguments.output), arguments.perfetto or "", peaks, window_of(arguments)
+            arguments.only, scales, bool(arguments.output), arguments.perfetto or "", options, window_of(arguments)
         )
         report = report_on(_sources(arguments.paths, arguments.ranks), wanted, progress)
     for note in report.notes:
@@ -141,4 +145,4 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_tables(report.tables.values())
     elif not (arguments.quiet or arguments.output or arguments.csv):
-        sys.stdout.write("\n\n".join(as_text(table) for table in report.tables.values()) + "\n")
+        sys.stdout.write(report_text(report) + "\n")

@@ -13,6 +13,7 @@ from .node_class import NodeClass
 from .workload import Lane, Workload, number_text
 
 STREAMS_SHOWN = 16
+IDLE = "host idle"
 RELIABLE_PCT = 1.0
 """A replay further from the measured run says little of changed ones."""
 
@@ -105,7 +106,7 @@ def describe(replay: Replay, summary: ReplaySummary) -> str:
     """The summary as aligned text."""
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
-    busy, path = list(summary.busy_us.items()), list(summary.critical_path_us.items())
+    whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
     hidden = [f"  and {len(busy) - STREAMS_SHOWN} more streams"] if len(busy) > STREAMS_SHOWN else []
     lines = [
         f"nodes          {len(replay.work):>14,}  {_counts(_node_counts(replay.work))}",
@@ -114,13 +115,23 @@ def describe(replay: Replay, summary: ReplaySummary) -> str:
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
         f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max",
         f"explained      {summary.explained_pct:>14,.2f} %  of the critical path, delays are the rest",
-        "stream busy",
-        *_shares(busy[:STREAMS_SHOWN], summary.makespan_us),
-        *hidden,
+        *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
         "critical path",
-        *_shares(path, summary.makespan_us),
+        *_shares(path, whole),
     ]
     return "\n".join(lines)
+
+
+def _threads(replay: Replay, whole_us: float) -> list[str]:
+    """What a run without a device has in place of streams: the host threads, the busiest first, without their idle time."""
+    work = replay.work
+    idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
+    total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
+    ranks = [f"{label}/" for label in work.rank_labels()] if len(work.graphs) > 1 else [""]
+    names = [f"{ranks[lane.rank]}{number_text(lane.place)}" for lane in work.lanes]
+    order = np.argsort(-total, kind="stable")[:STREAMS_SHOWN].tolist()
+    hidden = [f"  and {len(names) - STREAMS_SHOWN} more threads"] if len(names) > STREAMS_SHOWN else []
+    return ["thread busy", *_shares([(names[one], float(total[one])) for one in order], whole_us), *hidden]
 
 
 def _shares(times_us: Sequence[tuple[str, float]], whole_us: float) -> list[str]:

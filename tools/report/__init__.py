@@ -4,17 +4,17 @@ from .files import print_tables, write_csv
 from .inputs import Sources, find_sources, of_ranks
 from .page import render
 from .report import Wanted, report_on, report_on_diff
-from .text import as_text
+from .text import report_text
 
 __all__ = [
     "Sources",
     "Wanted",
-    "as_text",
     "find_sources",
     "of_ranks",
     "print_tables",
     "render",
     "report_on",
     "report_on_diff",
+    "report_text",
     "write_csv",
 ]

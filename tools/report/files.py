@@ -10,7 +10,7 @@ import orjson
 
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, open_output
-from ..analyses import Column, RankTrace, Table, overlay_events, write_overlay
+from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_overlay
 
 
 def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
@@ -64,10 +64,10 @@ def overlay_path(path: str, rank: int, several: bool) -> str:
     return str(Path(path).with_name(f"{stem}.rank{rank}{dot}{ending}"))
 
 
-def lay_over(rank: RankTrace, path: str) -> None:
+def lay_over(rank: RankTrace, path: str, options: Options) -> None:
     """Writes the rank's device trace with counters, the critical path and kernel patterns. Raises DataError where it has none."""
     if not rank.path:
         raise DataError(
             f"rank {rank.rank}: has no device trace to lay anything over; give it in place of what was made from it"
         )
-    write_overlay(rank.path, path, overlay_events(rank))
+    write_overlay(rank.path, path, overlay_events(rank, options))

@@ -56,6 +56,9 @@ def figures(tables: Tables) -> list[Figure]:
         found.append(_over_ranks("exposed communication", [row["exposed_communication"] for row in overlap], time_text))
     if devices:
         found.append(Figure(cell(sum(row["activities"] for row in devices)), "device activities"))
+    elif _without_devices(ranks):
+        found.append(Figure(cell(sum(row["host_ops"] for row in ranks)), "host ops"))
+        found.append(Figure("none", "device activities"))
     return found
 
 
@@ -86,7 +89,7 @@ def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
 
 def findings(tables: Tables) -> list[str]:
     """Sentences, each from one analysis that has something to say."""
-    said = (_ran, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
+    said = (_ran, _host_alone, _heaviest, _hidden, _idle, _limit, _path, _straggler, _differs)
     return [sentence for say in said for sentence in say(tables)]
 
 
@@ -103,6 +106,22 @@ def _ran(tables: Tables) -> Iterator[str]:
         yield f"{', '.join(ran)}."
 
 
+def _host_alone(tables: Tables) -> Iterator[str]:
+    """A run of the host alone, and what of it takes longest."""
+    ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
+    if not _without_devices(ranks):
+        return
+    yield "No device activity was recorded: what is told is of the host."
+    spent = _sums(ops, "name", "self")
+    if whole := sum(spent.values()):
+        name, time = next(iter(spent.items()))
+        yield f"The heaviest op is {shortened(short_name(name), 60)} with {100 * time / whole:.0f} % of the host's time in ops."
+
+
+def _without_devices(ranks: list[Row]) -> bool:
+    return bool(ranks) and not any(row["activities"] for row in ranks)
+
+
 def _counted(number: float, one: str, several: str = "") -> str:
     return f"{number:,.0f} {one if number == 1 else several or one + 's'}"
 
@@ -113,7 +132,7 @@ def _limit(tables: Tables) -> Iterator[str]:
         best = max(rows, key=lambda row: row["saved"])
         who = {"host": "The host", "memory": "Copying"}.get(best["change"], best["change"].capitalize())
         gain = f"{best['saved_pct']:.0f} % ({time_text(best['before'])} → {time_text(best['after'])})"
-        where = f" in the replay of {tables['twice_as_fast'].note}" if tables["twice_as_fast"].note else ""
+        where = f", by replay: {tables['twice_as_fast'].note}" if tables["twice_as_fast"].note else ""
         yield f"{who} limits the run most: twice as fast, it would shorten the run by {gain}{where}."
 
 

@@ -15,27 +15,18 @@ const options = { renderer: "svg", actions: false, config: style, tooltip: { dis
 
 // Charts
 
+// on a phone labels leave half of the width to the drawing, and titles of axes end where it does, so that nothing is cut
+const PHONE = 600;
+const onPhone = {
+  axis: { labelLimit: 160, labelFontSize: 10.5 },
+  axisX: { titleAnchor: "end", labelBound: true },
+  legend: { columns: 1 },
+};
 const specs = JSON.parse(document.getElementById("specs").textContent);
+if (innerWidth < PHONE) for (const spec of Object.values(specs)) spec.config = { ...spec.config, ...onPhone };
 const drawn = Object.entries(specs).map(([name, spec]) =>
   vegaEmbed(document.getElementById(name), spec, options).then(({ view }) => [name, view]));
 const views = Promise.all(drawn).then(Object.fromEntries);
-
-// Sorting: a click on a heading, numbers by their value, the largest first
-
-function sortBy(heading) {
-  const row = heading.parentElement, column = [...row.children].indexOf(heading), body = row.closest("table").tBodies[0];
-  const number = heading.classList.contains("number");
-  const down = heading.ariaSort ? heading.ariaSort === "ascending" : number;
-  const key = (line) => line.cells[column].dataset.key;
-  const compare = (a, b) => number
-    ? (key(a) ?? -Infinity) - (key(b) ?? -Infinity)
-    : a.cells[column].textContent.localeCompare(b.cells[column].textContent);
-  body.append(...[...body.rows].sort((a, b) => (down ? -1 : 1) * compare(a, b)));
-  for (const other of row.children) other.removeAttribute("aria-sort");
-  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-}
-
-for (const button of document.querySelectorAll("th button")) button.onclick = () => sortBy(button.parentElement);
 
 // From a table to the timeline and back
 
@@ -44,29 +35,30 @@ views.then((all) => {
   document.body.dataset.drawn = Object.keys(all).length;
   if (!view) return;
   const bars = view.data("bars"), whole = view.scale("x").domain();
-  const cells = [...document.querySelectorAll("td[data-name]")];
   const named = Map.groupBy(bars.flatMap((bar) => [[bar.name, bar], [bar.node, bar]]), ([name]) => name);
 
-  function choose(name) {
-    const shown = (named.get(name) ?? []).map(([, bar]) => bar), rows = cells.filter((cell) => cell.dataset.name === name);
+  function choose(name, zoom) {
+    const shown = (named.get(name) ?? []).map(([, bar]) => bar);
+    const rows = name ? grids.map((grid) => [grid, grid.rowsOf(name).length]).filter(([, count]) => count) : [];
+    timeline.chosen = name;
+    for (const [{ details }] of rows) details.open = true;
     for (const row of document.querySelectorAll("tr.found")) row.classList.remove("found");
-    for (const cell of rows) {
-      cell.parentElement.classList.add("found");
-      cell.closest("details")?.setAttribute("open", "");
-    }
+    for (const cell of document.querySelectorAll("td[data-name]")) if (cell.dataset.name === name) cell.parentElement.classList.add("found");
     view.signal("chosen", name).runAsync();
     panel.hidden = !name;
     const [first] = shown;
     panel.children[0].textContent = first?.short ?? "";
-    panel.children[1].textContent = `${shown.length} on this timeline, ${rows.length} rows in tables`;
+    panel.children[1].textContent = `${shown.length} on this timeline, ${rows.reduce((sum, [, count]) => sum + count, 0)} rows in tables`;
     panel.querySelectorAll("a").forEach((link) => link.remove());
-    for (const section of new Set(rows.map((cell) => cell.closest("section")))) {
+    for (const section of new Set(rows.map(([{ details }]) => details.closest("section")))) {
       const link = document.createElement("a");
       link.textContent = section.querySelector("h2").textContent;
       link.href = `#${section.id}`;
       panel.append(link);
     }
-    return first;
+    if (!zoom) return;
+    zoomTo(first);
+    document.getElementById("run").scrollIntoView();
   }
 
   function show(from, to) {
@@ -78,12 +70,8 @@ views.then((all) => {
     show(middle - half, middle + half);
   }
 
-  for (const cell of cells) {
-    cell.onclick = () => {
-      zoomTo(choose(cell.dataset.name));
-      document.getElementById("run").scrollIntoView();
-    };
-  }
+  Object.assign(timeline, { shows: (name) => named.has(name), choose });
+  for (const grid of grids) if (grid.details.open) grid.show();
   view.addEventListener("click", (_, item) => item?.datum?.name && choose(item.datum.name));
   panel.querySelector("button").onclick = () => {
     choose("");

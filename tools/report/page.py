@@ -1,4 +1,4 @@
-"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to sort, a timeline they lead to."""
+"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to search, a timeline they lead to."""
 
 from functools import cache
 from importlib.resources import files
@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from ...schema.errors import DataError
-from ..analyses import Column, Table
-from .charts import Row, cell, first_rows, heading, largest_rows
+from ..analyses import Table
+from .absent import absent
+from .charts import heading
+from .embedded import FEWEST, Embedded, embedded
 from .overview import figures, findings
 from .rank_groups import groups_table, in_words
 from .report import Report
@@ -28,52 +30,44 @@ except ImportError as error:  # without the extra there are still tables
 else:
     MISSING = None
 
-ROWS, SHORT, LONGEST = 200, 40, 400
+FEW = 10
+"""Tables of more rows can be searched."""
 LIBRARY = "window.vegaEmbed = vegaEmbed;"
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """How charts on half of the page differ from page.js."""
-NAMES = ("name", "kernel", "op", "node")
-"""Columns whose cells lead to the timeline where it shows what they name."""
-
-
-class Cell(NamedTuple):
-    """A cell as it is shown and, where that is long, in full; by what it is sorted (None: the text); its name on the timeline, if there."""
-
-    text: str
-    full: str = ""
-    key: float | None = None
-    on_timeline: str = ""
 
 
 class ShownTable(NamedTuple):
-    """The rows of a table that the page shows, the others counted."""
+    """What stands around the rows of a table: how many the page holds, by the largest values of which column, and of how many."""
 
+    name: str
     title: str
     headings: list[tuple[str, bool]]
-    rows: list[list[Cell]]
+    rows: int
     length: int
     largest: str
 
 
 class ShownSection(NamedTuple):
-    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables, and a remark."""
+    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables by name,
+    and a remark."""
 
     name: str
     label: str
     title: str
     reads: str
     charts: list[str]
-    tables: list[ShownTable]
+    tables: list[str]
     note: str
 
 
 class Page:
-    """Charts by the id of the element that they are drawn in, and what the template shows."""
+    """Charts by the id of the element that they are drawn in, and tables with the column by which their rows are picked."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.specs: dict[str, dict[str, Any]] = {}
-        self.on_timeline = {bar[field] for one in report.excerpts for bar in one.bars for field in ("name", "node")}
+        self.tables: dict[str, tuple[Table, str]] = {}
 
     def add(self, name: str, charts: "list[Chart]", half: bool = False) -> list[str]:
         """The charts' elements, on the whole page or on half of it."""
@@ -94,26 +88,19 @@ class Page:
         ]
         shown = [self.table(table, section.tables[table.name]) for table in filled]
         title = self.report.tables[section.name].title
-        return ShownSection(section.name, section.label, title, section.reads, charts, shown, tables[0].note)
+        reads = section.reads.format(options=self.report.options)
+        return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note)
 
-    def table(self, table: Table, largest: str = "") -> ShownTable:
-        """Its first rows, or those that are largest by a column."""
-        cut = largest if len(table) > ROWS else ""
-        rows = largest_rows(table, cut, ROWS) if cut else first_rows(table, ROWS)
-        headings = [
-            (heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns
-        ]
-        cells = [[self._cell(column, row) for column in table.columns] for row in rows]
-        return ShownTable(table.title, headings, cells, len(table), heading(cut, ""))
+    def table(self, table: Table, by: str = "") -> str:
+        """The name of a table that is put on the page, of a long one with the largest values of a column first."""
+        self.tables[table.name] = table, by if len(table) > FEWEST else ""
+        return table.name
 
-    def _cell(self, column: Column, row: Row) -> Cell:
-        name, value = column.name, row[column.name]
-        text = cell(value, name, column.unit)
-        here = f"{row['rank']}/{value}" if name == "node" and "rank" in row else str(value)
-        on_timeline = here if name in NAMES and here in self.on_timeline else ""
-        if isinstance(value, (int, float)):
-            return Cell(text, key=float(value), on_timeline=on_timeline)
-        return Cell(text, str(value)[:LONGEST] if len(text) > SHORT else "", on_timeline=on_timeline)
+
+def _shown(table: Table, held: Embedded) -> ShownTable:
+    headings = [(heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns]
+    by = heading(held.by, "") if held.rows < len(table) else ""
+    return ShownTable(table.name, table.title, headings, held.rows, len(table), by)
 
 
 def render(report: Report) -> str:
@@ -144,11 +131,12 @@ def _rendered(report: Report) -> str:
         "excerpts": report.excerpts,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [one for one in sections if one.tables],
-        "empty": [one for one in sections if not one.tables],
+        "empty": absent((report.tables[one.name] for one in sections if not one.tables), report.on_device),
         "notes": report.notes,
         "words": WORDS,
     }
-    texts = {name: _text(f"page.{name}") for name in ("css", "js")}
+    held = embedded(page.tables)
+    texts = {name: _text(f"page.{name}") for name in ("css", "js", "tables.js")}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -157,9 +145,18 @@ def _rendered(report: Report) -> str:
         content,
         style=texts["css"],
         library=_library(),
+        of_tables=texts["tables.js"],
         script=texts["js"],
-        specs=orjson.dumps(page.specs).decode().replace("<", "\\u003c"),
+        specs=_in_script(orjson.dumps(page.specs)),
+        tables={name: _shown(table, held[name]) for name, (table, _) in page.tables.items()},
+        rows="{" + ",".join(f'"{name}":{_in_script(one.json)}' for name, one in held.items()) + "}",
+        few=FEW,
     )
+
+
+def _in_script(json: bytes) -> str:
+    """A script ends at the first `</script`, even inside a string."""
+    return json.decode().replace("<", "\\u003c")
 
 
 @cache

@@ -1,6 +1,6 @@
 """Collects all that is shown of a run in one pass over its ranks; of these only the graphs are kept, to replay them together."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,9 @@ OF_GRAPHS = {"critical_path", "step_breakdown"}
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
 
 
+DEFAULT = Options()
+
+
 @dataclass(slots=True)
 class Report:
     """The tables by name, the ranks as a table, and what a reader should know about the inputs.
@@ -40,6 +43,12 @@ class Report:
     excerpts: list[Excerpt] = field(default_factory=list)
     twice_as_fast: Table | None = None
     groups: list[RankGroup] = field(default_factory=list)
+    options: Options = DEFAULT
+
+    @property
+    def on_device(self) -> bool:
+        """Whether anything ran on a device."""
+        return bool(np.any(np.asarray(self.ranks["activities"])))
 
     def shown(self, name: str) -> Table | None:
         """A table as a page shows it, None where it was not asked for: of many ranks only those that stand for others."""
@@ -49,13 +58,13 @@ class Report:
 
 class Wanted(NamedTuple):
     """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, where `perfetto`
-    names a file, the device trace with what the analyses add to it. `peaks` are those of Options, `window` the part of each rank."""
+    names a file, the device trace with what the analyses add to it. `options` are those of the analyses, `window` the part of each rank."""
 
     only: Sequence[str] | None = None
     scales: Sequence[Scale] = ()
     page: bool = True
     perfetto: str = ""
-    peaks: Mapping[str, float] = {}
+    options: Options = DEFAULT
     window: Window = EVERYTHING
 
     @property
@@ -70,15 +79,14 @@ ALL_OF_IT = Wanted()
 def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
-    options = Options(peaks=wanted.peaks)
-    tables = analyse(
-        seen.passing(read_ranks(sources.ranks, wanted.graphs, progress, wanted.window)), wanted.only, options
-    )
+    ranks = seen.passing(read_ranks(sources.ranks, wanted.graphs, progress, wanted.window))
+    tables = analyse(ranks, wanted.only, wanted.options)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
         tables["what_if"] = what_if(seen.graphs, wanted.scales)
-    report = Report(sources.title, tables, _ranks_table(seen.facts), sources.notes + seen.notes())
+    notes = sources.notes + seen.notes()
+    report = Report(sources.title, tables, _ranks_table(seen.facts), notes, options=wanted.options)
     if wanted.page:
         _add_pictures(report, sources, seen, progress, wanted.window)
     return report
@@ -132,7 +140,7 @@ class _Seen:
             if rank.graph is not None and (self.drawn or self.wanted.scales):
                 self.graphs.append(rank.graph)
             if self.wanted.perfetto:
-                lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1))
+                lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1), self.wanted.options)
             if len(self.replays) < self.drawn and (replay := rank.replayed()):
                 self.replays[rank.rank] = replay
             yield rank

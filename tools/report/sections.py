@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 
 class Section(NamedTuple):
-    """An analysis by name, its link and what to look for in it; its tables, each with the column by which the rows shown are picked."""
+    """An analysis by name, its link and what to look for in it, with the options that count; its tables, each with the column by which
+    the rows shown are picked."""
 
     name: str
     label: str
@@ -42,7 +43,7 @@ SECTIONS = (
         "idle_time_breakdown",
         "Idle time",
         "Why a stream stood still: the launch came after the stream was free (host wait), the start took its usual pause "
-        "(kernel wait), or the work was there but held back (other).",
+        "(kernel wait, below {options.kernel_wait_us:g} µs), or the work was there but held back (other).",
         {"idle_time_breakdown": ""},
     ),
     Section(
@@ -66,8 +67,8 @@ SECTIONS = (
     Section(
         "launch_statistics",
         "Launches",
-        "Each point is a launch. Short: the device was done sooner than the call; slow: a call above 50 µs; long delay: more than "
-        "100 µs from call to start, which is good where the host runs ahead.",
+        "Each point is a launch. Short: the device was done sooner than the call; slow: a call above {options.slow_call_us:g} µs; "
+        "long delay: more than {options.long_delay_us:g} µs from call to start, which is good where the host runs ahead.",
         {
             "launch_statistics_by_api": "",
             "launch_statistics_delay_by_op": "",
@@ -78,7 +79,8 @@ SECTIONS = (
     Section(
         "counters",
         "Queues and copies",
-        "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit (1024) the host waits for it.",
+        "Work queued on a stream keeps the device busy; at 0 it waits for the host, at the limit ({options.queue_limit}) the host waits "
+        "for it.",
         {"counters_summary": "", "counters": ""},
     ),
     Section(

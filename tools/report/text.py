@@ -1,9 +1,19 @@
-"""Tables for a terminal: aligned columns, the first rows, and how many are not shown."""
+"""A report for a terminal: tables with aligned columns, the first rows, how many are not shown, and what there is nothing of."""
 
 from ..analyses import Column, Table
+from .absent import absent
 from .charts import cell, heading, shortened
+from .report import Report
 
 ROWS, WIDEST = 12, 56
+
+
+def report_text(report: Report) -> str:
+    """All tables that have rows, and why the others have none."""
+    tables = report.tables.values()
+    parts = [as_text(table) for table in tables if len(table)]
+    missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent(tables, report.on_device).items()]
+    return "\n\n".join([*parts, *(["\n".join(["Not in this run", *missing])] if missing else [])])
 
 
 def as_text(table: Table, rows: int = ROWS) -> str:

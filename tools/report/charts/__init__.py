@@ -1,9 +1,9 @@
 """Tables in, drawings out."""
 
-from .cells import cell, heading, shortened
+from .cells import cell, heading, kind, shortened
 from .charts import CHARTS, what_if
 from .drawing import Chart, by_label, data, hover, largest_names, place, ranked, sized, stacked
-from .rows import Row, first_rows, largest_rows
+from .rows import Row, first, largest
 
 __all__ = [
     "CHARTS",
@@ -12,11 +12,12 @@ __all__ = [
     "by_label",
     "cell",
     "data",
-    "first_rows",
+    "first",
     "heading",
     "hover",
+    "kind",
+    "largest",
     "largest_names",
-    "largest_rows",
     "place",
     "ranked",
     "shortened",

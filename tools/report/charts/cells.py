@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from ...analyses import Column
 from ...view import short_name
 
 BYTES = "B"
@@ -36,6 +37,15 @@ def heading(name: str, unit: str) -> str:
     """
     label = name.removesuffix("pct").replace("_", " ").strip()
     return f"{label} [{unit}]" if label and unit else label or unit
+
+
+def kind(column: Column) -> str:
+    """How the values of a column are formatted: `text`, `identity`, `whole` or `number`."""
+    if isinstance(column.values, list):
+        return "text"
+    if column.name in IDENTITIES and not column.unit:
+        return "identity"
+    return "whole" if column.values.dtype.kind in "iub" or column.unit == BYTES else "number"
 
 
 def cell(value: Any, column: str = "", unit: str = "") -> str:

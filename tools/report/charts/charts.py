@@ -150,7 +150,7 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
     rows = [
         {
             "duration": f"{begin:,.0f} to {end:,.0f}",
-            "order": begin,
+            "begin": begin,
             "kernels": kernels[own].sum(),
             "time": time[own].sum(),
         }
@@ -161,9 +161,7 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
         alt.Chart(data(rows))
         .mark_bar(color="var(--computation)")
         .encode(
-            alt.X(
-                "duration:N", title="duration [µs]", sort=alt.EncodingSortField("order"), axis=alt.Axis(labelAngle=0)
-            ),
+            alt.X("begin:O", title="duration [µs], up to the next", axis=alt.Axis(labelAngle=0, format=",.0f")),
             alt.Y("kernels:Q", title="kernels", axis=alt.Axis(tickCount=5)),
             tooltip=hover("duration", "kernels []", "time [µs]"),
         )

@@ -1,0 +1,61 @@
+"""The options of what analyses count and show: thresholds, the operator of patterns, how many are named."""
+
+import argparse
+
+from ..analyses import Options
+
+DEFAULT = Options()
+
+
+def add_analysis_options(parser: argparse.ArgumentParser) -> None:
+    """Adds --kernel-wait, --slow-call, --long-delay, --operator and --top."""
+    group = parser.add_argument_group("what the analyses count and show", "durations in µs")
+    group.add_argument(
+        "--kernel-wait", type=_duration, default=DEFAULT.kernel_wait_us, metavar="µs",
+        help="a gap of a stream below this is the kernel's own wait, unless the host was late (default %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--slow-call", type=_duration, default=DEFAULT.slow_call_us, metavar="µs",
+        help="a launch call that takes longer is slow (default %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--long-delay", type=_duration, default=DEFAULT.long_delay_us, metavar="µs",
+        help="work that starts later than this after its call has a long delay (default %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--operator", default=DEFAULT.operator, metavar="TEXT",
+        help="kernel patterns only of operators whose name contains this (default: of all)",
+    )  # fmt: skip
+    group.add_argument(
+        "--top", type=_count, default=DEFAULT.top, metavar="N",
+        help="how many kernels of each class kernel_breakdown_kernels names, the rest as one, and how many patterns --perfetto marks "
+        "(default %(default)s)",
+    )  # fmt: skip
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """The options that these and --peak give."""
+    return Options(
+        kernel_wait_us=arguments.kernel_wait,
+        slow_call_us=arguments.slow_call,
+        long_delay_us=arguments.long_delay,
+        operator=arguments.operator,
+        top=arguments.top,
+        peaks=dict(arguments.peaks),
+    )
+
+
+def _duration(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration in µs, as 30 or 2.5")
+    return value
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) < 1_000_000):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)

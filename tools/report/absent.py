@@ -1,0 +1,23 @@
+"""What a run has nothing of, each reason said once. A run without a device lacks all that is about one, for that one reason."""
+
+from collections.abc import Iterable
+
+from ..analyses import Table
+
+OF_HOST = ("host_time_per_op", "critical_path", "collectives_over_ranks", "trace_diff", "what_if")
+"""The analyses that say something of a run without a device, if it was recorded."""
+NO_DEVICE = "no device activity was recorded"
+NO_ROWS = "no rows"
+
+
+def absent(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
+    """The titles of the tables without rows by the reason why; details that lack it with their table are not named."""
+    found: dict[str, dict[str, str]] = {}
+    for table in tables:
+        if len(table):
+            continue
+        known = on_device or table.name.startswith(OF_HOST)
+        titles = found.setdefault(table.note or NO_ROWS if known else NO_DEVICE, {})
+        if not any(table.name.startswith(f"{name}_") for name in titles):
+            titles[table.name] = table.title
+    return {reason: [*titles.values()] for reason, titles in found.items()}

@@ -1,0 +1,141 @@
+"use strict";
+
+// Tables: rows come as JSON, are sorted by a click on a heading, filtered by text, shown in part until more are asked for, and saved as CSV
+
+const FIRST = 200, AT_ONCE = 2000;
+const NAMES = ["name", "kernel", "op", "node"]; // columns whose cells lead to the timeline where it shows what they name
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const formats = {
+  identity: (value) => (value === -1 ? "–" : String(value)),
+  whole: (value) => whole.format(value),
+  number: (value) => (value !== 0 && Math.abs(value) < 0.1 ? String(Number(value.toPrecision(2))) : tenths.format(value)),
+};
+const timeline = { shows: () => false, chosen: "", choose: () => {} }; // until it is drawn
+
+class Column {
+  constructor({ key, kind, values, texts }) {
+    Object.assign(this, { key, kind, values });
+    this.texts = texts?.map((text) => (Array.isArray(text) ? text : [text, text]));
+  }
+
+  shown(row) {
+    const value = this.values[row];
+    return value === null ? "" : this.texts ? this.texts[value][0] : formats[this.kind](value);
+  }
+
+  full(row) {
+    return this.texts ? this.texts[this.values[row]][1] : this.values[row] ?? "";
+  }
+
+  compare(a, b) {
+    if (!this.texts) return (this.values[a] ?? -Infinity) - (this.values[b] ?? -Infinity) || 0;
+    const [one, other] = [this.shown(a), this.shown(b)];
+    return one < other ? -1 : Number(one > other);
+  }
+}
+
+class Grid {
+  constructor(details, { columns, rows }) {
+    this.details = details;
+    this.columns = columns.map((column) => new Column(column));
+    this.rank = this.columns.find((column) => column.key === "rank");
+    this.named = this.columns.filter((column) => NAMES.includes(column.key));
+    this.order = Array.from({ length: rows }, (_, row) => row);
+    this.body = details.querySelector("tbody");
+    this.input = details.querySelector("input");
+    this.more = details.querySelector(".all");
+    this.headings = [...details.querySelectorAll("th")];
+    this.most = FIRST;
+    this.headings.forEach((heading, place) => { heading.firstChild.onclick = () => this.sort(heading, this.columns[place]); });
+    details.ontoggle = () => details.open && !this.body.rows.length && this.show();
+    details.querySelector(".csv").onclick = () => this.save();
+    this.more.onclick = () => { this.most = Infinity; this.show(); };
+    if (this.input) this.input.oninput = () => this.show();
+    this.body.onclick = ({ target }) => {
+      const cell = target.closest("td[data-name]");
+      if (cell) timeline.choose(cell.dataset.name, true);
+    };
+    if (details.open) this.show();
+  }
+
+  // what a cell is called on the timeline
+  name(column, row) {
+    const own = String(column.full(row));
+    return column.key === "node" && this.rank ? `${this.rank.values[row]}/${own}` : own;
+  }
+
+  rowsOf(name) {
+    return this.order.filter((row) => this.named.some((column) => this.name(column, row) === name));
+  }
+
+  matching() {
+    const wanted = this.input?.value.trim().toLowerCase();
+    if (!wanted) return this.order;
+    this.searched ??= this.order.slice().sort((a, b) => a - b).map((row) =>
+      this.columns.map((column) => `${column.shown(row)}\n${column.full(row)}`).join("\n").toLowerCase());
+    return this.order.filter((row) => this.searched[row].includes(wanted));
+  }
+
+  sort(heading, column) {
+    const down = heading.ariaSort ? heading.ariaSort === "ascending" : !column.texts;
+    this.order.sort((a, b) => (down ? -1 : 1) * column.compare(a, b));
+    for (const other of this.headings) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    this.show();
+  }
+
+  // many rows are added a part at a time, so that the page goes on answering
+  show() {
+    const rows = this.matching(), shown = rows.slice(0, this.most), filtered = rows.length < this.order.length;
+    const task = (this.task = {});
+    const add = (from) => {
+      if (task !== this.task) return;
+      this.body.append(...shown.slice(from, from + AT_ONCE).map((row) => this.line(row)));
+      if (from + AT_ONCE < shown.length) requestAnimationFrame(() => add(from + AT_ONCE));
+    };
+    this.body.replaceChildren();
+    add(0);
+    const of = filtered ? `${whole.format(rows.length)} that match` : whole.format(rows.length);
+    this.details.querySelector(".count").textContent =
+      shown.length < rows.length ? `${whole.format(shown.length)} of ${of} shown` : filtered ? of : "";
+    this.more.hidden = shown.length === rows.length;
+  }
+
+  line(row) {
+    const line = document.createElement("tr");
+    for (const column of this.columns) line.append(this.cell(column, row, line));
+    return line;
+  }
+
+  cell(column, row, line) {
+    const cell = document.createElement("td"), text = column.shown(row), full = String(column.full(row));
+    cell.textContent = text;
+    if (!column.texts) cell.className = "number";
+    else if (full !== text || text.length > 40) cell.title = full;
+    const name = this.named.includes(column) ? this.name(column, row) : "";
+    if (name && timeline.shows(name)) {
+      const button = document.createElement("button");
+      button.textContent = text;
+      cell.dataset.name = name;
+      cell.replaceChildren(button);
+      if (name === timeline.chosen) line.classList.add("found");
+    }
+    return cell;
+  }
+
+  // all rows that match, in the order shown
+  save() {
+    const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+    const lines = this.matching().map((row) => this.columns.map((column) => field(column.full(row))).join(","));
+    const text = [this.columns.map((column) => column.key).join(","), ...lines, ""].join("\r\n");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    link.download = `${this.details.dataset.table}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+}
+
+const tables = JSON.parse(document.getElementById("rows").textContent);
+const grids = [...document.querySelectorAll("details.table")].map((details) => new Grid(details, tables[details.dataset.table]));
