@@ -208,7 +208,7 @@ def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, training: Path, sc
           const { left, right } = chart.getBoundingClientRect();
           return [...chart.querySelectorAll('text')].filter((text) => {
             const box = text.getBoundingClientRect();
-            return box.width && (box.left < left - 1 || box.right > right + 1);
+            return box.width && text.getAttribute("opacity") !== "0" && (box.left < left - 1 || box.right > right + 1);
           }).map((text) => text.textContent);
         })"""
     )

@@ -42,7 +42,10 @@ def efficiency(table: Table) -> list[Chart]:
             tooltip=told,
         )
     )
-    roof = alt.Chart(data(_roofs(rows), name="roofs")).mark_line(color="var(--muted)", strokeDash=[4, 3])
+    roofs = _roofs(rows)
+    if not roofs:
+        return [sized(points, 320)]
+    roof = alt.Chart(data(roofs, name="roofs")).mark_line(color="var(--muted)", strokeDash=[4, 3])
     lines = roof.encode(*axes, alt.Detail("roof:N"), tooltip=hover("roof"))
     return [sized(alt.layer(lines, points), 320)]
 
