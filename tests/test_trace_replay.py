@@ -12,7 +12,7 @@ from execgraph.tools.commands.trace_replay import main
 from execgraph.tools.replay.critical_path import pieces_of, time_by_kind
 from execgraph.tools.replay.execution import Replay, replay
 from execgraph.tools.replay.scaling import parse_scale
-from execgraph.tools.replay.summary import busy_ns, start_error, summarise
+from execgraph.tools.replay.summary import busy_ns, describe, start_error, summarise
 from execgraph.tools.replay.timeline import write_timeline
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
 
@@ -439,3 +439,14 @@ def test_graphs_of_two_jobs_are_refused_unless_allowed(
     assert ended.value.code == 1
     assert f"{reason}; give the graphs of one job (or --allow-mismatch)" in capsys.readouterr().err
     assert replayed_us(capsys, "--input", *paths, "--allow-mismatch") > 0
+
+
+def test_a_run_without_a_device_shows_its_threads_instead_of_streams() -> None:
+    g = GraphBuilder()
+    first = g.host("op", 0, 30_000, thread=5)
+    idle = g.host("host idle", 30_000, 10_000, thread=5, after=[(first, PROGRAM_ORDER)])
+    g.host("op", 40_000, 50_000, thread=5, after=[(idle, PROGRAM_ORDER)])
+    replayed = replay(g.build())
+    lines = describe(replayed, summarise(replayed)).splitlines()
+    assert "stream busy" not in lines
+    assert lines[lines.index("thread busy") + 1].split() == ["5", "80.0", "µs", "88.9", "%"]
