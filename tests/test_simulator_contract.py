@@ -107,8 +107,9 @@ def test_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -
     assert run_to_the_end(play(tmp_path, graphs, groups), 64)
 
 
-@HOST
-@pytest.mark.parametrize("job", ["ddp", "sharded", "pipeline_dp", "moe_dp"])
+@pytest.mark.parametrize(
+    ("job", "host"), [("ddp", False), ("sharded", False), ("pipeline_dp", False), ("moe_dp", False), ("ddp", True)]
+)
 def test_jobs_that_were_scaled_to_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
     run = simulated(build_job(job, ranks=4, steps=1, layers=2))
     write_traces(run, tmp_path / "traces")

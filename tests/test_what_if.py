@@ -51,21 +51,15 @@ def answers_of(name: str, variant: Variant) -> dict[Change, Answer]:
 
 @EVERY_VARIANT
 @EVERY_JOB
-def test_a_graph_replays_the_run_that_it_is_of(name: str, variant: Variant) -> None:
-    assert abs(answers_of(name, variant)[Change(BASE)].error_pct) < 0.5
-
-
-@EVERY_VARIANT
-@EVERY_JOB
-def test_every_makespan_is_right(name: str, variant: Variant) -> None:
-    errors = {change.text: answer.error_pct for change, answer in answers_of(name, variant).items()}
-    assert {text: error for text, error in errors.items() if abs(error) > variant.allowed.within_pct} == {}
-
-
-@EVERY_JOB
-def test_with_synchronisation_records_every_activity_starts_at_the_right_time(name: str) -> None:
-    errors = {change.text: answer.start_error_pct for change, answer in answers_of(name, RESOLVED).items()}
-    assert {text: error for text, error in errors.items() if error > RESOLVED.allowed.within_pct} == {}
+def test_every_makespan_is_right_and_with_synchronisation_records_every_start(name: str, variant: Variant) -> None:
+    """In one test, as what it takes to know the answers is most of the work."""
+    found, allowed = answers_of(name, variant), variant.allowed.within_pct
+    assert abs(found[Change(BASE)].error_pct) < 0.5
+    errors = {change.text: answer.error_pct for change, answer in found.items()}
+    assert {text: error for text, error in errors.items() if abs(error) > allowed} == {}
+    if variant is RESOLVED:
+        starts = {change.text: answer.start_error_pct for change, answer in found.items()}
+        assert {text: error for text, error in starts.items() if error > allowed} == {}
 
 
 def test_a_change_is_asked_about_only_where_it_names_something() -> None:
@@ -130,7 +124,7 @@ def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
         assert late.max(initial=0) <= 0
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_job())
 def test_every_graph_with_synchronisation_records_replays_as_it_ran(job: Job) -> None:
     run = simulate(job)
