@@ -423,3 +423,9 @@ def test_as_many_steps_as_make_a_size(tmp_path: Path) -> None:
     called = {(row["tid"], row["ts"]) for row in calls}
     assert len(calls) == 30 * len(called)
     assert called < {(row["tid"], row["ts"]) for row in rows if row["cat"] == "cpu_op"}
+
+
+@pytest.mark.parametrize("job", ["pipeline_dp", "moe_dp"])
+def test_replicas_are_whole(job: str) -> None:
+    with pytest.raises(ValueError, match=f"{job}: a replica is 2 ranks, give it a multiple of them"):
+        build_job(job, ranks=3)

@@ -103,7 +103,8 @@ def without(graph: ExecutionGraph, kind: DependencyKind) -> ExecutionGraph:
 @st.composite
 def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
     name = draw(st.sampled_from(sorted(names)))
-    ranks = draw(st.integers(2, 4)) if PRESETS[name].size.ranks > 1 else 1
+    of = PRESETS[name].replicas_of
+    ranks = draw(st.integers(2, 4)) // of * of if PRESETS[name].size.ranks > 1 else 1
     size = {"steps": st.integers(1, 3), "layers": st.integers(1, 4)}
     size |= {"tokens": st.sampled_from([1, 16, 200, 3000]), "hidden": st.sampled_from([1, 64, 1000])}
     chosen = {key: draw(values) for key, values in size.items()}

@@ -57,6 +57,8 @@ class Preset(NamedTuple):
     groups: Callable[[int], tuple[Group, ...]] = _no_groups
     ranks_of: Callable[[int], int] | None = None
     """How many ranks it has with a seed, where that is not the same with all."""
+    replicas_of: int = 1
+    """How many ranks a replica of the model is spread over."""
 
     def sized(self, seed: int) -> Size:
         """The size with as many ranks as the seed gives."""
@@ -85,8 +87,8 @@ PRESETS = {
     "halo": Preset(distributed.halo, Size(ranks=4), groups=_one_group),
     "dlrm": Preset(distributed.dlrm, Size(ranks=4), groups=_two_groups),
     "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
-    "pipeline_dp": Preset(pipelines.pipeline_dp, Size(ranks=4, layers=6), groups=_stages),
-    "moe_dp": Preset(distributed.moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts),
+    "pipeline_dp": Preset(pipelines.pipeline_dp, Size(ranks=4, layers=6), groups=_stages, replicas_of=pipelines.STAGES),
+    "moe_dp": Preset(distributed.moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts, replicas_of=2),
     RANDOM: Preset(random_jobs.random_program, Size(steps=4), groups=_group_of_several, ranks_of=random_jobs.ranks_of),
 }
 NAMED = tuple(name for name in PRESETS if name != RANDOM)
@@ -117,6 +119,8 @@ def build_job(
         raise ValueError(f"{name}: {', '.join(size._fields)} are at least 1")
     if preset.size.ranks > 1 and size.ranks < 2:
         raise ValueError(f"{name}: its ranks communicate, give it at least 2")
+    if size.ranks % preset.replicas_of:
+        raise ValueError(f"{name}: a replica is {preset.replicas_of} ranks, give it a multiple of them")
 
     def program(rank: int) -> Iterator[Step]:
         process = Process(rank, seed, size, preset.threads, machine)
