@@ -14,9 +14,8 @@ from ....schema.graph import CollectiveType
 from ..rank import Analysis, Column, Floats, Options, RankTrace, Table, microseconds, percentage
 from .arrivals import Arrival, RankCollectives, collectives_of
 from .matched import MatchedCollective, group_label, matched
-from .waits import all_to_all, by_group, waits, waits_by_rank
+from .waits import NAME, all_to_all, by_group, waits, waits_by_rank
 
-NAME = "collectives_over_ranks"
 NO_COLLECTIVES = "no communication with a known group was recorded"
 ONE_RANK = "of one rank alone: latencies include its waiting for the others, bandwidths are at least these"
 PARTS_OF_ALL = (
