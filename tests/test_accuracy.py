@@ -281,6 +281,7 @@ def run_command(
     return int(end.value.code or 0), captured.out, captured.err
 
 
+measured_once = cache(measuring.measure)
 GROUPS = 5
 """A job and random programs, each on the default machine and on drawn ones, of which one is crowded."""
 
@@ -288,6 +289,7 @@ GROUPS = 5
 def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(accuracy, "measure", measured_once)
     _, out, _ = run_command(capsys, monkeypatch)
     assert out.count("Error of the makespan in %, ") == out.count("Dependencies recovered, ") == GROUPS
     assert out.count(" % within ") == GROUPS * len(VARIANTS)
@@ -299,6 +301,7 @@ def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(
 def test_json_has_every_group_answer_and_tally(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(accuracy, "measure", measured_once)
     code, out, _ = run_command(capsys, monkeypatch, "--json")
     figures = json.loads(out)
     assert code == (figures["wrong"] > 0)

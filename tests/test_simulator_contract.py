@@ -46,6 +46,16 @@ ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 EVERY_JOB = pytest.mark.parametrize(
     ("job", "ranks"), [*((job, 1) for job in ALONE), *((job, n) for job in TOGETHER for n in (2, 4, 8))]
 )
+MANY_RANKS = [
+    ("ddp", True),
+    ("halo", True),
+    ("sharded", False),
+    ("uneven", False),
+    ("dlrm", False),
+    ("pipeline_dp", False),
+    ("moe_dp", False),
+]
+"""Every kind of communication once: the jobs left out are parts of these."""
 HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
 
 
@@ -101,7 +111,7 @@ def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str,
     assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
 
 
-@pytest.mark.parametrize(("job", "host"), [*((job, False) for job in TOGETHER), ("ddp", True), ("halo", True)], ids=str)
+@pytest.mark.parametrize(("job", "host"), MANY_RANKS)
 def test_sixty_four_ranks_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
     graphs, groups = built([graph if host else without_host(graph) for graph in built_job(job, 64).graphs])
     assert run_to_the_end(play(tmp_path, graphs, groups), 64)
