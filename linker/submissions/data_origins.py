@@ -4,6 +4,7 @@ A program that is right lets a stream wait for another one before it uses what t
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,14 +25,22 @@ class Origin(NamedTuple):
 
 
 class DataOrigins:
-    """The origins of every activity, as the ops tell that launched; none where no host trace tells tensors. Linear in tensors."""
+    """The origins of every activity, as the ops tell that launched; none where no host trace tells tensors. Linear in tensors.
+
+    Found when first asked for: traces that record what every wait is for never ask.
+    """
 
     def __init__(self, ops: Ops, activities: Activities, calls: Calls) -> None:
+        self._ops, self._activities, self._calls = ops, activities, calls
+
+    @cached_property
+    def _of(self) -> dict[int, set[Origin]]:
+        ops, activities = self._ops, self._activities
         rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
-        launched = calls.start[activities.call_row[rows]]
+        launched = self._calls.start[activities.call_row[rows]]
         order = np.lexsort((activities.start[rows], launched))
         last: dict[bytes, Origin] = {}
-        self._of: dict[int, set[Origin]] = {}
+        origins: dict[int, set[Origin]] = {}
         columns = [column[order] for column in (rows, launched, activities.device[rows], activities.stream[rows])]
         op = activities.op_row[rows][order]
         for first in range(0, len(rows), AT_ONCE):
@@ -43,8 +52,9 @@ class DataOrigins:
                 touched = _storages(*arguments)
                 known = {last[storage] for storage in touched if storage in last}
                 if others := {origin for origin in known if origin.stream != own.stream}:
-                    self._of[row] = others
+                    origins[row] = others
                 last.update(dict.fromkeys(touched, own))
+        return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
         """The streams that touched what these activities use, launched in that time, the latest first."""
