@@ -30,6 +30,14 @@ def test_the_larger_size_shows_the_growth_of_time_and_memory(two_sizes):
     assert cells(size_table(large, small), "link")[-2:] == ["× 4.0", "× 1.0"]
 
 
+def test_a_job_of_many_ranks_is_compared_with_the_smallest(two_sizes):
+    small, large = (Size(0, ranks * 1_000_000, {}, [Result("build all", [ranks], 1)], ranks) for ranks in (2, 6))
+    table = size_table(large, small)
+    assert table.title == "6 ranks, 6 MB"
+    assert (table.header[1], *table.header[-2:]) == ("s", "time, input × 3", "peak, input × 3")
+    assert table.rows == [["build all", "6.00", "1", "0", "0.0", "× 3.0", "× 1.0"]]
+
+
 def test_changes_are_given_in_percent_for_works_that_both_runs_have(two_sizes):
     small = two_sizes.sizes[0]
     faster = Size(10, small.input_bytes, small.counts, [Result("link", [1.0], 100_000_000), Result("new", [1.0], 1)])
@@ -53,22 +61,25 @@ def test_columns_of_text_are_aligned_and_markdown_has_a_rule(two_sizes):
 
 def run(capsys, *arguments):
     with pytest.raises(SystemExit) as end:
-        bench.main(["--sizes", "1", "--runs", "1", *arguments])
+        bench.main(["--sizes", "1", "--ranks", "2", "--runs", "1", *arguments])
     captured = capsys.readouterr()
     return end.value.code, captured.out, captured.err
 
 
 def test_works_run_alone_on_generated_traces_and_the_next_run_compares(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "WORKS", {name: bench.WORKS[name] for name in ("link", "link floor")})
+    monkeypatch.setattr(bench, "WORKS", {name: bench.WORKS[name] for name in ("link", "link floor", "build all")})
     keep, saved = ("--keep", str(tmp_path / "kept")), str(tmp_path / "old.json")
     assert run(capsys, *keep, "--json", saved)[0] == 0
-    (size,) = json.loads((tmp_path / "old.json").read_bytes())["sizes"]
+    measured = json.loads((tmp_path / "old.json").read_bytes())
+    (size,), (job,) = measured["sizes"], measured["jobs"]
     assert 0.5e6 < size["input_bytes"] < 2e6
     assert size["counts"]["device events"] > size["counts"]["host nodes"] > 0
-    assert all(result["peak_bytes"] > 10e6 for result in size["results"])
+    assert all(result["peak_bytes"] > 10e6 for result in size["results"] + job["results"])
+    assert [result["work"] for result in job["results"]] == ["build all"]
     code, out, _ = run(capsys, *keep, "--compare", saved)
     assert code == 0
     assert "1 MB link floor" in out
+    assert "2 ranks build all" in out
 
 
 def test_a_work_that_fails_is_named_with_what_it_said(tmp_path, capsys, monkeypatch):

@@ -21,11 +21,13 @@ from ...schema.errors import DataError
 from ...schema.io import open_output
 from ..command import command_parser, progress, run_command
 from .results import Benchmark, Result, Size, build_share, changes_table, size_table
-from .work import DEVICE, HOST, TRACES, WORKS, Timing
+from .work import DEVICE, HOST, TRACES, WORKS, WORKS_OF_MANY, WORKS_OF_ONE, Timing
 
 NAME = "python -m execgraph.tools.bench"
-JOB = ("--job", "ddp", "--ranks", "2", "--layers", "24")
-"""Training steps with all-reduces on a stream of their own, about 1.2 MB each."""
+JOB = ("--job", "ddp")
+"""Training steps with all-reduces on a stream of their own."""
+LARGE, SMALL = ("--ranks", "2", "--layers", "24"), ("--steps", "2", "--layers", "2")
+"""Steps of about 1.2 MB each, as many as make the size; two steps of two layers on every rank."""
 WORK, GENERATE = f"{__package__}.work", f"{(__package__ or '').rpartition('.')[0]}.commands.trace_generate"
 PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -43,6 +45,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "--sizes", type=_sizes, default=[5, 20, 81, 325], metavar="MB,…", help="megabytes of input (5,20,81,325)"
     )
     parser.add_argument(
+        "--ranks",
+        type=_sizes,
+        default=[64, 256],
+        metavar="N,…",
+        help="jobs of so many small ranks, from 2 on (64,256)",
+    )
+    parser.add_argument(
         "--stacks",
         type=_positive,
         default=0,
@@ -53,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--keep", metavar="DIR", help="keep the traces here; those of an earlier run are used again")
     parser.add_argument("--json", metavar="FILE", help="save the results")
     parser.add_argument("--compare", metavar="OLD.json", help="saved results, of another commit: print what changed")
-    parser.add_argument("--markdown", action="store_true", help="print only the largest size, as a table for a README")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print only the largest size and job, as tables for a README"
+    )
     run_command(_bench, parser.parse_args(argv), NAME)
 
 
@@ -68,13 +79,25 @@ def _positive(text: str) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    old = _saved(arguments.compare, arguments.sizes) if arguments.compare else None
+    old = _saved(arguments.compare, arguments.sizes, arguments.ranks) if arguments.compare else None
     with tempfile.TemporaryDirectory(prefix="execgraph-bench-") as scratch:
         root = Path(arguments.keep or scratch).resolve()
         stacks = arguments.stacks
         folders = {megabytes: root / f"{megabytes}MB{f'-{stacks}' if stacks else ''}" for megabytes in arguments.sizes}
-        sizes = [_measured(folder, megabytes, stacks, arguments.runs) for megabytes, folder in folders.items()]
-    new = Benchmark(_machine(), platform.python_version(), _commit(), sizes)
+        sizes = [
+            _measured(
+                Size(megabytes, 0, {}, []),
+                folder,
+                (*LARGE, "--size", str(megabytes), "--stacks", str(stacks)),
+                arguments.runs,
+            )
+            for megabytes, folder in folders.items()
+        ]
+        jobs = [
+            _measured(Size(0, 0, {}, [], ranks), root / f"{ranks}ranks", (*SMALL, "--ranks", str(ranks)), 1)
+            for ranks in arguments.ranks
+        ]
+    new = Benchmark(_machine(), platform.python_version(), _commit(), sizes, jobs)
     if arguments.json:
         with open_output(arguments.json) as out:
             out.write(msgspec.json.format(msgspec.json.encode(new)))
@@ -83,12 +106,12 @@ def _bench(arguments: argparse.Namespace) -> None:
         print(f"\n{changes_table(old, new).text()}")
 
 
-def _saved(path: str, sizes: list[int]) -> Benchmark:
+def _saved(path: str, sizes: list[int], ranks: list[int]) -> Benchmark:
     try:
         old = msgspec.json.decode(Path(path).read_bytes(), type=Benchmark)
     except (OSError, msgspec.DecodeError) as error:
         raise DataError(f"{path}: no saved results ({error}); make some with --json") from error
-    if not any(old.size(size) for size in sizes):
+    if not any(old.size(name) for name in [*(f"{size} MB" for size in sizes), *(f"{job} ranks" for job in ranks)]):
         measured = ",".join(str(size.megabytes) for size in old.sizes)
         raise DataError(f"{path}: holds other sizes; measure with --sizes {measured}")
     return old
@@ -96,22 +119,26 @@ def _saved(path: str, sizes: list[int]) -> Benchmark:
 
 def _text(benchmark: Benchmark) -> str:
     tables = [f"{size_table(size, benchmark.sizes[0]).text()}{build_share(size)}" for size in benchmark.sizes]
+    tables += [size_table(job, benchmark.jobs[0]).text() for job in benchmark.jobs]
     return "\n\n".join([f"{benchmark.machine}, Python {benchmark.python}", *tables])
 
 
 def _markdown(benchmark: Benchmark) -> str:
     table = size_table(benchmark.sizes[-1], benchmark.sizes[0])
-    return f"{benchmark.machine}, Python {benchmark.python}. {table.markdown()}\n{build_share(benchmark.sizes[-1])}"
+    jobs = [size_table(job, benchmark.jobs[0]).markdown() for job in benchmark.jobs[-1:]]
+    share = build_share(benchmark.sizes[-1])
+    return "\n\n".join([f"{benchmark.machine}, Python {benchmark.python}. {table.markdown()}\n{share}", *jobs])
 
 
-def _measured(folder: Path, megabytes: int, stacks: int, runs: int) -> Size:
-    """Runs every work in turn, `runs` times, on an input of that size."""
-    traces = (folder / HOST, folder / DEVICE)
-    if not all(trace.exists() for trace in traces):
-        _generate(folder, megabytes, stacks)
-    results = [Result(name, [], 0) for name in WORKS]
-    size = Size(megabytes, sum(trace.stat().st_size for trace in traces), {}, results)
-    for result in progress(results * runs, f"{megabytes} MB", unit="work"):
+def _measured(size: Size, folder: Path, job: Sequence[str], runs: int) -> Size:
+    """Runs every work in turn, `runs` times, on an input of that size, which is generated in the folder if it is not there."""
+    if not (folder / TRACES).exists():
+        _generate(folder, job, size.ranks == 1)
+    size.input_bytes = sum(trace.stat().st_size for trace in (folder / TRACES).iterdir())
+    size.results = [
+        Result(name, [], 0) for name in WORKS if name in (WORKS_OF_ONE if size.ranks == 1 else WORKS_OF_MANY)
+    ]
+    for result in progress(size.results * runs, size.name, unit="work"):
         output, peak = _run_alone(folder, WORK, result.work)
         timing = msgspec.json.decode(output, type=Timing)
         result.seconds.append(timing.seconds)
@@ -120,13 +147,13 @@ def _measured(folder: Path, megabytes: int, stacks: int, runs: int) -> Size:
     return size
 
 
-def _generate(folder: Path, megabytes: int, stacks: int) -> None:
-    """The first rank's traces of a job of about that size; they get their name when they are whole."""
+def _generate(folder: Path, job: Sequence[str], first_alone: bool) -> None:
+    """The traces of a job, all or the first rank's alone; they get their name when they are whole."""
     new = folder / "new"
     new.mkdir(parents=True, exist_ok=True)
-    size = ("--size", str(megabytes), "--stacks", str(stacks))
-    _run_alone(new, GENERATE, *JOB, *size, "--output-dir", ".", "--quiet")
-    for other in {*new.iterdir()}.difference({new / Path(HOST).name, new / Path(DEVICE).name}):
+    _run_alone(new, GENERATE, *JOB, *job, "--output-dir", ".", "--quiet")
+    kept = [new / Path(name).name for name in (HOST, DEVICE)] if first_alone else [*new.glob("*_rank*")]
+    for other in {*new.iterdir()}.difference(kept):
         other.unlink()
     new.rename(folder / TRACES)
 

@@ -10,6 +10,8 @@ from .work import FLOORS, Counts
 
 MB = 1_000_000
 NODES = "graph nodes"
+COLUMNS = ["s", "MB/s", "nodes/s", "peak MB", "peak / input", "× floor"]
+OF_ONE_RANK = ("nodes/s", "× floor")
 
 
 class Result(msgspec.Struct):
@@ -26,12 +28,18 @@ class Result(msgspec.Struct):
 
 
 class Size(msgspec.Struct):
-    """All works on an input of about `megabytes`, and what that holds."""
+    """All works on an input, and what that holds: one rank of about `megabytes`, or a job of small `ranks`, of 0 megabytes."""
 
     megabytes: int
     input_bytes: int
     counts: Counts
     results: list[Result]
+    ranks: int = 1
+
+    @property
+    def name(self) -> str:
+        """What was asked for, as in `325 MB` and `64 ranks`."""
+        return f"{self.megabytes} MB" if self.ranks == 1 else f"{self.ranks} ranks"
 
     def result(self, work: str) -> Result | None:
         """The runs of a work, None where it was not measured."""
@@ -39,16 +47,17 @@ class Size(msgspec.Struct):
 
 
 class Benchmark(msgspec.Struct):
-    """A whole run; `commit` is empty where it is not known. Sizes ascend."""
+    """A whole run; `commit` is empty where it is not known. The sizes of one rank ascend, and the jobs by their ranks."""
 
     machine: str
     python: str
     commit: str
     sizes: list[Size]
+    jobs: list[Size] = []
 
-    def size(self, megabytes: int) -> Size | None:
-        """What was measured on an input of that size, None if nothing."""
-        return next((size for size in self.sizes if size.megabytes == megabytes), None)
+    def size(self, name: str) -> Size | None:
+        """What was measured on the input of that name, None if nothing."""
+        return next((size for size in [*self.sizes, *self.jobs] if size.name == name), None)
 
 
 class Table(NamedTuple):
@@ -73,16 +82,18 @@ class Table(NamedTuple):
 
 
 def size_table(size: Size, smallest: Size) -> Table:
-    """The works on one size, and how they grew from the smallest size on."""
-    header = ["", "s", "MB/s", "nodes/s", "peak MB", "peak / input", "× floor"]
-    rows = [[result.work, *_cells(size, result)] for result in size.results]
+    """The works on one size, and how they grew from the smallest size of its kind on."""
+    columns = COLUMNS if size.ranks == 1 else [column for column in COLUMNS if column not in OF_ONE_RANK]
+    header = ["", *columns]
+    rows = [[result.work, *map(_cells(size, result).__getitem__, columns)] for result in size.results]
     if size is not smallest:
         growth = f"input × {size.input_bytes / smallest.input_bytes:.0f}"
         header += [f"time, {growth}", f"peak, {growth}"]
         for row, result in zip(rows, size.results, strict=True):
             row += _growth(smallest.result(result.work), result)
-    counts = ", ".join(f"{count:,} {what}" for what, count in size.counts.items())
-    return Table(f"{size.input_bytes / MB:.0f} MB ({counts})", header, rows)
+    counts = "".join(f", {count:,} {what}" for what, count in size.counts.items())
+    ranks = "" if size.ranks == 1 else f"{size.ranks} ranks, "
+    return Table(f"{ranks}{size.input_bytes / MB:.0f} MB{counts}", header, rows)
 
 
 def build_share(size: Size) -> str:
@@ -94,14 +105,16 @@ def build_share(size: Size) -> str:
     )
 
 
-def _cells(size: Size, result: Result) -> Iterator[str]:
+def _cells(size: Size, result: Result) -> dict[str, str]:
     floor = size.result(FLOORS.get(result.work, ""))
-    yield f"{result.median:.2f}"
-    yield f"{size.input_bytes / MB / result.median:.0f}"
-    yield f"{size.counts.get(NODES, 0) / result.median:,.0f}"
-    yield f"{result.peak_bytes / MB:.0f}"
-    yield f"{result.peak_bytes / size.input_bytes:.1f}"
-    yield f"{result.median / floor.median:.1f}" if floor else ""
+    return {
+        "s": f"{result.median:.2f}",
+        "MB/s": f"{size.input_bytes / MB / result.median:.0f}",
+        "nodes/s": f"{size.counts.get(NODES, 0) / result.median:,.0f}",
+        "peak MB": f"{result.peak_bytes / MB:.0f}",
+        "peak / input": f"{result.peak_bytes / size.input_bytes:.1f}",
+        "× floor": f"{result.median / floor.median:.1f}" if floor else "",
+    }
 
 
 def _growth(before: Result | None, now: Result) -> Iterator[str]:
@@ -112,14 +125,14 @@ def _growth(before: Result | None, now: Result) -> Iterator[str]:
 def changes_table(old: Benchmark, new: Benchmark) -> Table:
     """Seconds and peak memory of every work that both runs have."""
     rows = []
-    for size in new.sizes:
-        before = old.size(size.megabytes)
+    for size in [*new.sizes, *new.jobs]:
+        before = old.size(size.name)
         for result in size.results:
             was = before.result(result.work) if before else None
             if was:
                 seconds = _change(was.median, result.median, ".2f")
                 peak = _change(was.peak_bytes / MB, result.peak_bytes / MB, ".0f")
-                rows.append([f"{size.megabytes} MB {result.work}", *seconds, *peak])
+                rows.append([f"{size.name} {result.work}", *seconds, *peak])
     header = ["", "s before", "now", "change", "peak MB before", "now", "change"]
     other = "" if old.machine == new.machine else f"; before on another machine, {old.machine}"
     return Table(f"{old.commit or 'before'} -> {new.commit or 'now'}{other}", header, rows)

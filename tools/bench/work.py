@@ -10,6 +10,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from ...schema.traces import host, kineto
 
 TRACES = "traces"
 HOST, DEVICE = f"{TRACES}/host_rank0.json", f"{TRACES}/device_rank0.json"
-LINKED, GRAPH, TEXT = "linked.json", "graph.et", "graph.json"
+LINKED, GRAPH, TEXT, PAGE = "linked.json", "graph.et", "graph.json", "report.html"
+GRAPHS, SCALED = "built", "scaled"
 PIECE = bytes(1 << 20)
 
 Counts = dict[str, int]
@@ -54,6 +56,16 @@ def _command(module: str, *arguments: str) -> Work:
             return {}
 
         return work
+
+    return ready
+
+
+def _anew(folder: str, work: Work) -> Work:
+    """The work, for which this folder must not be there yet."""
+
+    def ready() -> Callable[[], Counts]:
+        shutil.rmtree(folder, ignore_errors=True)
+        return work()
 
     return ready
 
@@ -117,19 +129,37 @@ FLOORS = {
 }
 """What the least possible work for a work is called."""
 
-WORKS: dict[str, Work] = {
+WORKS_OF_ONE: dict[str, Work] = {
     "link": _command("trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED),
     "link floor": _link_floor,
     "convert": _command("trace_convert", "--input", LINKED, "--output", GRAPH),
     "convert floor": _convert_floor,
     "link + convert": _link_and_convert,
-    "build": _command("trace_build", "--input-dir", TRACES, "--output-dir", "built", "--jobs", "1", "--force"),
+    "build": _command("trace_build", "--input-dir", TRACES, "--output-dir", GRAPHS, "--jobs", "1", "--force"),
+    "link a step": _command(
+        "trace_link", "--host-trace", HOST, "--device-trace", DEVICE, "--output", "step.json", "--steps", "1"
+    ),
     "jsonize": _command("trace_jsonize", "--input", GRAPH, "--output", TEXT),
     "jsonize back": _command("trace_jsonize", "--input", TEXT, "--output", "again.et"),
     "replay": _command("trace_replay", "--input", GRAPH),
     "diagnose": _command("trace_diagnose", TRACES),
+    "report": _command("trace_report", TRACES, "--output", PAGE),
 }
-"""In this order each work finds the files that it needs."""
+"""On the traces of one rank. In this order each work finds the files that it needs."""
+
+WORKS_OF_MANY: dict[str, Work] = {
+    "build all": _command("trace_build", "--input-dir", TRACES, "--output-dir", GRAPHS, "--jobs", "2", "--force"),
+    "build none": _command("trace_build", "--input-dir", TRACES, "--output-dir", GRAPHS, "--jobs", "2"),
+    "replay all": _command("trace_replay", "--input", GRAPHS),
+    "diagnose all": _command("trace_diagnose", TRACES),
+    "report all": _command("trace_report", TRACES, "--output", PAGE),
+    "scale × 4": _anew(
+        SCALED, _command("trace_scale", "--input-dir", GRAPHS, "--output-dir", SCALED, "--data-parallel", "4")
+    ),
+}
+"""On the traces of a job of many ranks, in this order; `build none` finds every graph made."""
+
+WORKS = WORKS_OF_ONE | WORKS_OF_MANY
 
 
 def main() -> None:
