@@ -77,10 +77,11 @@ def graph_of(
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
-        tensors=columns.tensors() if options.io == "full" else None,
     )
     graph = settled(graph)
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
+    if options.io == "full":
+        graph.tensors = settled(columns.tensors())
     return Built(graph, communication, work)
 
 

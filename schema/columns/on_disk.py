@@ -59,7 +59,6 @@ def settled(record: T) -> T:
         for (key, column), place in zip(large.items(), places, strict=False)
     }
     let_go()
-    _trim()
     return cast(T, _with_views(record, views))
 
 
@@ -167,10 +166,11 @@ def _with_views(value: Any, views: dict[int, Any]) -> Any:
 
 
 def let_go() -> None:
-    """Takes all that is on disk out of memory; what is looked at comes back."""
+    """Takes all that is on disk, and what was freed, out of memory; what is looked at comes back."""
     for mapping in _mappings:
         with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
             mapping.madvise(mmap.MADV_DONTNEED)
+    _trim()
 
 
 def _columns(value: Any) -> Iterator[Any]:
