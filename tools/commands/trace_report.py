@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
     parser.add_argument(
         "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="NAME",
-        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES),
+        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff gives trace_diff",
     )  # fmt: skip
     parser.add_argument(
         "--scale", action="append", default=[], type=_scale, metavar="SPEC",
