@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 import pytest
+from execgraph.schema.columns import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph
 from execgraph.tools.commands import trace_view
@@ -163,6 +164,31 @@ def test_bars_are_as_long_as_their_nodes_and_start_where_these_do() -> None:
     (gemm, long), (add, short) = place["sgemm"], place["vector_add"]
     assert long == pytest.approx(2 * short, abs=0.05)
     assert add == pytest.approx(gemm + long, abs=0.05)
+
+
+def test_a_picture_of_a_window_is_of_just_that_time() -> None:
+    window = (0.012, 0.018)
+    seen = view(training_step(), Selection(time_us=window))
+    picture = draw_lanes(seen.graph, seen.origin_ns, time_us=seen.time_us)
+    tree = ElementTree.fromstring(picture)
+    (plot,) = tree.iter(f"{SVG}clipPath")
+    (gemm,) = (bar for bar in tree.iter(f"{SVG}rect") if (bar.findtext(f"{SVG}title") or "").startswith("sgemm"))
+    left, width = (float(plot[0].get(name, 0)) for name in ("x", "width"))
+    assert float(gemm.get("x", 0)) < left and float(gemm.get("width", 0)) > width
+    ticks = [float(text.text or "") for text in tree.iter(f"{SVG}text") if text.get("text-anchor") == "middle"]
+    assert (min(ticks), max(ticks)) == window
+    assert 'clip-path="url(#plot)"' in picture
+
+
+def test_a_graph_is_as_long_as_its_nodes_with_times() -> None:
+    g = GraphBuilder()
+    g.host("op", 5_000_000, 2_000_000)
+    g.host("no time", 0, 0)
+    graph = g.build()
+    graph.attributes["start_time_ns"][1] = ABSENT  # type: ignore[index]
+    graph.start_time_micros[1] = 0
+    with pytest.raises(DataError, match="the graph lasts 2,000 µs"):
+        view(graph, Selection(time_us=(9000, 9001)))
 
 
 def test_a_graph_without_times_is_not_drawn() -> None:

@@ -92,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _picture(seen: View, sought: int | None, stream: IO[bytes]) -> None:
-    stream.write(draw_lanes(seen.graph, seen.origin_ns, sought).encode("utf-8", "replace"))
+    stream.write(draw_lanes(seen.graph, seen.origin_ns, sought, seen.time_us).encode("utf-8", "replace"))
 
 
 WRITERS: dict[str, Callable[[View, int | None, IO[bytes]], None]] = {

@@ -31,11 +31,13 @@ class Selection(NamedTuple):
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the start of the graph they are from, and how many dependencies joined them to the rest."""
+    """The selected nodes as a graph, the start of the graph they are from, how many dependencies joined them to the rest, and the
+    window they were selected by, if any."""
 
     graph: ExecutionGraph
     origin_ns: int
     cut: int
+    time_us: tuple[float, float] | None = None
 
 
 def view(graph: ExecutionGraph, selection: Selection) -> View:
@@ -52,9 +54,9 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
         chosen &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
     rows = np.flatnonzero(chosen)
     if not len(rows):
-        raise DataError(f"none of the {len(graph):,} nodes is selected; {_what_there_is(graph)}")
+        raise DataError(f"none of the {len(graph):,} nodes is selected; {_what_there_is(graph, work)}")
     cut = int((chosen[work.source] != chosen[work.target]).sum())
-    return View(_part(graph, rows, chosen), origin, cut)
+    return View(_part(graph, rows, chosen), origin, cut, selection.time_us)
 
 
 def lane_names(work: Workload) -> list[str]:
@@ -92,9 +94,9 @@ def _near(row: int, hops: int, source: Int64, target: Int64, count: int) -> Bool
     return near
 
 
-def _what_there_is(graph: ExecutionGraph) -> str:
+def _what_there_is(graph: ExecutionGraph, work: Workload) -> str:
     streams = np.unique(graph.integers("stream")[graph.is_activity]).tolist()
-    length = (graph.start_ns + graph.duration_ns).max(initial=0) - graph.start_ns.min(initial=0)
+    length = work.measured_end_ns[work.is_timed].max(initial=0)
     return f"streams are {', '.join(map(str, streams)) or 'none'}, the graph lasts {length / 1000:,.0f} µs"
 
 

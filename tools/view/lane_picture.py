@@ -18,10 +18,11 @@ from ..replay import WAITS, Classes, NodeClass, Workload, gather
 from .graph_view import NOT_XML, lane_names
 from .kernel_names import short_name
 
-LEFT, TOP, RIGHT, LANE, BAR, FOOT = 150, 34, 16, 46, 22, 34
+LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
 CHARACTER, THINNEST, BEND = 6.6, 0.6, 15
-"""Sizes in px: of the picture, of what a node of the busiest lane is given, of a letter, of a bar, of an arrow's bend."""
+"""Sizes in px: of the picture, of the first number's room beside its unit; of what a node of the busiest lane is given; of a letter, of a
+bar, of an arrow's bend."""
 SHORTEST_US = 1e-3
 
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
@@ -69,27 +70,32 @@ class Scene(NamedTuple):
         return TOP + LANE * (self.row_of[lane] + 0.5)
 
 
-def draw_lanes(graph: ExecutionGraph, origin_ns: int, sought: int | None = None) -> str:
-    """The picture, times in µs from `origin_ns`; the node with the id `sought` is outlined.
+def draw_lanes(
+    graph: ExecutionGraph, origin_ns: int, sought: int | None = None, time_us: tuple[float, float] | None = None
+) -> str:
+    """The picture, times in µs from `origin_ns`; the node with the id `sought` is outlined. With a window it ends where that does.
 
     Nodes without a recorded time are left out. Raises DataError where no node has one.
     """
-    scene = _scene(graph, origin_ns)
+    scene = _scene(graph, origin_ns, time_us)
     width, height = f"{scene.width:.0f}", f"{scene.bottom + FOOT}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>',
+        f'<clipPath id="plot"><rect x="{LEFT}" width="{scene.width - LEFT - RIGHT:.1f}" height="{scene.bottom}"/></clipPath>',
         *_axis(scene),
         *_lanes(scene),
+        '<g clip-path="url(#plot)">' if time_us else "<g>",
         *_bars(scene, sought),
         *_arrows(scene),
+        "</g>",
         *_legend(scene),
         "</svg>\n",
     ]
     return "\n".join(parts)
 
 
-def _scene(graph: ExecutionGraph, origin_ns: int) -> Scene:
+def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> Scene:
     """Host threads above streams, each in order of number; wide enough for the busiest lane."""
     work = gather([graph])
     drawn = np.flatnonzero(work.is_timed)
@@ -98,6 +104,8 @@ def _scene(graph: ExecutionGraph, origin_ns: int) -> Scene:
     start = (graph.start_ns - origin_ns) / 1000
     end = start + graph.duration_ns / 1000
     first, last = float(start[drawn].min()), float(end[drawn].max())
+    if time_us:
+        first, last = max(first, time_us[0]), min(last, time_us[1])
     lanes, often = np.unique(work.lane[drawn], return_counts=True)
     order = sorted(lanes.tolist(), key=lambda lane: (work.lanes[lane].is_stream, work.lanes[lane]))
     width = min(max(NARROWEST, PER_NODE * int(often.max())), WIDEST)
@@ -118,7 +126,7 @@ def _axis(scene: Scene) -> Iterator[str]:
         x = scene.x(number * step)
         yield f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{scene.bottom}"/>'
         yield f'<text x="{x:.1f}" y="{scene.bottom + 16}" text-anchor="middle">{number * step:,.{decimals}f}</text>'
-    yield f'<text x="{LEFT - 10}" y="{scene.bottom + 16}" text-anchor="end">µs</text>'
+    yield f'<text x="{LEFT - UNIT}" y="{scene.bottom + 16}" text-anchor="end">µs</text>'
 
 
 def _lanes(scene: Scene) -> Iterator[str]:
@@ -141,8 +149,9 @@ def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
         title = f"<title>{_text(name)}\n{node}\n{begin:,.3f} µs + {lasts:,.3f} µs</title>"
         marked = f"{look} sought" if graph.id[row] == sought else look
         yield f'<rect class="bar {marked}" x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" rx="2">{title}</rect>'
-        if fits := _shortened(short_name(name), width):
-            yield f'<text class="inside" x="{x + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(fits)}</text>'
+        seen_from = max(x, LEFT)
+        if fits := _shortened(short_name(name), x + width - seen_from):
+            yield f'<text class="inside" x="{seen_from + 4:.1f}" y="{y + BAR / 2 + 3.5}">{_text(fits)}</text>'
 
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
