@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 import orjson
@@ -21,12 +21,26 @@ from ..schema.io import STANDARD_STREAM, open_output
 
 T = TypeVar("T")
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
+ARGCOMPLETE = "_ARGCOMPLETE"
+"""What the shell sets while it asks a command for completions."""
 log = logging.getLogger("execgraph")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Answers a shell that asks for completions, where argcomplete is installed."""
+
+    def parse_args(self, *arguments: Any, **more: Any) -> Any:
+        if ARGCOMPLETE in os.environ:
+            with suppress(ImportError):
+                import argcomplete
+
+                argcomplete.autocomplete(self)
+        return super().parse_args(*arguments, **more)
 
 
 def command_parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
     """An argument parser with the options that all commands have and an example at the end of its help."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=name,
         description=description,
         epilog=f"example:\n  {example}",

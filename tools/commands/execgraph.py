@@ -1,0 +1,58 @@
+"""The command execgraph: every command by its short name, `execgraph link` for trace-link."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..command import ARGCOMPLETE, command_parser
+
+NAME, PREFIX = "execgraph", "trace-"
+COMMANDS = {
+    "link": "join a host and a device trace",
+    "convert": "make the execution graph of a linked trace",
+    "build": "link and convert all ranks of a job",
+    "replay": "run graphs, as measured or with changed durations",
+    "report": "where the time went, as a page and as tables",
+    "diagnose": "what is in a trace, and what is wrong with it",
+    "jsonize": "a graph as JSON and back",
+    "view": "a graph or a part of it as a picture",
+    "merge": "the traces of all ranks in one file",
+    "scale": "the graphs of a job on more ranks, or fewer",
+    "generate": "traces of a simulated job, with the truth",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command that the first argument names with the others. Never returns: exit 2 where there is no such command."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    completed = _being_completed()
+    if completed in COMMANDS:
+        # the words that are completed begin with the command's name, not with ours
+        os.environ[ARGCOMPLETE] = "2"
+        _run(completed, [])
+    if given and given[0] in COMMANDS:
+        _run(given[0], given[1:])
+    listed = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
+    parser = command_parser(
+        NAME,
+        f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too.\n\ncommands:\n{listed}",
+        f"{NAME} link --host-trace host.json --device-trace device.json --output linked.json",
+    )
+    parser.add_argument(
+        "command", choices=COMMANDS, metavar="COMMAND", help=f"one of those above; {NAME} COMMAND --help"
+    )
+    parser.parse_args(given[:1] or ["--help"])
+    parser.exit(2)
+
+
+def _run(name: str, arguments: list[str]) -> NoReturn:
+    importlib.import_module(f".{PREFIX.replace('-', '_')}{name}", __package__).main(arguments)
+    raise AssertionError(f"{name} returned")
+
+
+def _being_completed() -> str:
+    """The command on the line that a shell wants completed, once there is more of the line; nothing otherwise."""
+    words = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", 0))].split(" ")
+    return words[1] if ARGCOMPLETE in os.environ and len(words) > 2 else ""
