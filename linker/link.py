@@ -206,6 +206,7 @@ def _activities(
         correlation=rows.correlation,
         graph_node=rows.graph_node,
         size=rows.size,
+        bandwidth=rows.bandwidth,
         call_row=call_row,
         op_row=op_row,
         communication_row=communication_row,

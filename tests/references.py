@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Act(NamedTuple):
-    """An activity; `call` is the place of its launch call, -1 for none. Times are ns."""
+    """An activity; `call` is the place of its launch call, -1 for none. Times are ns, `bandwidth` bytes/s."""
 
     start: int
     end: int
@@ -48,6 +48,8 @@ class Act(NamedTuple):
     name: str = "k"
     call: int = -1
     device: int = 0
+    size: int = -1
+    bandwidth: int = -1
 
 
 class Op(NamedTuple):
@@ -110,7 +112,8 @@ def _activities_of(acts: Sequence[Act], op_of_call: Any) -> Activities:
         end=_integers(act.end for act in acts),
         correlation=np.where(call_row >= 0, 100 + call_row, 0),
         graph_node=np.full(len(acts), -1),
-        size=np.full(len(acts), -1),
+        size=_integers(act.size for act in acts),
+        bandwidth=_integers(act.bandwidth for act in acts),
         call_row=call_row,
         op_row=op_of_call[call_row],
         communication_row=np.where(talks > 0, np.cumsum(talks) - 1, -1),
@@ -231,11 +234,17 @@ def queue_at(acts: Sequence[Act], calls: Sequence[Call], device: int, stream: in
     return length
 
 
-def bandwidth_at(acts: Sequence[Act], sizes: Sequence[int], time: int) -> float:
-    """Bytes per ns of the copies that run."""
-    return sum(
-        size / (act.end - act.start) for act, size in zip(acts, sizes, strict=True) if act.start <= time < act.end
-    )
+def bandwidth_at(acts: Sequence[Act], resolution: int, time: int) -> float:
+    """Bytes per ns of the copies that run, as recorded, else by their lengths where these are known to a tenth."""
+    total = 0.0
+    for act in acts:
+        if act.start <= time < act.end:
+            length = act.end - act.start
+            if act.bandwidth > 0:
+                total += act.bandwidth / 1e9
+            elif act.size >= 0 and length >= 10 * resolution:
+                total += act.size / length
+    return total
 
 
 def began(acts: Sequence[Act], calls: Sequence[Call] = (), ops: Sequence[Op] = ()) -> int:

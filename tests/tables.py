@@ -109,6 +109,7 @@ def activities(*rows: Ran) -> Activities:
         correlation=FIRST + number,
         graph_node=0 * number,
         size=0 * number - 1,
+        bandwidth=0 * number - 1,
         call_row=column(*(row.call for row in rows)),
         op_row=0 * number - 1,
         communication_row=0 * number - 1,

@@ -14,7 +14,7 @@ from builder import TraceBuilder
 from execgraph.linker import link, read_device_trace
 from execgraph.schema.linked.file import read_linked, write_linked
 from execgraph.tools.analyses import ANALYSES, Column, RankTrace, Table, analyse, read_rank, trace_diff
-from execgraph.tools.analyses.rank.recorded import RecordedArguments, read_with_arguments
+from execgraph.tools.analyses.rank.recorded import Recorded, read_recorded
 from execgraph.tools.report import page
 from execgraph.tools.report.inputs import find_sources
 from execgraph.tools.report.report import report_on, report_on_diff
@@ -180,12 +180,19 @@ def test_titles_tell_tables_apart(tmp_path: Path) -> None:
     assert len(set(titles)) == len(titles)
 
 
-def test_a_linked_file_says_what_only_the_device_trace_tells(tmp_path: Path) -> None:
-    _, device = no_ops().write(tmp_path)
-    write_linked(link(None, read_device_trace(str(device))), str(tmp_path / "linked.json"))
-    found = analyse([RankTrace(0, read_linked(str(tmp_path / "linked.json")))])
-    assert found["counters"].note == "bytes of copies are not known without the device trace"
-    assert {row["counter"] for row in found["counters"].rows()} == {"queue length"}
+def test_a_linked_file_tells_what_the_device_trace_does_of_copies(tmp_path: Path) -> None:
+    t = no_ops()
+    t.memcpy("DtoH", **{"bytes": 512, "memory bandwidth (GB/s)": 0.3404255319148936})
+    _, device = t.write(tmp_path)
+    linked = link(None, read_device_trace(str(device)))
+    write_linked(linked, str(tmp_path / "linked.json"))
+    found, again = (
+        analyse([RankTrace(0, one)])["counters"].rows() for one in (linked, read_linked(str(tmp_path / "linked.json")))
+    )
+    assert found == again
+    assert {row["counter"]: row["value"] for row in found if row["value"]}["DtoH"] == pytest.approx(
+        0.340425532, abs=1e-9
+    )
 
 
 def test_two_devices_of_a_process_stay_two() -> None:
@@ -226,19 +233,36 @@ def test_the_columns_go_to_the_library_as_they_are(library: str, monkeypatch: py
 def test_a_cut_device_trace_gives_the_arguments_before_the_cut(tmp_path: Path) -> None:
     text = json.dumps(no_ops().device_trace())
     (tmp_path / "cut.json").write_text(text[: text.rindex("{", 0, text.rindex('"ph"')) + 40])
-    device, recorded = read_with_arguments(str(tmp_path / "cut.json"))
-    assert device.remarks and recorded.copied
+    device, _ = read_recorded(str(tmp_path / "cut.json"))
+    assert device.remarks and 1024 in device.activities.size
 
 
-@pytest.mark.parametrize("args", ["null", '{"bytes": "many"}', '{"bytes": null}'])
+@pytest.mark.parametrize(
+    "args",
+    [
+        "null",
+        '{"bytes": "many"}',
+        '{"bytes": null, "memory bandwidth (GB/s)": null}',
+        '{"memory bandwidth (GB/s)": "N/A"}',
+        '{"memory bandwidth (GB/s)": -2.5}',
+        '{"memory bandwidth (GB/s)": 1e300}',
+    ],
+)
 def test_arguments_that_make_no_sense_are_no_arguments(tmp_path: Path, args: str) -> None:
     row = f'{{"ph": "X", "cat": "gpu_memcpy", "name": null, "ts": 1, "pid": 0, "tid": 7, "args": {args}}}'
     (tmp_path / "odd.json").write_text(f'{{"traceEvents": [{row}]}}')
-    assert read_with_arguments(str(tmp_path / "odd.json"))[1] == RecordedArguments()
+    device, recorded = read_recorded(str(tmp_path / "odd.json"))
+    assert recorded == Recorded()
+    assert (device.activities.size.tolist(), device.activities.bandwidth.tolist()) == ([-1], [-1])
 
 
 def test_times_and_sizes_are_read_exactly(tmp_path: Path) -> None:
     row = '{"ph":"X","cat":"Memcpy","ts":1712867402348256.623,"pid":0,"tid":7,"args":{"correlation":5,"size":"4096"}}'
     for text in (f"[{row}]", f'{{"traceEvents":[{row}]}}'):
         (tmp_path / "copy.json").write_text(text)
-        assert read_with_arguments(str(tmp_path / "copy.json"))[1].copied == {(1712867402348256623, 5): 4096}
+        rows = read_recorded(str(tmp_path / "copy.json"))[0].activities
+        assert (rows.start.tolist(), rows.correlation.tolist(), rows.size.tolist()) == (
+            [1712867402348256623],
+            [5],
+            [4096],
+        )

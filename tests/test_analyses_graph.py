@@ -7,9 +7,9 @@ import networkx as nx
 import pytest
 from builder import TraceBuilder
 from execgraph.converter import convert
+from execgraph.schema.machine import Machine
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.critical_path import to_networkx
-from execgraph.tools.analyses.rank.recorded import RecordedArguments
 from generated import graphs_of
 from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from references import MEMORY, Act, bandwidth_at, began, linked_of
 from runs import link_run
 
+TO_DEVICE, GB_S = "Memcpy HtoD (Pageable -> Device)", "memory bandwidth (GB/s)"
 FMA, ADD = (f"smsp__sass_thread_inst_executed_op_f{name}_pred_on.sum" for name in ("fma", "add"))
 
 
@@ -75,25 +76,40 @@ def test_an_edited_networkx_graph_tells_the_new_makespan(tmp_path: Path) -> None
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 1 << 20)), max_size=8))
-def test_bandwidth_is_what_all_running_copies_move(spans: list[tuple[int, int, int]]) -> None:
-    acts = [
-        Act(start, start + length, MEMORY, place, "Memcpy HtoD (Pageable -> Device)")
-        for place, (start, length, _) in enumerate(spans)
-    ]
-    linked = linked_of(acts)
-    linked.activities.correlation = linked.activities.id
-    rank = RankTrace(
-        0,
-        linked,
-        recorded=RecordedArguments({(act.start, 1000 + place): spans[place][2] for place, act in enumerate(acts)}),
-    )
-    known = [(act, size) for act, (_, length, size) in zip(acts, spans, strict=True) if length]
+@given(
+    st.lists(
+        st.builds(
+            lambda start, length, size, speed: Act(
+                start, start + length, MEMORY, name=TO_DEVICE, size=size, bandwidth=speed
+            ),
+            st.integers(0, 40),
+            st.integers(0, 30),
+            st.integers(-1, 1 << 20),
+            st.sampled_from((-1, 10**6, 25 * 10**9)),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from((1, 2)),
+)
+def test_bandwidth_is_what_all_running_copies_move(acts: list[Act], resolution: int) -> None:
+    rank = RankTrace(0, linked_of(acts, machine=Machine(resolution_ns=resolution)))
     for row in analyse([rank], ["counters"])["counters"].rows():
         assert row["counter"] == "HtoD"
         time = round(1000 * row["ts"]) + began(acts)
-        expected = bandwidth_at([act for act, _ in known], [size for _, size in known], time)
-        assert row["value"] == pytest.approx(expected, abs=1e-6)
+        assert row["value"] == pytest.approx(bandwidth_at(acts, resolution, time), abs=1e-6)
+
+
+def test_of_times_in_whole_microseconds_short_copies_tell_no_bandwidth_but_the_recorded_one(tmp_path: Path) -> None:
+    """A copy of 1.9 µs lasts 1 µs in such a trace: by its length it would be nearly twice as fast as it was."""
+    t = TraceBuilder(torch="2.1")
+    for duration, args in ((1.9, {"bytes": 1900}), (1.9, {"bytes": 1900, GB_S: 1.0}), (40.5, {"bytes": 81_000})):
+        t.memcpy("HtoD", duration=duration, **args)
+    table = analyse([read_rank(str(t.write(tmp_path)[1]))], ["counters"])["counters"]
+    found = {row["value"] for row in table.rows() if row["counter"] == "HtoD" and row["value"]}
+    assert found == {1.0, 81_000 / 40_000}
+    assert table.note.startswith(
+        "1 of 3 copies have no recorded bandwidth and are in none, as they last less than 10 µs"
+    )
 
 
 def profiled(names: list[str], launches: int) -> TraceBuilder:

@@ -47,7 +47,7 @@ class CallRows(Shown):
 
 @dataclass(slots=True, repr=False)
 class ActivityRows(Shown):
-    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, -1 where none was recorded."""
+    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded."""
 
     name: Strings
     category: Strings
@@ -60,6 +60,7 @@ class ActivityRows(Shown):
     external_id: Int64
     graph_node: Int64
     size: Int64
+    bandwidth: Int64
 
 
 @dataclass(slots=True, repr=False)

@@ -66,6 +66,7 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
         external_id=rows.column("external_id"),
         graph_node=rows.column("graph_node"),
         size=np.where(copied < 0, rows.column("size"), copied),
+        bandwidth=rows.column("bandwidth"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,8 @@ COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:
 NONE: Int64 = np.empty(0, np.int64)
 LONGEST = 1 << 55
 """ns, about a year: what is said to have lasted longer was not measured."""
+GIGA, FASTEST = 10**9, 10**9
+"""What makes bytes of GB; no memory moves more GB/s."""
 INTEGERS = {
     Role.OP: {"external_id": 0, "record_function_id": 0, "ev_idx": -1, "sequence": -1, "forward_thread": 0},
     Role.CALL: {"correlation": 0, "external_id": 0},
@@ -55,6 +58,7 @@ class EventRows:
         self._append("thread", identities([event.tid for event in events]))
         if self._role is Role.ACTIVITY:
             self._append("lane", integers([event.tid for event in events], -1))
+            self._append("bandwidth", _bytes_per_second([args.bandwidth for args in arguments]))
         for name, missing in INTEGERS[self._role].items():
             self._append(name, integers([getattr(args, name) for args in arguments], missing))
         for name, column in (("start", start), ("duration", duration)):
@@ -89,6 +93,13 @@ class EventRows:
 
     def _append(self, name: str, column: Int64) -> None:
         self._columns[name].append(column)
+
+
+def _bytes_per_second(values: Sequence[Any]) -> Int64:
+    """From GB/s; -1 for what is no speed."""
+    speeds = np.array([value if type(value) in (int, float) else -1 for value in values], np.float64)
+    known = (speeds > 0) & (speeds < FASTEST)
+    return np.where(known, np.rint(np.where(known, speeds, 0) * GIGA), -1).astype(np.int64)
 
 
 def _argument_lists(args: kineto.Args) -> str:

@@ -157,6 +157,7 @@ def _activities(
         external_id=np.zeros_like(number),
         graph_node=np.full_like(number, -1),
         size=np.full_like(number, -1),
+        bandwidth=np.full_like(number, -1),
     )
 
 

@@ -52,6 +52,7 @@ class Node(msgspec.Struct, gc=False):
     correlation: Whole = 0
     graph_node: Whole = -1
     size: Whole = -1
+    bandwidth: Whole = -1
     call: Whole = -1
     communication: Whole = -1
     sync_dep: list[Whole] | None = None

@@ -72,7 +72,8 @@ class Calls(Shown):
 class Activities(Shown):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
-    `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes, -1 where not recorded.
+    `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes, `bandwidth`
+    how fast (bytes/s), -1 where not recorded.
     """
 
     id: Int64
@@ -85,6 +86,7 @@ class Activities(Shown):
     correlation: Int64
     graph_node: Int64
     size: Int64
+    bandwidth: Int64
     call_row: Rows
     op_row: Rows
     communication_row: Rows

@@ -100,7 +100,7 @@ class LinkedNodes:
         self.extra |= {self.ops.count + row: rest for row, rest in further.items()}
 
     def _add_activities(self, nodes: list[Node]) -> None:
-        for name in ("device", "stream", "correlation", "graph_node", "size", "call"):
+        for name in ("device", "stream", "correlation", "graph_node", "size", "bandwidth", "call"):
             self.activities.integers(name, list(map(attrgetter(name), nodes)))
         self.activities.texts("category", [node.cat or "" for node in nodes])
         for row, node in enumerate(nodes, self.activities.count):

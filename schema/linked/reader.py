@@ -103,6 +103,7 @@ def _activities(table: NodeTable, op_row: Int64, assumed: bool) -> Activities:
         correlation=table.column("correlation"),
         graph_node=table.column("graph_node"),
         size=table.column("size"),
+        bandwidth=table.column("bandwidth"),
         call_row=call,
         op_row=op_row,
         communication_row=table.column("communication"),

@@ -67,6 +67,7 @@ RECORDS = (
         Member("correlation", "", "what the profiler numbers launch calls by", ACTIVITIES),
         Member("graph_node", "", "the node of a launched CUDA graph", ACTIVITIES),
         Member("size", "bytes", "what a copy or set moves, -1 where not recorded", ACTIVITIES),
+        Member("bandwidth", "bytes/s", "how fast the profiler saw it move, -1 where not recorded", ACTIVITIES),
         Member("call", "", "position in `calls` of the launch call, -1 where none was recorded", ACTIVITIES),
         Member("communication", "", "position in `communications`, of what communicates; of ops, if they do so without the device"),
         Member("pg_name", "", "recorded name of the process group, for Chakra's converter", ACTIVITIES, "text"),

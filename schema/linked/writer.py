@@ -125,6 +125,7 @@ class _ActivityNodes:
         yield _given("correlation", activities.correlation[block], 0)
         yield _given("graph_node", activities.graph_node[block], -1)
         yield _given("size", activities.size[block], -1)
+        yield _given("bandwidth", activities.bandwidth[block], -1)
         yield Member("call", [integers(activities.call_row[block])])
         communication = activities.communication_row[block]
         yield _given("communication", communication, -1)

@@ -23,6 +23,7 @@ class Args(msgspec.Struct, gc=False):
     queue: Number = None
     bytes: Number = None
     size: Number = None
+    bandwidth: Number = msgspec.field(name="memory bandwidth (GB/s)", default=None)
     external_id: Number = msgspec.field(name="External id", default=None)
     record_function_id: Number = msgspec.field(name="Record function id", default=None)
     ev_idx: Number = msgspec.field(name="Ev Idx", default=None)

@@ -1,6 +1,8 @@
 """What builds up over time: the work queued on each stream, and the bandwidth of the copies of each kind.
 
-A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one entry.
+A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one entry. The
+bandwidth of a copy is the recorded one: the profiler takes it from exact times, of which a trace in whole µs keeps less. Where none
+was recorded it is bytes by length, of copies that are long enough for their length to be known to a tenth.
 """
 
 import re
@@ -32,6 +34,9 @@ QUEUE_LENGTH = "queue length"
 ALL_STREAMS = -1
 COPY_KIND = re.compile(r"([HDP]to[HDPA])|(Host|Device)To(Host|Device)|(memset|fill)", re.IGNORECASE)
 OTHER_COPY = "copy"
+KNOWN_LENGTH = 10
+"""So many times the resolution of its times must a copy last for its bandwidth to be known from them, to a tenth."""
+GIGA = 1e9
 
 
 class Counter(NamedTuple):
@@ -46,7 +51,7 @@ class Counter(NamedTuple):
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
     """The queue length of each stream that was launched to, and the bandwidth of each kind of copy whose bytes were recorded."""
-    return [*_queues(rank.linked, limit), *_bandwidths(rank)]
+    return [*_queues(rank.linked, limit), *_bandwidths(rank.linked)]
 
 
 def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
@@ -66,30 +71,39 @@ def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     return found
 
 
-def _bandwidths(rank: RankTrace) -> list[Counter]:
-    activities = rank.linked.activities
-    row, kinds, kind, size = _copies(rank)
+def _bandwidths(linked: LinkedTrace) -> list[Counter]:
+    activities, copies = linked.activities, _copies(linked)
+    row, speed = copies.row, copies.speed
     intervals = intervals_of(activities).take(row)
-    weight = size / np.maximum(intervals.end - intervals.start, 1)
+    named = np.array([copy_kind(name) for name in activities.name.table] or [""])
+    kinds, kind = np.unique(named[activities.name.codes[row]], return_inverse=True)
     found = []
     for device in np.unique(activities.device[row]).tolist():
-        for number, name in enumerate(kinds):
+        for number, name in enumerate(kinds.tolist()):
             mine = (kind == number) & (activities.device[row] == device)
             if mine.any():
-                found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), weight[mine]), None))
+                found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), speed[mine]), None))
     return found
 
 
-def _copies(rank: RankTrace) -> tuple[Int64, list[str], Int64, Int64]:
-    """Rows of the copies and sets that last and whose bytes are known; the kinds, each one's kind, its bytes."""
-    activities = rank.linked.activities
-    copies = np.flatnonzero(activity_classes(activities) == ActivityClass.MEMORY)
-    size = rank.recorded.bytes_of(activities)[copies] if rank.recorded is not None else np.full(len(copies), -1)
-    known = (size >= 0) & (activities.end[copies] > activities.start[copies])
-    copies, size = copies[known], size[known]
-    named = np.array([copy_kind(name) for name in activities.name.table] or [""])
-    kinds, kind = np.unique(named[activities.name.codes[copies]], return_inverse=True)
-    return copies, kinds.tolist(), kind.astype(np.int64), size
+class _Copies(NamedTuple):
+    """Rows of the copies and sets whose bandwidth (GB/s) is known; how many have none, and how many of too short a length."""
+
+    row: Int64
+    speed: Floats
+    unknown: int
+    short: int
+
+
+def _copies(linked: LinkedTrace) -> _Copies:
+    activities = linked.activities
+    row = np.flatnonzero(activity_classes(activities) == ActivityClass.MEMORY)
+    length = (activities.end - activities.start)[row]
+    size, recorded = activities.size[row], activities.bandwidth[row]
+    told = (length > 0) & ((size >= 0) | (recorded > 0))
+    known = told & ((recorded > 0) | (length >= KNOWN_LENGTH * linked.info.machine.resolution_ns))
+    speed = np.where(recorded > 0, recorded / GIGA, size / np.maximum(length, 1))
+    return _Copies(row[known], speed[known], int((~told).sum()), int((told & ~known).sum()))
 
 
 def copy_kind(name: str) -> str:
@@ -124,11 +138,18 @@ def _table(rank: RankTrace, options: Options) -> Table:
 def _note(rank: RankTrace, found: list[Counter]) -> str:
     if not found:
         return "nothing was launched and no copy's bytes were recorded"
-    copies = int((activity_classes(rank.linked.activities) == ActivityClass.MEMORY).sum())
-    if copies and rank.recorded is None:
-        return "bytes of copies are not known without the device trace"
-    missing = copies - len(_copies(rank)[0])
-    return f"{missing} of {copies} copies have no bytes or no length and are in no bandwidth" if missing else ""
+    copies, resolution = _copies(rank.linked), rank.linked.info.machine.resolution_ns
+    count = len(copies.row) + copies.unknown + copies.short
+    notes = []
+    if copies.unknown:
+        notes.append(f"{copies.unknown} of {count} copies have no bytes or no length and are in no bandwidth")
+    if copies.short:
+        shortest = KNOWN_LENGTH * resolution / 1000
+        notes.append(
+            f"{copies.short} of {count} copies have no recorded bandwidth and are in none, as they last less than {shortest:g} µs: "
+            f"times known to {resolution / 1000:g} µs do not tell how fast these are"
+        )
+    return "; ".join(notes)
 
 
 def _summary(rank: RankTrace, found: list[Counter], note: str) -> Table:

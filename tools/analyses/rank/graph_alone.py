@@ -98,6 +98,7 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
         correlation=graph.integers("correlation", 0)[rows],
         graph_node=unknown,
         size=unknown,
+        bandwidth=unknown,
         call_row=unknown,
         op_row=unknown,
         communication_row=communication_row,

@@ -11,7 +11,7 @@ from ....linker.windows import EVERYTHING, Window
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ...replay import Replay, replay
-from .recorded import RecordedArguments, read_with_arguments
+from .recorded import Recorded, read_recorded
 from .table import Table, joined
 
 
@@ -27,7 +27,7 @@ class RankTrace:
     linked: LinkedTrace
     graph: ExecutionGraph | None = None
     replay: Replay | None = None
-    recorded: RecordedArguments | None = None
+    recorded: Recorded | None = None
     path: str = ""
 
     def replayed(self) -> Replay | None:
@@ -101,7 +101,7 @@ def read_rank(
     A trace that records no rank is rank 0 unless `rank` says which.
     """
     host = read_host_trace(host_path) if host_path else None
-    device, recorded = read_with_arguments(device_path, rank, of_ops=host is None)
+    device, recorded = read_recorded(device_path, rank, of_ops=host is None)
     linked = link(host, device, rank, window=window)
     made = graph_of(linked) if graph else None
     return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)

@@ -1,18 +1,12 @@
-"""A device trace and, in the same pass, what linking does not need of it: bytes of copies and hardware counters.
-
-Bytes are found again by what a linked trace keeps of the same rows: start and correlation of the activity.
-"""
+"""A device trace and, in the same pass, what linking does not need of it: hardware counters."""
 
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 
 from ....linker.readers import DeviceTrace, one_rank, read_device_trace
-from ....schema.columns import Int64
-from ....schema.linked import Activities
 from ....schema.traces import identity, nanoseconds
 
 T = TypeVar("T")
@@ -30,28 +24,16 @@ class ProfilerRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class RecordedArguments:
-    """`copied` holds bytes by (start, correlation)."""
+class Recorded:
+    """What a device trace records beside work and waits."""
 
-    copied: dict[tuple[int, int], int] = field(default_factory=dict)
     ranges: list[ProfilerRange] = field(default_factory=list)
 
-    def bytes_of(self, activities: Activities) -> Int64:
-        """The bytes that each activity copied or set, -1 where none were recorded."""
-        keys = zip(activities.start.tolist(), activities.correlation.tolist(), strict=True)
-        return np.fromiter((self.copied.get(key, -1) for key in keys), np.int64, len(activities))
 
-
-def read_with_arguments(
-    path: str, rank: int | None = None, of_ops: bool = True
-) -> tuple[DeviceTrace, RecordedArguments]:
-    """A rank's device trace, with the arguments of its ops where asked for, and these. Raises DataError as reading and linking do."""
-    found = RecordedArguments()
+def read_recorded(path: str, rank: int | None = None, of_ops: bool = True) -> tuple[DeviceTrace, Recorded]:
+    """A rank's device trace, with the arguments of its ops where asked for, and this. Raises DataError as reading and linking do."""
+    found = Recorded()
     device = one_rank(read_device_trace(path, also=partial(_add_ranges, found), arguments=of_ops), rank)
-    rows = device.activities
-    sized = np.flatnonzero(rows.size >= 0)
-    keys = zip(rows.start[sized].tolist(), rows.correlation[sized].tolist(), strict=True)
-    found.copied = dict(zip(keys, rows.size[sized].tolist(), strict=True))
     found.ranges.sort(key=lambda one: (one.device, one.start))
     return device, found
 
@@ -68,7 +50,7 @@ class _Event(msgspec.Struct, gc=False):
 EVENTS = msgspec.json.Decoder(list[_Event])
 
 
-def _add_ranges(found: RecordedArguments, text: bytes) -> None:
+def _add_ranges(found: Recorded, text: bytes) -> None:
     """Most lists of events hold no range and are not decoded a second time."""
     if PROFILER_RANGE.encode() not in text:
         return
