@@ -173,7 +173,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/dependencies/inferred": ("dependency_rules", "synchronisation", "hand_over", *CONVERTING),
     "converter/dependencies/stream_clocks": ("stream_clocks", "tensor_flow", *CONVERTING),
     "converter/dependencies/tensor_flow": ("tensor_flow", *CONVERTING),
-    "converter/dependencies/tensor_bytes": ("tensor_flow",),
+    "converter/storages/tensor_bytes": ("tensor_flow",),
     "converter/options": ("options", "convert"),
     "converter/dependencies": CONVERTING,
     "converter/targets/coalesced": ("coalesced", "communication"),

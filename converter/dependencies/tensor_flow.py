@@ -5,7 +5,6 @@ buffers of an in-place collective, by the innermost op that lists them and whose
 stream order and event waits do not imply it already.
 """
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -13,30 +12,18 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Numbering
+from ...schema.columns import Bool, Int64
 from ...schema.graph import DependencyKind
 from ...schema.linked import Ops, streams_of
 from ...schema.traces import TensorLists
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
+from ..storages import HOST, TENSOR, Ranges, byte_ranges, named_ranges
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
-from .tensor_bytes import byte_ranges
 
-TENSOR = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[^"]*"\]')
-"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
-HOST_DEVICE = b'"cpu"'
 RECORD = "record_param_comms"
 MOST_RANGES = 64
-
-
-class Ranges(NamedTuple):
-    """Ranges of device storage that texts name: text number `row` names bytes [low, high) of a storage."""
-
-    row: Int64
-    storage: Int64
-    low: Int64
-    high: Int64
 
 
 class Accesses(NamedTuple):
@@ -112,28 +99,16 @@ def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
     ops, rows = context.linked.ops, launching.tolist()
     read = _ranges(ops.inputs.at(rows))
     written = [_ranges(ops.outputs.at(rows)), _ranges(_changed_inputs(ops, rows))]
-    row, storage, low, high = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
+    row, storage, low, high, _ = (np.concatenate(columns) for columns in zip(read, *written, strict=True))
     is_written = np.arange(len(row)) >= len(read.row)
     dense = np.ones(len(row), np.bool_)
     return Accesses(launching[row], storage, low, high, is_written, dense).where(np.argsort(row, kind="stable"))
 
 
 def _ranges(texts: Sequence[bytes]) -> Ranges:
-    """The ranges of the device tensors in each text, without empty ones."""
-    counts: list[int] = []
-    codes: list[int] = []
-    # an op lists again what the ops around it list, and most tensors are used more than once
-    distinct = Numbering[bytes]()
-    for found in map(TENSOR.findall, texts):
-        counts.append(len(found))
-        codes += map(distinct.__getitem__, found)
-    tensors = [text[1:-1].split(b",") for text in distinct]
-    storage, offset, count, size = np.array([tensor[1:5] for tensor in tensors], np.int64).reshape(-1, 4).T
-    on_device = np.array([tensor[5].strip() != HOST_DEVICE for tensor in tensors], np.bool_)
-    row, code = np.repeat(np.arange(len(counts)), np.array(counts, np.int64)), np.array(codes, np.int64)
-    kept = (on_device & (storage != 0) & (count != 0))[code]
-    row, code = row[kept], code[kept]
-    return Ranges(row, storage[code], (offset * size)[code], ((offset + count) * size)[code])
+    """The ranges of the device tensors in each text."""
+    found = named_ranges(texts)
+    return found.where(found.device != HOST)
 
 
 def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:

@@ -1,6 +1,6 @@
 """Trace files in, columns of what was recorded out: host traces, device traces as Kineto JSON or rocpd databases, one rank of several."""
 
-from .categories import DEVICE_SIDE_WAITS, MEMORY_CATEGORIES, Role, role_of
+from .categories import DEVICE_SIDE_WAITS, INSTANT, MEMORY_CATEGORIES, Role, role_of
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, QueueEventRows, SyncRows
 from .device_trace import read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
@@ -12,6 +12,7 @@ from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
 __all__ = [
     "DEVICE_SIDE_WAITS",
+    "INSTANT",
     "MEMORY_CATEGORIES",
     "ROOT_NODE",
     "SYNC_RECORDS",

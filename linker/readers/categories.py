@@ -40,12 +40,24 @@ _ROLES = {
     ),
 }  # fmt: skip
 
-_BULKY = (("X", "python_function"), ("i", "cpu_instant_event"))
-_BULKY_ROW = b"|".join(rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (ph.encode(), category.encode()) for ph, category in _BULKY)
-BULKY = re.compile(
-    rb'\{\s*"ph"\s*:\s*(?:' + _BULKY_ROW + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,',
-)
-"""Ignored rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the comma behind."""
+INSTANT = "cpu_instant_event"
+_BULKY = {"python_function": "X", INSTANT: "i"}
+
+
+def bulky(*read: str) -> "re.Pattern[bytes]":
+    """Rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the comma behind.
+
+    Not those of the categories that are `read`.
+    """
+    rows = b"|".join(
+        rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (phase.encode(), category.encode())
+        for category, phase in _BULKY.items()
+        if category not in read
+    )
+    return re.compile(
+        rb'\{\s*"ph"\s*:\s*(?:' + rows + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,',
+    )
+
 
 ROLE_OF_CATEGORY = {category: role for role, categories in _ROLES.items() for category in categories}
 

@@ -4,7 +4,7 @@ Times are int64 ns on the trace's own clock. Rows are in file order.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...schema.columns import settled
@@ -14,7 +14,7 @@ from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
 from ...schema.traces import kineto
 from . import device_tables
-from .categories import BULKY, Role
+from .categories import Role, bulky
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
 from .duplicates import without_duplicates
@@ -35,6 +35,7 @@ def read_device_trace(
     also: Callable[[bytes], object] | None = None,
     arguments: bool = False,
     advanced: Advanced = unseen,
+    needed: Sequence[str] = (),
 ) -> DeviceTrace:
     """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
 
@@ -42,7 +43,8 @@ def read_device_trace(
     event, or is a damaged database or, with `strict`, damaged at all.
 
     With `arguments` the ops keep what was recorded of theirs, for want of a host trace.
-    `also` is given the text of each list of events that passes by, so that what linking does not need can be read in the same pass.
+    `also` is given the text of each list of events that passes by, so that what linking does not need can be read in the same pass;
+    without the rows that files may hold millions of, unless their category is `needed`.
     `advanced` is told of the bytes.
     """
     if is_database(path):
@@ -51,7 +53,7 @@ def read_device_trace(
     events = DeviceEvents(arguments)
     renamed = False
     with open_input(path) as stream:
-        needless = None if strict else BULKY
+        needless = None if strict else bulky(*needed)
         reader: ArrayReader[kineto.Event] = ArrayReader(
             stream, path, "traceEvents", kineto.Event, advanced, damage, needless
         )

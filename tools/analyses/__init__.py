@@ -31,6 +31,9 @@ launch_statistics_short_kernels rank from to kernels kernels_pct time time_pct  
 counters                        rank device counter stream ts value         counter: `queue length`, or a kind of copy (GB/s, stream -1)
 counters_summary                rank device counter stream mean max q50 q95 active at_limit
                                 weighted by time; active: time above 0, at_limit: time at the queue limit (unknown for bandwidth)
+memory_timeline                 rank device step ts allocated reserved               device -1: the host; step "": before the first
+memory_timeline_peak            rank device step ts peak before reserved known_by    before: what of the peak was there before the recording
+memory_timeline_live            rank device op got_by blocks size pct                at the peak; op: the outermost, got_by: the innermost
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
 graph_replays                   rank graph api launches activities span span_mean time host_time
 graph_replays_by_place          rank graph place name device stream count time pct mean min max         over all launches of the graph
@@ -73,6 +76,7 @@ from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
 from .launch_statistics import launch_statistics
+from .memory import memory_timeline
 from .ops import frequent_kernel_patterns, host_time_per_op, per_op_device_time
 from .overlap import communication_computation_overlap
 from .overlay import overlay_events
@@ -91,6 +95,7 @@ ANALYSES: tuple[Analysis, ...] = (
     communication_computation_overlap,
     launch_statistics,
     counters,
+    memory_timeline,
     frequent_kernel_patterns,
     graph_replays,
     cupti_counters,

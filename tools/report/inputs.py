@@ -83,15 +83,19 @@ def of_ranks(sources: Sources, wanted: Collection[int]) -> Sources:
 
 
 def read_ranks(
-    sources: list[Source], graphs: bool = True, progress: Progress = unwatched, window: Window = EVERYTHING
+    sources: list[Source],
+    graphs: bool = True,
+    progress: Progress = unwatched,
+    window: Window = EVERYTHING,
+    memory: bool = False,
 ) -> Iterator[RankTrace]:
-    """Each source as a rank, or a part of it, with its graph unless told otherwise.
+    """Each source as a rank, or a part of it, with its graph unless told otherwise, and with the recorded allocations if told so.
 
     Raises DataError where a file cannot be used or two are of one rank.
     """
     seen: dict[int, Path] = {}
     for place, source in enumerate(progress(sources, "reading ranks", unit="rank")):
-        rank = _read(source, place, graphs, window)
+        rank = _read(source, place, graphs, window, memory)
         if rank.rank in seen:
             raise DataError(
                 f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
@@ -100,7 +104,7 @@ def read_ranks(
         yield rank
 
 
-def _read(source: Source, place: int, graphs: bool, window: Window) -> RankTrace:
+def _read(source: Source, place: int, graphs: bool, window: Window, memory: bool) -> RankTrace:
     """A rank that is neither recorded nor in the name is the place in the list."""
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
@@ -113,7 +117,8 @@ def _read(source: Source, place: int, graphs: bool, window: Window) -> RankTrace
     elif source.kind is Kind.GRAPH:
         rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
     else:
-        rank = read_rank(str(source.path), str(source.host) if source.host else None, source.rank, graphs, window)
+        host = str(source.host) if source.host else None
+        rank = read_rank(str(source.path), host, source.rank, graphs, window, memory)
     if rank.linked.info.rank < 0:
         rank.rank = place if named is None else named
     return rank

@@ -22,6 +22,8 @@ from .what_if import classes_twice_as_fast, what_if
 RANKS_DRAWN, NODES_DRAWN = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown"}
 """The analyses that need the execution graph."""
+OF_MEMORY = "memory_timeline"
+"""The one that needs the recorded allocations."""
 NO_DIFF = replace(trace_diff((), ()), note="compares two runs, with --diff A B", details=())
 
 
@@ -72,6 +74,11 @@ class Wanted(NamedTuple):
         """Graphs take longest to make."""
         return self.page or bool(self.scales or self.perfetto) or self.only is None or bool(OF_GRAPHS & set(self.only))
 
+    @property
+    def memory(self) -> bool:
+        """Files may hold millions of allocations."""
+        return bool(self.perfetto) or self.only is None or OF_MEMORY in self.only
+
 
 ALL_OF_IT = Wanted()
 
@@ -79,7 +86,7 @@ ALL_OF_IT = Wanted()
 def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
-    ranks = seen.passing(read_ranks(sources.ranks, wanted.graphs, progress, wanted.window))
+    ranks = seen.passing(read_ranks(sources.ranks, wanted.graphs, progress, wanted.window, wanted.memory))
     tables = analyse(ranks, wanted.only, wanted.options)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF

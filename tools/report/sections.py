@@ -84,6 +84,13 @@ SECTIONS = (
         {"counters_summary": "", "counters": ""},
     ),
     Section(
+        "memory_timeline",
+        "Memory",
+        "Bytes in use, and what lives at the peak, by the op that got it. What stays from step to step is the model; what grows and falls "
+        "with each are activations and gradients.",
+        {"memory_timeline_peak": "", "memory_timeline_live": "size", "memory_timeline": "allocated"},
+    ),
+    Section(
         "frequent_kernel_patterns",
         "Patterns",
         "Operators that launch the same kernels in the same order, over and over, are candidates for fusion or graphs.",

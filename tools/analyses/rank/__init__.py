@@ -6,7 +6,7 @@ from .graph_alone import activity_rows, rank_of_graph
 from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
 from .op_tree import USER_SCOPE, OpTree, op_tree
 from .rank_trace import Analysis, Options, RankTrace, graph_of, per_rank, read_rank
-from .recorded import ProfilerRange
+from .recorded import Allocations, ProfilerRange
 from .shapes import op_shapes
 from .steps import Steps, steps_of
 from .table import Column, Floats, Table, Texts, microseconds, percentage, rank_column, texts
@@ -15,6 +15,7 @@ __all__ = [
     "LABELS",
     "USER_SCOPE",
     "ActivityClass",
+    "Allocations",
     "Analysis",
     "Codes",
     "Column",

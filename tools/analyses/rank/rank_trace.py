@@ -10,8 +10,10 @@ from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
+from ....schema.traces import NEVER
 from ...replay import Replay, replay
-from .recorded import Recorded, read_recorded
+from .began import began_ns
+from .recorded import Allocations, Recorded, read_recorded
 from .table import Table, joined
 
 
@@ -95,13 +97,24 @@ def read_rank(
     rank: int | None = None,
     graph: bool = True,
     window: Window = EVERYTHING,
+    memory: bool = True,
 ) -> RankTrace:
-    """One rank, or a part of it, from its files, with its graph unless told otherwise. Raises DataError where they cannot be used.
+    """One rank, or a part of it, from its files, with its graph and the recorded allocations unless told otherwise.
+
+    Raises DataError where they cannot be used.
 
     A trace that records no rank is rank 0 unless `rank` says which.
     """
     host = read_host_trace(host_path) if host_path else None
-    device, recorded = read_recorded(device_path, rank, of_ops=host is None)
+    device, recorded = read_recorded(device_path, rank, host is None, memory)
     linked = link(host, device, rank, window=window)
     made = graph_of(linked) if graph else None
+    if window != EVERYTHING:
+        recorded.allocations = _within(recorded.allocations, linked)
     return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)
+
+
+def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
+    """Those in the time that a part of a trace takes on the host."""
+    first, last = began_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
+    return allocations.where((allocations.time >= first) & (allocations.time <= last))

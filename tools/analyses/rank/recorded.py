@@ -1,17 +1,20 @@
-"""A device trace and, in the same pass, what linking does not need of it: hardware counters."""
+"""A device trace and, in the same pass, what linking does not need of it: hardware counters, and what was allocated."""
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from ....linker.readers import DeviceTrace, one_rank, read_device_trace
-from ....schema.traces import identity, nanoseconds
-
-T = TypeVar("T")
+from ....linker.readers import INSTANT, DeviceTrace, one_rank, read_device_trace
+from ....schema.columns import ABSENT, Bool, Int64
+from ....schema.traces import identities, identity, integers, nanoseconds
 
 PROFILER_RANGE = "cuda_profiler_range"
+MEMORY = "[memory]"
+HOST_TYPE, HOST = 0, -1
+"""How PyTorch numbers the type of the host, and the number that it has here."""
 
 
 class ProfilerRange(NamedTuple):
@@ -23,19 +26,58 @@ class ProfilerRange(NamedTuple):
     counters: dict[str, float]
 
 
+class Allocations(NamedTuple):
+    """What allocators gave (`size` in bytes) and took back (below 0), in order of time (ns); `device` is -1 for the host.
+
+    After it `allocated` bytes were given and `reserved` held in all; -1 where that was not recorded.
+    """
+
+    time: Int64
+    process: Int64
+    thread: Int64
+    device: Int64
+    address: Int64
+    size: Int64
+    allocated: Int64
+    reserved: Int64
+
+    def where(self, chosen: "Bool | Int64") -> "Allocations":
+        """The chosen rows."""
+        return Allocations(*(column[chosen] for column in self))
+
+
+def no_allocations() -> Allocations:
+    """Columns without rows."""
+    return Allocations(*np.empty((8, 0), np.int64))
+
+
 @dataclass(slots=True)
 class Recorded:
     """What a device trace records beside work and waits."""
 
     ranges: list[ProfilerRange] = field(default_factory=list)
+    allocations: Allocations = field(default_factory=no_allocations)
 
 
-def read_recorded(path: str, rank: int | None = None, of_ops: bool = True) -> tuple[DeviceTrace, Recorded]:
-    """A rank's device trace, with the arguments of its ops where asked for, and this. Raises DataError as reading and linking do."""
-    found = Recorded()
-    device = one_rank(read_device_trace(path, also=partial(_add_ranges, found), arguments=of_ops), rank)
-    found.ranges.sort(key=lambda one: (one.device, one.start))
-    return device, found
+def read_recorded(
+    path: str, rank: int | None = None, of_ops: bool = True, memory: bool = True
+) -> tuple[DeviceTrace, Recorded]:
+    """A rank's device trace, with the arguments of its ops where asked for, and this, allocations where asked for.
+
+    Raises DataError as reading and linking do.
+    """
+    ranges: list[ProfilerRange] = []
+    pieces = [no_allocations()]
+    whole = read_device_trace(
+        path,
+        also=partial(_add, ranges, pieces if memory else None),
+        arguments=of_ops,
+        needed=(INSTANT,) if memory else (),
+    )
+    device = one_rank(whole, rank)
+    ranges.sort(key=lambda one: (one.device, one.start))
+    found = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+    return device, Recorded(ranges, _of_rank(found, whole, device, rank))
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -43,23 +85,52 @@ class _Event(msgspec.Struct, gc=False):
     cat: Any = ""
     name: Any = ""
     pid: Any = None
+    tid: Any = None
     ts: msgspec.Raw = msgspec.Raw()
     args: msgspec.Raw = msgspec.Raw()
 
 
+class _Memory(msgspec.Struct, gc=False):
+    """The arguments of an allocation."""
+
+    size: Any = msgspec.field(name="Bytes", default=None)
+    address: Any = msgspec.field(name="Addr", default=None)
+    device: Any = msgspec.field(name="Device Id", default=None)
+    type: Any = msgspec.field(name="Device Type", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+
+
 EVENTS = msgspec.json.Decoder(list[_Event])
+MEMORY_ARGUMENTS = msgspec.json.Decoder(_Memory)
 
 
-def _add_ranges(found: Recorded, text: bytes) -> None:
-    """Most lists of events hold no range and are not decoded a second time."""
-    if PROFILER_RANGE.encode() not in text:
+def _add(ranges: list[ProfilerRange], allocations: list[Allocations] | None, text: bytes) -> None:
+    """Most lists of events hold neither and are not decoded a second time."""
+    wants_memory = allocations is not None and MEMORY.encode() in text
+    if not wants_memory and PROFILER_RANGE.encode() not in text:
         return
-    ranges = (event for event in EVENTS.decode(text) if str(event.cat or "").lower() == PROFILER_RANGE)
-    events = [event for event in ranges if event.ph == "X" and bytes(event.args)]
-    starts = nanoseconds([bytes(event.ts).strip(b'"').decode() for event in events])
-    for event, start in zip(events, starts.tolist(), strict=True):
-        counters = {name: float(value) for name, value in _arguments(event).items() if type(value) in (int, float)}
-        found.ranges.append(ProfilerRange(str(event.name), identity(event.pid), start, counters))
+    events = EVENTS.decode(text)
+    ranges += _ranges([event for event in events if str(event.cat or "").lower() == PROFILER_RANGE])
+    if allocations is not None and wants_memory:
+        allocations.append(_allocations([event for event in events if event.name == MEMORY and bytes(event.args)]))
+
+
+def _ranges(events: list[_Event]) -> list[ProfilerRange]:
+    events = [event for event in events if event.ph == "X" and bytes(event.args)]
+    return [
+        ProfilerRange(
+            str(event.name),
+            identity(event.pid),
+            start,
+            {name: float(value) for name, value in _arguments(event).items() if type(value) in (int, float)},
+        )
+        for event, start in zip(events, _times(events).tolist(), strict=True)
+    ]
+
+
+def _times(events: list[_Event]) -> Int64:
+    return nanoseconds([bytes(event.ts).strip(b'"').decode() for event in events])
 
 
 def _arguments(event: _Event) -> dict[str, Any]:
@@ -68,3 +139,38 @@ def _arguments(event: _Event) -> dict[str, Any]:
         return msgspec.json.decode(event.args, type=dict[str, Any])
     except msgspec.DecodeError:
         return {}
+
+
+def _allocations(events: list[_Event]) -> Allocations:
+    """Those that have a time and a size."""
+    arguments = [_memory(event) for event in events]
+    device = integers([one.device for one in arguments], 0)
+    rows = Allocations(
+        time=_times(events),
+        process=identities([event.pid for event in events]),
+        thread=identities([event.tid for event in events]),
+        device=np.where(integers([one.type for one in arguments], HOST_TYPE) == HOST_TYPE, HOST, np.maximum(device, 0)),
+        address=integers([one.address for one in arguments], 0),
+        size=integers([one.size for one in arguments], 0),
+        allocated=integers([one.allocated for one in arguments], -1),
+        reserved=integers([one.reserved for one in arguments], -1),
+    )
+    return rows.where((rows.time != ABSENT) & (rows.size != 0))
+
+
+def _memory(event: _Event) -> _Memory:
+    try:
+        return MEMORY_ARGUMENTS.decode(event.args)
+    except msgspec.DecodeError:
+        return _Memory()
+
+
+def _of_rank(found: Allocations, whole: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
+    """The rows of the rank's processes in order of time, of a merged trace with the times of its own."""
+    merged = next((record for record in whole.merged if record.rank == rank), None)
+    if merged is not None:
+        own, time = [*merged.processes], found.time - merged.time_shift_ns
+    else:
+        own, time = device.processes, found.time
+    rows = np.flatnonzero(np.isin(found.process, own))
+    return found._replace(time=time).where(rows[np.argsort(time[rows], kind="stable")])

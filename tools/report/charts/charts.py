@@ -27,6 +27,7 @@ from .drawing import (
 )  # fmt: skip
 from .lanes_of_values import Steps, series
 from .matrices import collectives_over_ranks_all_to_all, collectives_over_ranks_waits
+from .memory import memory_timeline
 from .roofline import efficiency
 from .rows import first_rows, largest_rows
 
@@ -288,7 +289,7 @@ CHARTS: dict[str, Draw] = {
     for draw in (
         temporal_breakdown, step_breakdown, idle_time_breakdown, kernel_breakdown, kernel_breakdown_kernels, kernel_duration_distribution,
         communication_computation_overlap, launch_statistics, launch_statistics_by_api, launch_statistics_short_kernels, counters,
-        frequent_kernel_patterns,
+        memory_timeline, frequent_kernel_patterns,
         cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits, collectives_over_ranks_all_to_all,
         per_op_device_time_by_name, host_time_per_op, efficiency,
         what_if, trace_diff,

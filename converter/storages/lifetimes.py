@@ -1,0 +1,143 @@
+"""From when to when each storage lives, as far as the ops tell that name it: from the start of the op that first has it among its
+results to the end of the last one that names it. What is named without having been made lives from the start of the recording.
+
+Ids of storages are used again once a storage is gone: an op that has one among its results, without being given it, has made a new one.
+Ops list again what the ops that they called made: of those that lie in each other the innermost has made it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Bool, Int64, begins
+from ...schema.linked import Ops
+from .named_ranges import Ranges, named_ranges
+
+AT_ONCE = 1 << 14
+"""Ops whose arguments are looked at together."""
+BEFORE = -1
+
+
+class Lifetimes(NamedTuple):
+    """Storages in order of number, then time: on which device (HOST for the host), their bytes, from when to when they live (ns), and
+    the row of the op that made each, BEFORE for what was there before the recording."""
+
+    storage: Int64
+    device: Int64
+    size: Int64
+    begin: Int64
+    until: Int64
+    op_row: Int64
+
+    def where(self, chosen: Bool) -> "Lifetimes":
+        """The chosen ones."""
+        return Lifetimes(*(column[chosen] for column in self))
+
+
+class Steps(NamedTuple):
+    """The bytes that live on a device: `value[i]` from `time[i]` (ns) on; times ascend."""
+
+    time: Int64
+    value: Int64
+
+
+class _Named(NamedTuple):
+    """Each time that an op names a storage: as one of its results (`made`), or as one that it was given."""
+
+    op: Int64
+    storage: Int64
+    device: Int64
+    size: Int64
+    made: Bool
+
+    def where(self, chosen: "Bool | Int64") -> "_Named":
+        op, storage, device, size = (column[chosen] for column in self[:4])
+        return _Named(op, storage, device, size, self.made[chosen])
+
+
+def lifetimes(ops: Ops) -> Lifetimes:
+    """The storages that timed ops name. O(n log n) in what they name."""
+    timed = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host)
+    named = _named(ops, timed)
+    start, end = ops.start[named.op], ops.end[named.op]
+    makes = _makes(named, start, end)
+    # what an op is given it has from its start on, what it gives back at its end
+    moment = np.where(named.made & ~makes, end, start)
+    order = np.lexsort((~makes, moment, named.storage))
+    named, makes, start, end = named.where(order), makes[order], start[order], end[order]
+    first = np.flatnonzero(begins(named.storage) | makes)
+    if not len(first):
+        return Lifetimes(*np.empty((6, 0), np.int64))
+    made, storage = makes[first], named.storage[first]
+    begin = np.where(made, start[first], ops.start[timed].min())
+    until = np.maximum.reduceat(end, first)
+    following = np.append(storage[1:] == storage[:-1], False)
+    until[following] = np.minimum(until, np.append(begin[1:], 0))[following]
+    return Lifetimes(
+        storage=storage,
+        device=named.device[first],
+        size=np.maximum.reduceat(named.size, first),
+        begin=begin,
+        until=np.maximum(until, begin),
+        op_row=np.where(made, named.op[first], BEFORE),
+    )
+
+
+def _named(ops: Ops, rows: Int64) -> _Named:
+    none = np.empty(0, np.int64)
+    parts = [_Named(none, none, none, none, np.empty(0, np.bool_))]
+    for at in range(0, len(rows), AT_ONCE):
+        some = rows[at : at + AT_ONCE]
+        given, results = (named_ranges(column.at(some)) for column in (ops.inputs, ops.outputs))
+        parts += [_whole_storages(some, ranges, made) for ranges, made in ((given, False), (results, True))]
+    return _Named(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
+    """Each storage once for each op, with the bytes up to the last that is named."""
+    order = np.lexsort((-ranges.high, ranges.storage, ranges.row))
+    order = order[begins(ranges.row[order], ranges.storage[order])]
+    chosen = Ranges(*(column[order] for column in ranges))
+    return _Named(rows[chosen.row], chosen.storage, chosen.device, chosen.high, np.full(len(order), made))
+
+
+def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
+    """Where an op has a storage among its results that neither it was given nor an op in it has among its own."""
+    order = np.lexsort((named.made, named.storage, named.op))
+    given = np.zeros(len(order), np.bool_)
+    given[order] = ~begins(named.op[order], named.storage[order])
+    makes = named.made & ~given
+    rows = np.flatnonzero(makes)
+    rows = rows[np.lexsort((-start[rows], end[rows], named.storage[rows]))]
+    # numbers of starts, and of storages, whose combinations do not leave 64 bits
+    number = np.unique(start[rows], return_inverse=True)[1].reshape(-1)
+    group = np.cumsum(begins(named.storage[rows])) * (len(rows) + 1)
+    latest = np.maximum.accumulate(number + group)
+    around = np.append(False, latest[:-1] >= (number + group)[1:])[: len(rows)] & ~begins(named.storage[rows])
+    makes[rows[around]] = False
+    return makes
+
+
+def live_bytes(storages: Lifetimes) -> Steps:
+    """How many bytes of these storages live at the same time."""
+    time = np.concatenate((storages.begin, storages.until))
+    change = np.concatenate((storages.size, -storages.size))
+    moments, number = np.unique(time, return_inverse=True)
+    total = np.zeros(len(moments), np.int64)
+    np.add.at(total, number.reshape(-1), change)
+    return Steps(moments, np.cumsum(total))
+
+
+def highest_within(steps: Steps, start: Int64, end: Int64) -> Int64:
+    """The largest value from each start up to but without each end, for a span of no length that at its start.
+
+    Linear for spans that lie apart.
+    """
+    if not len(steps.time):
+        return np.zeros(len(start), np.int64)
+    value = np.concatenate(([0], steps.value, [0]))
+    first = np.searchsorted(steps.time, start, side="right")
+    last = np.maximum(np.searchsorted(steps.time, end, side="left"), first) + 1
+    bounds = np.stack((first, last), axis=1).reshape(-1)
+    found: Int64 = np.maximum.reduceat(value, bounds)[::2]
+    return found

@@ -1,0 +1,116 @@
+"""The bytes in use over time, by device: as the allocators recorded them, else by the lives of the storages that the host trace names."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....converter.storages import Lifetimes, lifetimes, live_bytes
+from ....schema.columns import ABSENT, Bool, Int64, Rows, begins, innermost
+from ....schema.linked import LinkedTrace
+from ..rank import Allocations, Floats, RankTrace, op_tree
+
+RECORDED, BY_TENSORS = "allocators", "tensors"
+NONE = -1
+
+
+class Curve(NamedTuple):
+    """`allocated` bytes from each `time` (ns) on, on a device; `reserved` is NaN where that is not known.
+
+    At the peak, which is at `peak`, live `live` bytes each, got by the op of the same place in `op_row` (-1 for none), and `before` more
+    that were there before the recording.
+    """
+
+    device: int
+    source: str
+    time: Int64
+    allocated: Int64
+    reserved: Floats
+    peak: int
+    live: Int64
+    op_row: Rows
+    before: int
+    left_out: int = 0
+
+
+def curves_of(rank: RankTrace) -> list[Curve]:
+    """A curve for each device that anything is known of. O(n log n)."""
+    found = rank.recorded.allocations if rank.recorded is not None else None
+    if found is not None and len(found.time):
+        op_row = _ops_around(rank.linked, found)
+        return [_recorded(found.where(own), op_row[own]) for own in _of_each(found.device)]
+    storages = lifetimes(rank.linked.ops)
+    return [_by_tensors(storages.where(own)) for own in _of_each(storages.device)]
+
+
+def _of_each(device: Int64) -> list[Bool]:
+    return [device == number for number in np.unique(device).tolist()]
+
+
+def _recorded(rows: Allocations, op_row: Rows) -> Curve:
+    """One device's rows in order of time. Some allocators report what they give but keep no total: these are left out."""
+    freed = _freed(rows)
+    total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
+    total_missing[freed[total_missing & (freed >= 0)]] = True
+    kept = ~total_missing
+    if not kept.any():
+        kept = np.ones(len(kept), np.bool_)
+    place = np.cumsum(kept) - 1
+    freed = np.where(freed >= 0, place[freed], len(place))[kept]
+    rows, op_row = rows.where(kept), op_row[kept]
+    allocated = rows.allocated if (rows.allocated >= 0).all() else np.cumsum(rows.size)
+    peak = int(np.argmax(allocated))
+    live = np.flatnonzero((rows.size > 0) & (np.arange(len(freed)) <= peak) & (freed > peak))
+    return Curve(
+        device=int(rows.device[0]),
+        source=RECORDED,
+        time=rows.time,
+        allocated=allocated,
+        reserved=np.where(rows.reserved > 0, rows.reserved, np.nan),
+        peak=peak,
+        live=rows.size[live],
+        op_row=op_row[live],
+        before=max(int(allocated[peak]) - int(rows.size[live].sum()), 0),
+        left_out=int((~kept).sum()),
+    )
+
+
+def _freed(rows: Allocations) -> Rows:
+    """For each block that was given the row at which it was taken back, -1 for none."""
+    order = np.lexsort((np.arange(len(rows.time)), rows.address))
+    given = rows.size[order] > 0
+    same = np.append(~begins(rows.address[order])[1:], False)
+    pair = given & same & np.append(~given[1:], False)
+    found = np.full(len(order), NONE)
+    found[order[pair]] = order[np.flatnonzero(pair) + 1]
+    return found
+
+
+def _ops_around(linked: LinkedTrace, rows: Allocations) -> Rows:
+    """The innermost op that ran on the thread of each row."""
+    ops = linked.ops
+    timed = np.flatnonzero(ops.start != ABSENT)
+    place = np.full(len(ops) + 1, NONE)
+    place[timed] = np.arange(len(timed))
+    parent = place[op_tree(ops).parent[timed]]
+    thread, start, end = (column[timed] for column in (ops.thread, ops.start, ops.end))
+    found = innermost(rows.thread, rows.time, rows.time, thread, start, end, parent)
+    return np.append(timed, NONE)[found]
+
+
+def _by_tensors(storages: Lifetimes) -> Curve:
+    steps = live_bytes(storages)
+    peak = int(np.argmax(steps.value))
+    moment = steps.time[peak]
+    at_peak = storages.where((storages.begin <= moment) & (moment < storages.until))
+    made = at_peak.op_row >= 0
+    return Curve(
+        device=int(storages.device[0]),
+        source=BY_TENSORS,
+        time=steps.time,
+        allocated=steps.value,
+        reserved=np.full(len(steps.time), np.nan),
+        peak=peak,
+        live=at_peak.size[made],
+        op_row=at_peak.op_row[made],
+        before=int(at_peak.size[~made].sum()),
+    )

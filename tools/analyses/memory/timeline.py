@@ -1,0 +1,130 @@
+"""The memory in use over time, its peak, and which ops hold it there."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ....schema.columns import Int64
+from ....schema.linked import LinkedTrace
+from ..rank import (
+    USER_SCOPE,
+    Column,
+    Floats,
+    Options,
+    OpTree,
+    RankTrace,
+    Table,
+    began_ns,
+    microseconds,
+    op_tree,
+    per_rank,
+    percentage,
+    rank_column,
+    steps_of,
+)
+from .curves import RECORDED, Curve, curves_of
+
+NONE = "allocations were not recorded (profile_memory=True), nor the identities of tensors (a host trace)"
+BY_TENSORS = (
+    "from the tensors that ops name, each storage from the op that made it to the last that names it: allocations were not recorded "
+    "(profile_memory=True)"
+)
+BEFORE, NO_OP = "before the recording", "outside of ops"
+BYTES = "B"
+
+
+def _table(rank: RankTrace, _: Options) -> Table:
+    curves = curves_of(rank)
+    lengths = [len(one.time) for one in curves]
+    time, allocated, reserved = (
+        np.concatenate([getattr(one, name) for one in curves] or [np.empty(0, np.int64)])
+        for name in ("time", "allocated", "reserved")
+    )
+    note = _note(curves)
+    columns = [
+        rank_column(rank.rank, sum(lengths)),
+        Column("device", "", np.repeat([one.device for one in curves], lengths).astype(np.int64)),
+        Column("step", "", _steps(rank.linked, time)),
+        microseconds("ts", time - began_ns(rank.linked)),
+        Column("allocated", BYTES, allocated),
+        Column("reserved", BYTES, _whole(reserved)),
+    ]
+    return Table(NAME, "Memory in use", columns, note, (_peaks(rank, curves, note), _live(rank, curves, note)))
+
+
+def _note(curves: list[Curve]) -> str:
+    if not curves:
+        return NONE
+    if curves[0].source != RECORDED:
+        return BY_TENSORS
+    left_out = sum(one.left_out for one in curves)
+    return f"{left_out} allocations are of allocators that keep no total and are not in it" if left_out else ""
+
+
+def _steps(linked: LinkedTrace, time: Int64) -> list[str]:
+    """The step that each moment lies in, "" before the first."""
+    steps = steps_of(linked)
+    names = [*steps.name, ""]
+    return [names[place] for place in (np.searchsorted(steps.start, time, side="right") - 1).tolist()]
+
+
+def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
+    time = np.array([one.time[one.peak] for one in curves], np.int64)
+    columns = [
+        rank_column(rank.rank, len(curves)),
+        Column("device", "", np.array([one.device for one in curves], np.int64)),
+        Column("step", "", _steps(rank.linked, time)),
+        microseconds("ts", time - began_ns(rank.linked)),
+        Column("peak", BYTES, np.array([one.allocated[one.peak] for one in curves], np.int64)),
+        Column("before", BYTES, np.array([one.before for one in curves], np.int64)),
+        Column("reserved", BYTES, _whole(np.array([_largest(one) for one in curves], np.float64))),
+        Column("known_by", "", [one.source for one in curves]),
+    ]
+    return Table(f"{NAME}_peak", "Peaks of memory", columns, note)
+
+
+def _whole(values: Floats) -> Floats | Int64:
+    """As whole numbers, if all are known."""
+    return values.astype(np.float64) if np.isnan(values).any() else values.astype(np.int64)
+
+
+def _largest(curve: Curve) -> float:
+    known = curve.reserved[~np.isnan(curve.reserved)]
+    return float(known.max()) if len(known) else np.nan
+
+
+def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
+    """What lived at each peak, by the op that it is of, the largest first."""
+    tree = op_tree(rank.linked.ops) if curves else None
+    rows: list[tuple[int, str, str, int, int, int]] = []
+    for one in curves:
+        held: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        named = {row: _named(rank.linked, tree, row) for row in np.unique(one.op_row).tolist()} if tree else {}
+        for row, size in zip(one.op_row.tolist(), one.live.tolist(), strict=True):
+            held[named[row]][0] += 1
+            held[named[row]][1] += size
+        peak = int(one.allocated[one.peak])
+        found = [(one.device, *names, blocks, size, peak) for names, (blocks, size) in held.items()]
+        found += [(one.device, BEFORE, "", 0, one.before, peak)] if one.before else []
+        rows += sorted(found, key=lambda row: -row[4])
+    device, op, maker, blocks, size, whole = zip(*rows, strict=True) if rows else ((),) * 6
+    columns = [
+        rank_column(rank.rank, len(rows)),
+        Column("device", "", np.array(device, np.int64)),
+        Column("op", "", [*op]),
+        Column("got_by", "", [*maker]),
+        Column("blocks", "", np.array(blocks, np.int64)),
+        Column("size", BYTES, np.array(size, np.int64)),
+        percentage("pct", np.array(size, np.int64), np.array(whole, np.int64)),
+    ]
+    return Table(f"{NAME}_live", "What lives at the peak", columns, note)
+
+
+def _named(linked: LinkedTrace, tree: OpTree, row: int) -> tuple[str, str]:
+    """The outermost op around, annotations of the user aside, and the innermost, which got the memory."""
+    path = [one for one in tree.path(row) if linked.ops.scope[one] != USER_SCOPE]
+    return (linked.ops.name[path[0]], linked.ops.name[path[-1]]) if path else (NO_OP, "")
+
+
+NAME = "memory_timeline"
+memory_timeline = per_rank(NAME, _table)

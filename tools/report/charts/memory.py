@@ -1,0 +1,91 @@
+"""Draws the memory in use over time as a curve, with what was reserved, the steps, and the peak."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from ....schema.columns import Int64
+from ...analyses import Table
+from .drawing import Chart, data, hover, sized
+from .rows import Row
+
+SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
+FLAT = 0.01
+MEGA = 1e6
+HOST = -1
+HEIGHT = 170
+
+
+def memory_timeline(table: Table) -> list[Chart]:
+    """A curve for each device, those with the highest peaks, but none that would be flat beside them; of a long one the highest value in
+    each stretch."""
+    ranks, devices, allocated = (np.asarray(table[name]) for name in ("rank", "device", "allocated"))
+    places, number = np.unique(np.stack([ranks, devices], axis=1), axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    peaks = np.zeros(len(places), np.int64)
+    np.maximum.at(peaks, number, allocated)
+    chosen = [
+        one for one in np.argsort(-peaks, kind="stable")[:SHOWN_CURVES].tolist() if peaks[one] >= FLAT * peaks.max()
+    ]
+    return [_curve(table, np.flatnonzero(number == one), *places[one].tolist()) for one in chosen]
+
+
+def _curve(table: Table, rows: Int64, rank: int, device: int) -> Chart:
+    where = f"rank {rank} · {'host' if device == HOST else f'device {device}'}"
+    value = np.asarray(table["allocated"])[rows]
+    kept = rows[_kept(value)]
+    points = _points(table, kept)
+    told = hover("place", "ts [µs]", "allocated [MB]", "reserved [MB]", "step")
+    base = alt.Chart(data([{"place": where, **row} for row in points])).encode(
+        alt.X("ts:Q", title="time [µs]", axis=alt.Axis(tickCount=8, grid=False)), tooltip=told
+    )
+    axis = alt.Y("allocated:Q", title=f"{where} [MB]", axis=alt.Axis(tickCount=5))
+    area = base.mark_area(
+        interpolate="step-after", line={"color": "var(--computation)"}, color="var(--computation)", fillOpacity=0.35
+    ).encode(axis)
+    layers: list[Any] = [area]
+    if any(row["reserved"] is not None for row in points):
+        layers.append(base.mark_line(interpolate="step-after", color="var(--muted)").encode(alt.Y("reserved:Q")))
+    marks = [{"ts": row["ts"], "step": row["step"]} for row in _begun(points)]
+    if 0 < len(marks) <= SHOWN_STEPS:
+        rule = alt.Chart(data(marks, name="steps")).mark_rule(color="var(--muted)", strokeDash=[3, 3])
+        layers.append(rule.encode(alt.X("ts:Q"), tooltip=hover("step", "ts [µs]")))
+    highest = max(points, key=lambda row: row["allocated"])
+    peak = alt.Chart(
+        data([{"place": where, **highest, "label": f"peak {highest['allocated']:,.1f} MB"}], name="peak")
+    ).encode(alt.X("ts:Q"), alt.Y("allocated:Q"), tooltip=told)
+    layers += [
+        peak.mark_point(color="var(--ink)", filled=True, size=60),
+        peak.mark_text(align="left", dx=8, dy=-6, color="var(--ink)").encode(text="label:N"),
+    ]
+    return sized(alt.layer(*layers), HEIGHT)
+
+
+def _points(table: Table, rows: Int64) -> list[Row]:
+    reserved = np.asarray(table["reserved"], np.float64)[rows] / MEGA
+    return [
+        {"ts": ts, "allocated": used / MEGA, "reserved": None if held != held else held, "step": table["step"][row]}
+        for row, ts, used, held in zip(
+            rows.tolist(),
+            np.asarray(table["ts"])[rows].tolist(),
+            np.asarray(table["allocated"])[rows].tolist(),
+            reserved.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _kept(value: Int64) -> Int64:
+    """Of each of as many stretches as are shown the place of the highest value, and the last of all."""
+    if len(value) <= SHOWN_POINTS:
+        return np.arange(len(value))
+    stretch = np.arange(len(value)) * SHOWN_POINTS // len(value)
+    order = np.lexsort((-value, stretch))
+    return np.unique(np.append(order[np.unique(stretch[order], return_index=True)[1]], len(value) - 1))
+
+
+def _begun(points: list[Row]) -> list[Row]:
+    """The first point of each step, where there are several."""
+    begun = [row for before, row in zip([{"step": ""}, *points], points, strict=False) if row["step"] != before["step"]]
+    return begun if len(begun) > 1 else []
