@@ -24,8 +24,8 @@ class Options:
     `target` is who runs the graph; for "goal" a job is built as a whole. With `promote` "sync" the host runs ahead of the device as it
     did, with "all" it blocks on what it launched. `io` "none" leaves the ops' tensors out, `inferred` False the edges that are known from
     timing alone, `host` False all but activities. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when
-    what is known of its dependencies allows. Without the rules named in `left_out` the graph lacks their edges, which shows what they are
-    for.
+    what is known of its dependencies allows. With `live_bytes` nodes say how many bytes of tensors live meanwhile. Without the rules
+    named in `left_out` the graph lacks their edges, which shows what they are for.
 
     >>> Options(target="nonsense")
     Traceback (most recent call last):
@@ -39,6 +39,7 @@ class Options:
     host: bool = True
     shortest_slice: int = 1_000
     delays: bool = True
+    live_bytes: bool = False
     left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from ..edit import lanes_of, used, whole_microseconds
 from ..kernel_work import KernelWork, kernel_work
 from ..options import GENERIC, Options
 from .communication_columns import CommunicationColumns, Place, communication_columns
+from .live_bytes import most_live_bytes
 from .synthetic_nodes import SyntheticNodes
 
 LISTS_AT_ONCE = 1 << 11
@@ -65,6 +66,7 @@ def graph_of(
         "num_ops": columns.of_activities(work.operations),
         "tensor_size": columns.of_activities(work.bytes),
         "element_size": columns.of_activities(work.element),
+        **(columns.live_bytes() if options.live_bytes else {}),
         **communication.attributes,
     }
     graph = ExecutionGraph(
@@ -174,6 +176,10 @@ class _Columns:
             "correlation": self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT)),
             "cat": Strings(category.astype(np.int32), activities.category.table),
         }
+
+    def live_bytes(self) -> dict[str, Column]:
+        found = most_live_bytes(self.context)
+        return {"live_bytes": self._spread((0, found.host), (self.context.activities_from, found.activities))}
 
     def communications(self) -> list[Place]:
         """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""

@@ -87,6 +87,9 @@ ATTRIBUTES = (
         "read and written, by the same table; absent where not known"),
     Attribute("element_size", "int32_val", Where.COMPUTATION, "bytes",
         "of an element of the op's largest tensor, which tells the number format"),
+    Attribute("live_bytes", "int64_val", Where.WORK, "bytes",
+        "of tensors that live at most while the slice runs, on the host; of an activity on its device when it was launched; only with"
+        " `--live-bytes`"),
     Attribute("comm_type", "int64_val", Where.COLLECTIVES, "",
         "which collective, by the table of collectives below"),
     Attribute("comm_size", "int64_val", Where.COMMUNICATION, "bytes",

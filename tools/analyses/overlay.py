@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ...converter.storages import HOST
 from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ...schema.traces import microseconds
 from ..replay import KINDS, pieces_of
 from .counters import ALL_STREAMS, counters_of
+from .memory import curves_of
 from .ops import Patterns, occurrences, pattern_times, patterns_of
 from .rank import Intervals, Options, RankTrace, union
 
@@ -28,7 +30,9 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 
 def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
     """All that there is to add to the rank's device trace."""
-    return itertools.chain(counter_events(rank, options), critical_path_events(rank), pattern_events(rank, options))
+    return itertools.chain(
+        counter_events(rank, options), memory_events(rank), critical_path_events(rank), pattern_events(rank, options)
+    )
 
 
 def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
@@ -38,6 +42,15 @@ def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[
         head = f'{{"ph":"C","name":{orjson.dumps(name).decode()},"pid":{counter.device},"ts":'
         for time, value in zip(counter.series.time.tolist(), counter.series.value.tolist(), strict=True):
             yield f'{head}{microseconds(time)},"args":{{"value":{value:g}}}}}'.encode()
+
+
+def memory_events(rank: RankTrace) -> Iterator[bytes]:
+    """A counter track of the bytes in use, of each device on its process, of the host on that of the rank."""
+    for curve in curves_of(rank):
+        pid = rank.linked.info.pid if curve.device == HOST else curve.device
+        head = f'{{"ph":"C","name":"memory in use","pid":{pid},"ts":'
+        for time, value in zip(curve.time.tolist(), curve.allocated.tolist(), strict=True):
+            yield f'{head}{microseconds(time)},"args":{{"bytes":{value}}}}}'.encode()
 
 
 def critical_path_events(rank: RankTrace) -> Iterator[bytes]:

@@ -101,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--io", choices=get_args(InputsOutputs), default="full", help="keep the ops' tensors in the graphs"
     )
+    parser.add_argument(
+        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
+    )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     add_window_options(parser)
     add_goal_options(parser)
@@ -128,6 +131,7 @@ def _run(options: argparse.Namespace) -> int:
         target=options.target,
         promote=options.promote,
         io=options.io,
+        live_bytes=options.live_bytes,
         inferred=not options.no_inferred,
         host=not options.no_host,
         whole_groups=options.incomplete_groups == "keep",

@@ -68,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument(
         "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
     )
+    parser.add_argument(
+        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
+    )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     parser.add_argument(
         "--shortest-slice", type=_microseconds, default=1_000, metavar="US", help="fold shorter host slices (1)"
@@ -110,6 +113,7 @@ def _convert(options: argparse.Namespace) -> None:
             target=options.target,
             promote=options.promote,
             io=options.io,
+            live_bytes=options.live_bytes,
             inferred=not options.no_inferred,
             host=not options.no_host,
             shortest_slice=options.shortest_slice,

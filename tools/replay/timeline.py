@@ -1,7 +1,7 @@
 """Writes a replay as a Chrome trace for Perfetto: per rank the measured run and the replay as two processes.
 
-One track per host thread and device stream; both processes start at 0. Written as it is made, in constant memory beside
-the columns. Nodes without a recorded time stand in the replay only, metadata in neither.
+One track per host thread and device stream, and counters of live bytes where nodes tell them; both processes start at 0. Written as it
+is made, in constant memory beside the columns. Nodes without a recorded time stand in the replay only, metadata in neither.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from ...schema.columns import Int64
+from ...schema.columns import ABSENT, Int64, begins
 from ...schema.io import open_output
 from .execution import Replay
 from .node_class import NodeClass
 from .workload import Lane, number_text
 
 EVENTS_AT_ONCE = 10_000
+HOST = -1
 CATEGORIES = [node_class.label for node_class in NodeClass]
 
 
@@ -42,6 +43,8 @@ def write_timeline(replay: Replay, path: str) -> None:
             for first in range(0, len(process.row), EVENTS_AT_ONCE):
                 events = ",\n".join(_events(replay, pid, process, slice(first, first + EVENTS_AT_ONCE)))
                 stream.write(b",\n" + events.encode())
+            for counter in _live_bytes(replay, pid, process):
+                stream.write(b",\n" + counter.encode())
         stream.write(b"\n]}\n")
 
 
@@ -99,6 +102,20 @@ def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator
             f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(duration)},'
             f'"name":{process.names[name]},"cat":"{CATEGORIES[node_class]}","args":{{"id":{node}}}}}'
         )
+
+
+def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
+    """A counter for the host and for each device: the bytes that live whenever a node that tells them starts."""
+    graph, own_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
+    value, device = graph.integers("live_bytes")[own_rows], graph.integers("device", HOST)[own_rows]
+    told = np.flatnonzero(value != ABSENT)
+    told = told[np.argsort(process.start_ns[told], kind="stable")]
+    for place in np.unique(device[told]).tolist():
+        rows = told[device[told] == place]
+        rows = rows[begins(value[rows])]
+        name = "live bytes of the host" if place == HOST else f"live bytes of device {place}"
+        for start, bytes_ in zip(process.start_ns[rows].tolist(), value[rows].tolist(), strict=True):
+            yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'
 
 
 def _us(time_ns: int) -> str:
