@@ -35,8 +35,9 @@ memory_timeline                 rank device step ts allocated reserved          
 memory_timeline_peak            rank device step ts peak before reserved known_by    before: what of the peak was there before the recording
 memory_timeline_live            rank device op got_by blocks size pct                at the peak; op: the outermost, got_by: the innermost
 frequent_kernel_patterns        rank operator pattern length count device_time host_time
-graph_replays                   rank graph api launches activities span span_mean time host_time
-graph_replays_by_place          rank graph place name device stream count time pct mean min max         over all launches of the graph
+graph_replays                   rank graph api launches activities span span_mean time host_time ops_known
+graph_replays_by_place          rank graph place name device stream count time pct mean min max op      over all launches of the graph
+graph_replays_by_op             rank graph op kernels count time pct                 op: `aten::linear > aten::mm`, by captures
 cupti_counters                  rank op_stack kernel correlation flops COUNTER…           a column for each recorded counter
 critical_path                   rank kind time pct
 critical_path_replay            rank measured replayed error explained
@@ -71,7 +72,7 @@ from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
 from .critical_path import critical_path
 from .efficiency import efficiency
-from .graph_replays import graph_replays
+from .graphs import graph_replays
 from .idle_time_breakdown import idle_time_breakdown
 from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
@@ -80,7 +81,7 @@ from .memory import memory_timeline
 from .ops import frequent_kernel_patterns, host_time_per_op, per_op_device_time
 from .overlap import communication_computation_overlap
 from .overlay import overlay_events
-from .rank import Analysis, Column, Floats, Options, RankTrace, Table, graph_of, rank_of_graph, read_rank
+from .rank import Analysis, Column, Floats, Options, RankTrace, Table, graph_of, rank_of_graph, read_captures, read_rank
 from .step_breakdown import step_breakdown
 from .temporal_breakdown import temporal_breakdown
 from .trace_diff import trace_diff
@@ -145,6 +146,7 @@ __all__ = [
     "graph_of",
     "overlay_events",
     "rank_of_graph",
+    "read_captures",
     "read_rank",
     "trace_diff",
     "write_overlay",

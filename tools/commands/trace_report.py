@@ -5,13 +5,14 @@ import logging
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
 from ...schema.columns import columns_in
 from ...schema.io import STANDARD_STREAM, folder_beside, open_output
-from ..analyses import ANALYSES, Options
+from ..analyses import ANALYSES, Options, read_captures
 from ..command import command_parser, output_as, progress, run_command, usage_error
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import (
@@ -39,8 +40,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     if bool(arguments.paths) == bool(arguments.diff):
         usage_error(parser, "give the files of one run, or --diff with two runs")
-    if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto):
-        usage_error(parser, "--diff compares two runs as they were, without --only, --scale and --perfetto")
+    if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto or arguments.capture_trace):
+        usage_error(
+            parser, "--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace"
+        )
     if arguments.diff and options_of(arguments) != Options():
         usage_error(parser, "--diff compares two runs as they were; the options of the analyses change nothing in it")
     if Path(STANDARD_STREAM) in [*arguments.paths, *(arguments.diff or ())]:
@@ -90,6 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
     )
+    parser.add_argument(
+        "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
+        help="device trace in which graphs were captured, or ran op by op: tells the ops behind the kernels of launched graphs; repeatable",
+    )  # fmt: skip
     add_analysis_options(parser)
     add_window_options(parser)
     parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
@@ -124,7 +131,8 @@ def _report(arguments: argparse.Namespace) -> None:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
         report = report_on_diff(before, after, progress, window_of(arguments))
     else:
-        options = options_of(arguments)
+        captures = [one for path in arguments.capture_trace for one in read_captures(str(path))]
+        options = replace(options_of(arguments), captures=captures)
         scales = [one._replace(peaks=options.peaks) for one in arguments.scale]
         wanted = Wanted(
             arguments.only, scales, bool(arguments.output), arguments.perfetto or "", options, window_of(arguments)

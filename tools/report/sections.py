@@ -99,8 +99,9 @@ SECTIONS = (
     Section(
         "graph_replays",
         "Graphs",
-        "What a launched CUDA or HIP graph does, kernel by kernel: no op stands behind these, but each has its place in the graph.",
-        {"graph_replays": "time", "graph_replays_by_place": "time"},
+        "What a launched CUDA or HIP graph does, kernel by kernel. No op launches these, but each has its place in the graph, and with a "
+        "trace of the capture (--capture-trace) the op that it was captured from.",
+        {"graph_replays": "time", "graph_replays_by_op": "time", "graph_replays_by_place": "time"},
     ),
     Section(
         "cupti_counters",

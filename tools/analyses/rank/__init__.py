@@ -1,6 +1,7 @@
 """A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
 
 from .began import began_ns
+from .captures import KERNEL, Capture, Launched, captures_of, kinds_of, read_captures
 from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
 from .graph_alone import activity_rows, rank_of_graph
 from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
@@ -12,15 +13,18 @@ from .steps import Steps, steps_of
 from .table import Column, Floats, Table, Texts, microseconds, percentage, rank_column, texts
 
 __all__ = [
+    "KERNEL",
     "LABELS",
     "USER_SCOPE",
     "ActivityClass",
     "Allocations",
     "Analysis",
+    "Capture",
     "Codes",
     "Column",
     "Floats",
     "Intervals",
+    "Launched",
     "OpTree",
     "Options",
     "ProfilerRange",
@@ -32,9 +36,11 @@ __all__ = [
     "activity_classes",
     "activity_rows",
     "began_ns",
+    "captures_of",
     "graph_of",
     "intersection",
     "intervals_of",
+    "kinds_of",
     "microseconds",
     "op_shapes",
     "op_tree",
@@ -42,6 +48,7 @@ __all__ = [
     "percentage",
     "rank_column",
     "rank_of_graph",
+    "read_captures",
     "read_rank",
     "running_sum",
     "sequence",

@@ -13,6 +13,7 @@ from ....schema.linked import LinkedTrace
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
 from .began import began_ns
+from .captures import Capture
 from .recorded import Allocations, Recorded, read_recorded
 from .table import Table, joined
 
@@ -45,6 +46,7 @@ class Options:
 
     `operator` is the text that an operator's name must contain to be searched for kernel patterns; patterns of more than
     `longest_pattern` kernels are counted, not shown. `peaks` are fields of Peak that count instead of the table's, for all devices.
+    In `captures` the ops behind launched graphs are looked for, beside those in a rank's own trace.
     """
 
     kernel_wait_us: float = 30
@@ -56,6 +58,7 @@ class Options:
     operator: str = ""
     longest_pattern: int = 64
     peaks: Mapping[str, float] = field(default_factory=dict)
+    captures: Sequence[Capture] = ()
 
 
 class Analysis(NamedTuple):

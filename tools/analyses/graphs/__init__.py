@@ -1,0 +1,5 @@
+"""What launched graphs do, and the ops that their kernels were captured from."""
+
+from .graph_replays import graph_replays
+
+__all__ = ["graph_replays"]

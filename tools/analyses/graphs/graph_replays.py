@@ -1,0 +1,204 @@
+"""What CUDA and HIP graphs do each time they are launched: one table of graphs, one of their kernels by place, over all launches, and
+one of the ops that these were captured from, where a trace tells.
+
+A graph is told by what it runs: launches that ran activities of the same names in the same places are of one. Within a launch activities
+stand by the node of the graph that they are, where that was recorded, else by stream and start.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from ....schema.columns import Int64
+from ....schema.linked import LinkedTrace
+from ..rank import (
+    Column,
+    Launched,
+    Options,
+    RankTrace,
+    Table,
+    captures_of,
+    kinds_of,
+    microseconds,
+    per_rank,
+    percentage,
+    rank_column,
+    texts,
+)
+from .attribution import BY_ORDER, Attribution, attribution
+
+NONE = "no call launched several activities"
+NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
+
+
+class _Launches(NamedTuple):
+    """The activities of graph launches, `row`, launch after launch; of each its launch, graph and place in it, all from 0."""
+
+    row: Int64
+    launch: Int64
+    graph: Int64
+    place: Int64
+    call: Int64
+
+
+def _table(rank: RankTrace, options: Options) -> Table:
+    found, activities, calls = _launches(rank.linked), rank.linked.activities, rank.linked.calls
+    ops = _attributed(rank.linked, found, options)
+    count = int(found.graph.max(initial=-1)) + 1
+    first = np.unique(found.launch, return_index=True)[1]
+    of_launch, call = found.graph[first], found.call[first]
+    launches = np.bincount(of_launch, minlength=count)
+    spans = _span(activities.start[found.row], activities.end[found.row], found.launch)
+    time = np.bincount(found.graph, (activities.end - activities.start)[found.row], count)
+    example = np.unique(of_launch, return_index=True)[1]
+    note = "" if count else NONE
+    columns = [
+        rank_column(rank.rank, count),
+        Column("graph", "", np.arange(count)),
+        texts("api", calls.name.take(call[example])),
+        Column("launches", "", launches),
+        Column("activities", "", np.bincount(found.graph, minlength=count) // np.maximum(launches, 1)),
+        microseconds("span", np.bincount(of_launch, spans, count)),
+        microseconds("span_mean", np.bincount(of_launch, spans, count) / np.maximum(launches, 1)),
+        microseconds("time", time),
+        microseconds("host_time", np.bincount(of_launch, (calls.end - calls.start)[call], count)),
+        Column("ops_known", "", [one.found for one in ops]),
+    ]
+    return Table(
+        NAME,
+        "Graph launches",
+        columns,
+        note,
+        (_by_place(rank, found, ops, note), _by_op(rank, found, ops, bool(options.captures), note)),
+    )
+
+
+def _attributed(linked: LinkedTrace, found: _Launches, options: Options) -> list[Attribution]:
+    """Of each graph the ops behind its places, by its first launch."""
+    graphs, first = np.unique(found.graph, return_index=True)
+    captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
+    kinds, activities = kinds_of(linked.activities), linked.activities
+    attributed = []
+    ends = np.searchsorted(found.launch, found.launch[first], side="right").tolist()
+    for begin, end in zip(first.tolist(), ends, strict=True):
+        rows = found.row[begin:end]
+        launches = [
+            Launched(kinds[row], activities.name[row], int(activities.graph_node[row]), "") for row in rows.tolist()
+        ]
+        told = attribution(launches, captures)
+        by_start = np.argsort(activities.start[rows], kind="stable")
+        if not told.found and (by_start[1:] < by_start[:-1]).any():
+            # several streams without nodes: what was captured first started first
+            again = attribution([launches[one] for one in by_start.tolist()], captures)
+            ops = dict(zip(by_start.tolist(), again.ops, strict=True))
+            told = max(told, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
+        attributed.append(told)
+    return attributed
+
+
+def _note_on_ops(ops: list[Attribution], given: bool) -> str:
+    if not given and not any(one.found for one in ops):
+        return NO_CAPTURE
+    notes = []
+    for graph, one in enumerate(ops):
+        if not one.found:
+            notes.append(
+                f"graph {graph}: no capture has its {len(one.ops)} launches in their order, the nearest agrees in the first {one.agreeing}"
+            )
+        elif one.found == BY_ORDER:
+            notes.append(f"graph {graph}: by the order of launches alone, as the capture has no names of kernels")
+        if one.others:
+            notes.append(
+                f"graph {graph}: {one.others} other captures fit as well and tell other ops; the first is taken"
+            )
+    return "; ".join(notes)
+
+
+def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], given: bool, note: str) -> Table:
+    """The time of what was captured from each op, over all launches."""
+    activities = rank.linked.activities
+    lasted = (activities.end - activities.start)[found.row]
+    names = [
+        (graph, ops[graph].ops[place]) for graph, place in zip(found.graph.tolist(), found.place.tolist(), strict=True)
+    ]
+    number: dict[tuple[int, str], int] = {}
+    row = np.array([number.setdefault(one, len(number)) if ops[one[0]].found else -1 for one in names], np.int64)
+    known = row >= 0
+    count = len(number)
+    graph = np.array([one[0] for one in number], np.int64)
+    time = np.bincount(row[known], lasted[known], count)
+    launches = np.bincount(found.graph[np.unique(found.launch, return_index=True)[1]], minlength=len(ops))
+    executed = np.bincount(row[known], minlength=count)
+    whole = np.bincount(found.graph, lasted, len(ops))
+    order = np.lexsort((-time, graph))
+    columns = [
+        rank_column(rank.rank, count),
+        Column("graph", "", graph[order]),
+        Column("op", "", [[*number][one][1] for one in order.tolist()]),
+        Column("kernels", "", executed[order] // np.maximum(launches[graph[order]], 1)),
+        Column("count", "", executed[order]),
+        microseconds("time", time[order]),
+        percentage("pct", time[order], whole[graph[order]]),
+    ]
+    return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note or _note_on_ops(ops, given))
+
+
+def _by_place(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
+    activities = rank.linked.activities
+    keys, example, number = np.unique(
+        np.stack([found.graph, found.place], axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    number, count = number.reshape(-1), len(keys)
+    lasted = (activities.end - activities.start)[found.row]
+    often, time = np.bincount(number, minlength=count), np.bincount(number, lasted, count)
+    shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(shortest, number, lasted)
+    np.maximum.at(longest, number, lasted)
+    whole = np.bincount(found.graph, lasted)[keys[:, 0]]
+    shown = found.row[example]
+    columns = [
+        rank_column(rank.rank, count),
+        Column("graph", "", keys[:, 0]),
+        Column("place", "", keys[:, 1]),
+        texts("name", activities.name.take(shown)),
+        Column("device", "", activities.device[shown]),
+        Column("stream", "", activities.stream[shown]),
+        Column("count", "", often),
+        microseconds("time", time),
+        percentage("pct", time, whole),
+        microseconds("mean", time / np.maximum(often, 1)),
+        microseconds("min", shortest),
+        microseconds("max", longest),
+        Column("op", "", [ops[graph].ops[place] for graph, place in keys.tolist()]),
+    ]
+    return Table(f"{NAME}_by_place", "Kernels of graphs by place", columns, note)
+
+
+def _launches(linked: LinkedTrace) -> _Launches:
+    """O(n log n) in activities."""
+    activities = linked.activities
+    call, node = activities.call_row, activities.graph_node
+    row = np.flatnonzero(call >= 0)
+    several = np.bincount(call[row], minlength=len(linked.calls)) > 1
+    row = row[several[call[row]] | (node[row] >= 0)]
+    row = row[np.lexsort((activities.start[row], activities.stream[row], node[row], call[row]))]
+    of_call, launch, size = np.unique(call[row], return_inverse=True, return_counts=True)
+    names = activities.name.codes[row].astype(np.int32)
+    graphs: dict[bytes, int] = {}
+    bounds = np.concatenate(([0], np.cumsum(size))).tolist()
+    graph = [graphs.setdefault(names[begin:end].tobytes(), len(graphs)) for begin, end in itertools.pairwise(bounds)]
+    place = np.arange(len(row)) - np.repeat(np.array(bounds[:-1], np.int64), size)
+    return _Launches(row, launch, np.repeat(np.array(graph, np.int64), size), place, of_call[launch])
+
+
+def _span(start: Int64, end: Int64, launch: Int64) -> Int64:
+    """From the first start to the last end of each launch."""
+    if not len(launch):
+        return start
+    first = np.unique(launch, return_index=True)[1]
+    return np.asarray(np.maximum.reduceat(end, first) - np.minimum.reduceat(start, first))
+
+
+NAME = "graph_replays"
+graph_replays = per_rank(NAME, _table)

@@ -1,0 +1,147 @@
+"""What ops launched while a graph was captured, or before it was: the way from a graph's kernels back to ops.
+
+While a stream captures, launches run nothing: the trace holds the calls and their ops, but no kernels, whose names only some profilers
+write beside the call (ROCm). Warm-ups run the same kernels one by one: they hold the names.
+"""
+
+import re
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ....linker import link
+from ....linker.readers import read_device_trace, select_rows
+from ....schema.columns import Bool, Int64, Strings, nest
+from ....schema.linked import Activities, LinkedTrace
+from ....schema.traces import integer
+from .classes import ActivityClass, activity_classes
+from .op_tree import USER_SCOPE, op_tree
+
+KERNEL, COPY, SET = "kernel", "copy", "set"
+STACK = " > "
+BEGIN, END = re.compile("StreamBeginCapture"), re.compile("StreamEndCapture")
+LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|Mem(cpy|set)\w*Async|mem(cpy|set)\w*Async", re.IGNORECASE)
+OF_SET = re.compile("memset|fill", re.IGNORECASE)
+OF_COPY = re.compile("memcpy", re.IGNORECASE)
+
+
+class Launched(NamedTuple):
+    """One launch: KERNEL, COPY or SET, what it runs by name and node of a graph ("" and -1 where not recorded), and the ops around."""
+
+    kind: str
+    name: str
+    node: int
+    op: str
+
+
+class Capture(NamedTuple):
+    """Launches in their order: all of one graph (`whole`), or those that ran by themselves, among which a graph's may be."""
+
+    launches: list[Launched]
+    whole: bool
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    correlation: Any = None
+    kernel: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: _Arguments | None = None
+
+
+CALLS = msgspec.json.Decoder(list[_Event])
+NAMED = re.compile(rb'"kernel"\s*:')
+
+
+def read_captures(path: str) -> list[Capture]:
+    """The captures of a device trace, and what was launched beside them. Raises DataError where it cannot be used."""
+    names: dict[int, str] = {}
+    linked = link(None, read_device_trace(path, also=partial(_add_names, names)))
+    launch, count = np.unique(linked.activities.call_row, return_counts=True)
+    alone = launch[(count == 1) & (launch >= 0)]
+    alone = alone[np.argsort(linked.calls.start[alone], kind="stable")]
+    return [*_captures(linked, names), Capture(_launched(linked, alone, names), False)]
+
+
+def _add_names(names: dict[int, str], text: bytes) -> None:
+    if NAMED.search(text) is None:
+        return
+    for event in CALLS.decode(text):
+        if event.args is not None and isinstance(event.args.kernel, str):
+            names[integer(event.args.correlation, 0)] = event.args.kernel
+
+
+def captures_of(linked: LinkedTrace) -> list[Capture]:
+    """The captures in order of time."""
+    return _captures(linked, {}) if _named(linked.calls.name, BEGIN).any() else []
+
+
+def _captures(linked: LinkedTrace, names: dict[int, str]) -> list[Capture]:
+    rows = _launching(linked)
+    number = _captured_by(linked, rows)
+    return [Capture(_launched(linked, rows[number == one], names), True) for one in np.unique(number[number >= 0])]
+
+
+def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[Launched]:
+    """What these calls launched; `names` are those of kernels by correlation, for calls whose activities were not recorded."""
+    calls, activities, scope = linked.calls, linked.activities, linked.ops.scope
+    called = np.flatnonzero(activities.call_row >= 0)[::-1]
+    first = np.full(len(calls), -1)
+    first[activities.call_row[called]] = called
+    ran = first[rows]
+    kinds, tree = np.full(len(rows), KERNEL, object), op_tree(linked.ops)
+    kinds[ran >= 0] = kinds_of(select_rows(activities, ran[ran >= 0]))
+
+    @cache
+    def path(op: int) -> str:
+        return STACK.join(linked.ops.name[row] for row in tree.path(op) if scope[row] != USER_SCOPE)
+
+    return [
+        Launched(kind, activities.name[row], int(activities.graph_node[row]), path(int(calls.op_row[call])))
+        if row >= 0
+        else Launched(
+            _kind_of_call(calls.name[call]),
+            names.get(int(calls.correlation[call]), ""),
+            -1,
+            path(int(calls.op_row[call])),
+        )
+        for call, row, kind in zip(rows.tolist(), ran.tolist(), kinds.tolist(), strict=True)
+    ]
+
+
+def _launching(linked: LinkedTrace) -> Int64:
+    """The calls that launch, by start; of a runtime call and the driver's call in it the first."""
+    calls = linked.calls
+    rows = np.flatnonzero(_named(calls.name, LAUNCH))
+    rows = rows[nest(calls.thread[rows], calls.start[rows], calls.end[rows]).parent < 0]
+    return rows[np.argsort(calls.start[rows], kind="stable")]
+
+
+def _captured_by(linked: LinkedTrace, rows: Int64) -> Int64:
+    """Which capture each launch is of, from 0 on, -1 for none: from a thread's begin of a capture to its next end."""
+    calls = linked.calls
+    begins, ends = (np.flatnonzero(_named(calls.name, one)) for one in (BEGIN, END))
+    number = np.full(len(rows), -1, np.int64)
+    for one, begin in enumerate(begins[np.argsort(calls.start[begins], kind="stable")].tolist()):
+        later = ends[(calls.thread[ends] == calls.thread[begin]) & (calls.start[ends] >= calls.end[begin])]
+        until = calls.start[later].min() if len(later) else calls.end.max()
+        number[(calls.start[rows] >= calls.end[begin]) & (calls.start[rows] < until)] = one
+    return number
+
+
+def _named(names: Strings, pattern: "re.Pattern[str]") -> Bool:
+    return names.where(lambda name: bool(pattern.search(name)))
+
+
+def kinds_of(activities: Activities) -> list[str]:
+    """KERNEL, COPY or SET for each activity."""
+    memory = activity_classes(activities) == ActivityClass.MEMORY
+    kinds: list[str] = np.where(memory, np.where(_named(activities.name, OF_SET), SET, COPY), KERNEL).tolist()
+    return kinds
+
+
+def _kind_of_call(name: str) -> str:
+    return SET if OF_SET.search(name) else COPY if OF_COPY.search(name) else KERNEL
