@@ -52,7 +52,8 @@ def _table(rank: RankTrace, options: Options) -> Table:
     spans = _span(activities.start[found.row], activities.end[found.row], found.launch)
     time = np.bincount(found.graph, (activities.end - activities.start)[found.row], count)
     example = np.unique(of_launch, return_index=True)[1]
-    note = "" if count else NONE
+    known = bool(options.captures) or any(one.found for one in ops)
+    note = NONE if not count else _note(ops) if known else ""
     columns = [
         rank_column(rank.rank, count),
         Column("graph", "", np.arange(count)),
@@ -70,7 +71,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
         "Graph launches",
         columns,
         note,
-        (_by_place(rank, found, ops, note), _by_op(rank, found, ops, bool(options.captures), note)),
+        (_by_place(rank, found, ops, note), _by_op(rank, found, ops, note if known or note else NO_CAPTURE)),
     )
 
 
@@ -97,9 +98,8 @@ def _attributed(linked: LinkedTrace, found: _Launches, options: Options) -> list
     return attributed
 
 
-def _note_on_ops(ops: list[Attribution], given: bool) -> str:
-    if not given and not any(one.found for one in ops):
-        return NO_CAPTURE
+def _note(ops: list[Attribution]) -> str:
+    """Which graphs' ops are not known, or not for certain."""
     notes = []
     for graph, one in enumerate(ops):
         if not one.found:
@@ -115,7 +115,7 @@ def _note_on_ops(ops: list[Attribution], given: bool) -> str:
     return "; ".join(notes)
 
 
-def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], given: bool, note: str) -> Table:
+def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
     """The time of what was captured from each op, over all launches."""
     activities = rank.linked.activities
     lasted = (activities.end - activities.start)[found.row]
@@ -141,7 +141,7 @@ def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], given: boo
         microseconds("time", time[order]),
         percentage("pct", time[order], whole[graph[order]]),
     ]
-    return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note or _note_on_ops(ops, given))
+    return Table(f"{NAME}_by_op", "Ops behind graphs", columns, note)
 
 
 def _by_place(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
