@@ -108,6 +108,15 @@ def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any,
     page.close()
 
 
+def test_memory_is_a_curve_with_its_peak_and_the_steps(browser: Any, data: Path, tmp_path: Path) -> None:
+    page = opened(browser, written(data / "torch_2.13.0", tmp_path), [])
+    chart = page.locator("#memory_timeline .chart").first
+    assert "peak" in chart.inner_text()
+    assert chart.locator(".mark-area path").count() == 1 and chart.locator(".mark-symbol path").count() == 1
+    assert chart.locator(".mark-rule line").count() > 1
+    page.close()
+
+
 def test_colours_follow_the_system(browser: Any, training: Path) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     bar = "getComputedStyle(document.querySelector('#temporal_breakdown .mark-rect path')).fill"
