@@ -81,7 +81,7 @@ class Choice {
   }
 
   zoomTo({ lane, row }) {
-    const time = lane.end[row] - lane.start[row], half = Math.max(10 * time, 5000), middle = lane.start[row] + time / 2;
+    const time = lane.end[row] - lane.start[row], half = Math.max(4 * time, 5000), middle = lane.start[row] + time / 2;
     this.view.show(middle - half, middle + half);
     this.view.reveal(lane);
     document.getElementById("run").scrollIntoView();

@@ -98,6 +98,16 @@ class Lane {
     while (this.made.at(-1).count > COARSEST) this.made.push(this.made.at(-1).coarser());
     return this.made;
   }
+
+  // of the finest stretches the time in which no bar is told
+  get free() {
+    if (this.left) return this.left;
+    const { width, count, spent } = this.levels[0];
+    this.left = new Float64Array(count).fill(width);
+    for (const times of spent.values()) times.forEach((time, place) => { this.left[place] -= time; });
+    for (const times of this.rest.spent.values()) times.forEach((time, place) => { this.left[place] += time; });
+    return this.left;
+  }
 }
 
 // the lanes of one rank; a bar's row counts over all of them

@@ -2,7 +2,7 @@
 
 // The timeline: an overview of the whole run, and below it a part of it, bar by bar where these can be seen, in columns of sums where not
 
-const LANE = 36, LABEL = 15, BAR = 15, RAIL = 3, AXIS = 20, MINIATURE = 64; // px
+const LANE = 36, LABEL = 15, BAR = 15, RAIL = 3, AXIS = 20, THIN = 6; // px
 const THINNEST = 0.7, COLUMN = 1.5, BLOCK = 6, LETTER = 6.3, NARROWEST = 20; // px; ns for the last
 const MOST_BARS = 3000, MOST_STEPS = 2000, MOST_LAUNCHES = 40;
 const STACKED = ["computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle"];
@@ -33,6 +33,7 @@ class TimelineView {
     this.tip = document.getElementById("tip");
     this.labels.append(...this.lanes.map((lane) => Object.assign(document.createElement("span"), { textContent: lane.label })));
     this.labels.style.height = `${this.lanes.length * LANE}px`;
+    this.high = Math.max(40, Math.min(5 * this.lanes.length, 120));
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
     this.legend(find(".legend"));
     element.hidden = false;
@@ -185,11 +186,13 @@ class TimelineView {
     this.seen.set(lane, { y, fine, level, first, last });
     this.context.fillStyle = this.colour("line");
     this.context.fillRect(0, y + LABEL + BAR, this.width, 0.5);
-    if (level) this.drawSums(level, y + LABEL, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine);
+    if (level) this.drawSums(level, y + LABEL, (fine ? 0.55 : 0.85) * (this.chosen ? 0.25 : 1), fine ? lane.free : null);
+    if (level && fine) this.drawCounts(lane, level, y + LABEL);
     this.drawBars(lane, y + LABEL, first, last, fine);
   }
 
-  drawSums(level, y, alpha, blocks) {
+  // as high as they fill the stretches, or what bars leave free of them
+  drawSums(level, y, alpha, free) {
     const { context } = this, from = level.place(this.from), to = level.place(this.to);
     const low = new Float32Array(to - from + 1), path = new Float32Array(to - from + 1), px = level.width * this.scale;
     const rows = [...level.spent].map(([kind, times]) => [this.looks[kind >> 1], kind & 1, times]).sort((a, b) => a[0] - b[0]);
@@ -198,7 +201,7 @@ class TimelineView {
       context.fillStyle = this.colour(STACKED[look]);
       for (let place = from; place <= to; place++) {
         if (!times[place]) continue;
-        const share = times[place] / level.width, high = Math.max(Math.min(share, 1 - low[place - from]) * BAR, 0.5);
+        const share = times[place] / (free ? Math.max(free[place], times[place]) : level.width), high = Math.max(Math.min(share, 1 - low[place - from]) * BAR, 0.5);
         const x = Math.round(this.x(place * level.width)), end = Math.round(this.x((place + 1) * level.width));
         context.fillRect(x, y + BAR - low[place - from] * BAR - high, end - x, high);
         low[place - from] += share;
@@ -212,15 +215,16 @@ class TimelineView {
       if (share) context.fillRect(x, y + BAR + 2, Math.round(x + px) - x, RAIL);
     });
     context.globalAlpha = 1;
-    if (blocks && px > 70) this.drawCounts(level, from, to, y, px);
   }
 
-  drawCounts(level, from, to, y, px) {
+  // in blocks that no bar covers
+  drawCounts(lane, level, y) {
+    const { begun, width } = level, px = width * this.scale;
     this.context.fillStyle = this.colour("ink");
-    for (let place = from; place <= to; place++) {
-      const text = `${whole.format(level.begun[place])} more`;
-      const left = Math.max(this.x(place * level.width), 0), right = Math.min(this.x(place * level.width) + px, this.width);
-      if (level.begun[place] && (text.length + 1) * LETTER < right - left) this.context.fillText(text, left + 3, y + BAR / 2);
+    for (let place = level.place(this.from); px > 40 && place <= level.place(this.to); place++) {
+      const [first, last] = lane.within(place * width, (place + 1) * width), text = `${whole.format(begun[place])} more`;
+      const left = Math.max(this.x(place * width), 0), right = Math.min(this.x((place + 1) * width), this.width);
+      if (begun[place] && first === last && (text.length + 1) * LETTER < right - left) this.context.fillText(text, left + 3, y + BAR / 2);
     }
   }
 
@@ -248,9 +252,11 @@ class TimelineView {
   }
 
   drawName(name, look, x, y, width) {
-    const letters = Math.floor((width - 6) / LETTER);
-    this.context.fillStyle = PALE.has(look) ? this.colour("muted") : "#fff";
-    this.context.fillText(name.length <= letters ? name : `${name.slice(0, letters - 1)}…`, x + 3, y + BAR / 2 + 0.5);
+    const { context } = this, fits = (text) => context.measureText(text).width <= width - 6;
+    let text = name, letters = Math.min(name.length, Math.ceil((2 * width) / LETTER));
+    while (!fits(text)) text = `${name.slice(0, --letters)}…`;
+    context.fillStyle = PALE.has(look) ? this.colour("muted") : "#fff";
+    context.fillText(text, x + 3, y + BAR / 2 + 0.5);
   }
 
   // steps of the critical path between lanes; launches of what is hovered or chosen, and all where they are few
@@ -273,7 +279,7 @@ class TimelineView {
       context.lineWidth = 0.8;
       for (const { place, begin, end, above, below } of launches) {
         const own = this.hovered?.run === run && [source[place], target[place]].includes(this.hovered.lane.first + this.hovered.row);
-        if (!own && launches.length > MOST_LAUNCHES) continue;
+        if (!own && (launches.length > MOST_LAUNCHES || begin < this.from || end > this.to)) continue;
         context.globalAlpha = own ? 1 : 0.3;
         const down = above.y < below.y;
         this.line(this.x(begin), above.y + LABEL + (down ? BAR : 0), this.x(end), below.y + LABEL + (down ? 0 : BAR));
@@ -305,37 +311,39 @@ class TimelineView {
 
   // all lanes in miniature, drawn once for each width and colour, and the part that is shown below
   drawOverview() {
-    const key = `${this.width} ${this.colour("paper")} ${devicePixelRatio}`, context = canvas2d(this.overview, this.width, MINIATURE);
+    const key = `${this.width} ${this.colour("paper")} ${devicePixelRatio}`, context = canvas2d(this.overview, this.width, this.high);
     if (key !== this.miniatureOf) {
       this.miniatureOf = key;
       this.miniature = document.createElement("canvas");
-      const drawing = canvas2d(this.miniature, this.width, MINIATURE), high = MINIATURE / this.lanes.length;
+      const drawing = canvas2d(this.miniature, this.width, this.high), high = this.high / this.lanes.length;
       this.lanes.forEach((lane, number) => this.drawMiniature(drawing, lane, number * high, high));
     }
-    context.drawImage(this.miniature, 0, 0, this.width, MINIATURE);
+    context.drawImage(this.miniature, 0, 0, this.width, this.high);
     const from = (this.from / this.length) * this.width, to = (this.to / this.length) * this.width;
     context.fillStyle = this.colour("paper");
     context.globalAlpha = 0.6;
-    context.fillRect(0, 0, from, MINIATURE);
-    context.fillRect(to, 0, this.width - to, MINIATURE);
+    context.fillRect(0, 0, from, this.high);
+    context.fillRect(to, 0, this.width - to, this.high);
     context.globalAlpha = 1;
     context.strokeStyle = this.colour("mark");
     context.lineWidth = 1.5;
-    context.strokeRect(Math.min(from, this.width - 3) + 0.75, 0.75, Math.max(to - from - 1.5, 1.5), MINIATURE - 1.5);
+    context.strokeRect(Math.min(from, this.width - 3) + 0.75, 0.75, Math.max(to - from - 1.5, 1.5), this.high - 1.5);
   }
 
   drawMiniature(context, lane, y, high) {
-    const px = (width) => (width / this.length) * this.width, gap = high > 4 ? 1 : 0;
+    const px = (width) => (width / this.length) * this.width, gap = high > 3 ? 1 : 0;
     const level = lane.levels.find(({ width }) => px(width) >= COLUMN) ?? lane.levels.at(-1);
-    const low = new Float32Array(level.count);
+    const low = new Float32Array(level.count), left = (place) => Math.round(px(place * level.width));
     for (const [kind, times] of [...level.spent].sort((a, b) => this.looks[a[0] >> 1] - this.looks[b[0] >> 1])) {
       context.fillStyle = this.colour(this.meta.looks[kind >> 1]);
       times.forEach((time, place) => {
-        const share = Math.min(time / level.width, 1 - low[place]), x = Math.round(px(place * level.width)), end = Math.round(px((place + 1) * level.width));
-        if (share > 0) context.fillRect(x, y + (high - gap) * (1 - low[place] - share), end - x, (high - gap) * share);
+        const share = Math.min(time / level.width, 1 - low[place]), tall = high < THIN ? 1 : share;
+        context.globalAlpha = high < THIN ? share : 1;
+        if (share > 0) context.fillRect(left(place), y + (high - gap) * (1 - tall - (high < THIN ? 0 : low[place])), left(place + 1) - left(place), (high - gap) * tall);
         low[place] += share;
       });
     }
+    context.globalAlpha = 1;
   }
 
   // Telling
