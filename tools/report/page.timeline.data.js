@@ -159,10 +159,6 @@ class RankRun {
     return rests;
   }
 
-  laneOf(row) {
-    return this.lanes[firstAbove(this.lanes.map((lane) => lane.first), row) - 1];
-  }
-
   hasNode(node) {
     const place = firstAbove(this.nodes, node);
     return place > 0 && this.nodes[place - 1] === node;

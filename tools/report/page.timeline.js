@@ -259,7 +259,7 @@ class TimelineView {
     context.fillText(text, x + 3, y + BAR / 2 + 0.5);
   }
 
-  // steps of the critical path between lanes; launches of what is hovered or chosen, and all where they are few
+  // steps of the critical path between lanes; launches of what is hovered, and all that begin and end in view where they are few
   drawArrows() {
     const { context } = this;
     for (const run of this.runs) {

@@ -98,7 +98,9 @@ def told_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: in
         made = _json(bars, chosen, sums)
         if len(made) <= room or most <= FEWEST:
             return Told(made, int(chosen.sum()), sums.width_ns if sums else 0)
-        most = max(min(int(0.95 * most * room / len(made)), int(chosen.sum()) - 1), FEWEST)
+        # the sums keep their size, and fewer bars compress less well
+        left = (room - room // SUMS) / (len(made) - (room // SUMS if sums else 0))
+        most = max(min(int(0.97 * most * left), int(chosen.sum()) - 1), FEWEST)
 
 
 def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
