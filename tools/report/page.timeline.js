@@ -33,7 +33,7 @@ class TimelineView {
     this.tip = document.getElementById("tip");
     this.labels.append(...this.lanes.map((lane) => Object.assign(document.createElement("span"), { textContent: lane.label })));
     this.labels.style.height = `${this.lanes.length * LANE}px`;
-    this.high = Math.max(40, Math.min(5 * this.lanes.length, 120));
+    this.high = Math.max(64, Math.min(5 * this.lanes.length, 120));
     this.looks = meta.looks.map((look) => STACKED.indexOf(look));
     this.legend(find(".legend"));
     element.hidden = false;
@@ -245,7 +245,7 @@ class TimelineView {
         context.fillStyle = this.colour("mark");
         context.fillRect(x, y + BAR + 2, width, RAIL);
       }
-      if (width > 5 * LETTER) this.drawName(lane.run.short[lane.name[row]], look, x, y, width);
+      if (width > 7 * LETTER) this.drawName(lane.run.short[lane.name[row]], look, x, y, width);
       [drawnTo, drawnAs] = [x + width, look];
     }
     context.globalAlpha = 1;
