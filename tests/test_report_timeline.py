@@ -194,6 +194,18 @@ def test_sums_split_bars_where_stretches_meet() -> None:
     assert busy(sums.coarser().coarser().coarser()) == {"computation": [17], "memory": [55]}
 
 
+def test_many_lanes_are_summed_up_in_longer_stretches_and_drawn_as_far_as_there_is_place() -> None:
+    count = 40_000
+    rows, none = np.arange(count), np.zeros(0, np.int64)
+    name, same = Strings.of(["work"] * count), np.zeros(count, np.int64)
+    found = Bars(
+        0, [f"stream {row}" for row in rows], rows, rows, rows + 10, rows, name, same, same > 0, rows, Arrows(none, none, none > 0)
+    )  # fmt: skip
+    sums = summarised(found, same == 0, count + 10, 1 << 16)
+    assert sums.time_ns.shape[1] == STRETCHES and sums.time_ns.sum() == 10 * count
+    assert f"{count - LANES} more lanes" in picture(strips(found, count + 10), count + 10)
+
+
 def slowly_summed(found: Bars, width: int, count: int) -> Counter[tuple[int, int, int]]:
     sums = Counter[tuple[int, int, int]]()
     for row, kind in enumerate(kinds(found).tolist()):

@@ -10,8 +10,8 @@ from .bars import Bars
 
 KINDS = 2 * len(LOOKS)
 """A look, and whether on the critical path: twice the look, one more where it is."""
-CELLS = 1 << 22
-"""Of a summary in memory at most."""
+CELLS, FEWEST = 1 << 22, 128
+"""Of a summary in memory about at most; so many stretches there are however many lanes."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary
     """
     keys, key = np.unique(bars.lane[chosen] * KINDS + kinds(bars)[chosen], return_inverse=True)
     key = key.reshape(-1)
-    count = min(finest, 1 << (CELLS // max(len(keys), 1)).bit_length() - 1)
+    count = min(finest, max(1 << (CELLS // max(len(keys), 1)).bit_length() >> 1, FEWEST))
     width = -(-max(length_ns, 1) // count)
     start, end = bars.alone_ns[chosen], bars.end_ns[chosen]
     first, last = (key * count + np.minimum(time // width, count - 1) for time in (start, np.maximum(end - 1, start)))
