@@ -86,7 +86,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_page_of_many_ranks_shows_those_that_stand_for_others(report: Any) -> None:
     shown = {group.rank for group in report.groups}
     assert 0 < len(shown) < MANY
-    assert {one.rank for one in report.excerpts} == shown
+    assert set(report.timeline.ranks) == shown
     assert set(report.shown("kernel_breakdown")["rank"].tolist()) == shown
     assert len(set(report.tables["kernel_breakdown"]["rank"].tolist())) == MANY + 4
     assert report.twice_as_fast.note.startswith(f"{len(shown)} of {MANY + 4} ranks, without waiting for the others; ")

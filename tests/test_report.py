@@ -16,17 +16,16 @@ from execgraph.schema.linked.file import write_linked
 from execgraph.tools.analyses import ANALYSES, Column, Table, analyse
 from execgraph.tools.analyses.rank.graph_alone import rank_of_graph
 from execgraph.tools.commands import trace_report
-from execgraph.tools.replay import KINDS, parse_scale, replay
+from execgraph.tools.replay import KINDS, parse_scale
 from execgraph.tools.report import overview, page
 from execgraph.tools.report.charts.rows import first_rows, largest_rows
-from execgraph.tools.report.excerpt import excerpt, excerpts
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
 from execgraph.tools.report.text import as_text
 from execgraph.tools.report.what_if import what_if
 from execgraph.tools.report.words import WORDS
 from execgraph.tools.view import LOOKS
-from graphs import GraphBuilder, rank_with_collective, training_step
+from graphs import rank_with_collective
 
 needs_page = pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
 
@@ -377,63 +376,6 @@ def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
 
 
 # What the page is made of
-
-
-def test_the_excerpt_of_a_short_run_is_all_of_it() -> None:
-    found = excerpt(0, replay(training_step()), most=100)
-    assert len(found.bars) == found.nodes == 7
-    assert found.lanes == ["rank 0 · thread 1", "rank 0 · device 0 stream 7", "rank 0 · device 0 stream 8"]
-    assert found.window == (0, 0.05)
-    critical = [bar["name"] for bar in found.bars if bar["critical"]]
-    assert critical == ["aten::mm", "sgemm", "vector_add", "Memcpy", "cudaDeviceSynchronize", "host idle"]
-    assert len(found.steps) == 3
-
-
-def test_the_excerpt_of_a_long_run_is_around_the_longest_piece_of_its_critical_path() -> None:
-    g = GraphBuilder()
-    for number in range(100):
-        g.host("long" if number == 70 else "op", 10 * number, 9 if number == 70 else 2)
-    found = excerpt(0, replay(g.build()), most=10)
-    assert 5 <= len(found.bars) <= 15
-    assert "long" in [bar["name"] for bar in found.bars]
-    assert found.window[0] > 0.6 and found.window[1] < 0.8
-
-
-def test_ranks_stand_on_one_clock_by_what_they_did_together() -> None:
-    """The second rank began 40 ns after the first: its collective, which ends with the first's, is that much earlier by its own time."""
-    ranks = [
-        rank_with_collective(0, work=100, collective=50, clock=1000),
-        rank_with_collective(1, work=60, collective=50, clock=7000),
-    ]
-    first, second = excerpts({rank: replay(graph) for rank, graph in enumerate(ranks)}, most=100)
-    ends = [max(bar["end"] for bar in one.bars if bar["kind"] == "communication") for one in (first, second)]
-    assert ends[0] == pytest.approx(ends[1])
-    assert min(bar["start"] for bar in second.bars) == pytest.approx(0.040)
-    assert first.window == second.window
-
-
-def test_times_in_tables_are_those_of_the_timeline(data: Path) -> None:
-    for rank in read_ranks(find_sources([data / "training"]).ranks):
-        played = rank.replayed()
-        assert played is not None
-        begun = {(bar["name"], round(bar["start"], 3)) for bar in excerpt(rank.rank, played, most=10_000).bars}
-        rows = analyse([rank], ["per_op_device_time"])["per_op_device_time"].rows()
-        found = {(row["name"], round(row["start"], 3)) for row in rows if row["name"] == "aten::addmm"}
-        assert len(found) > 5 and found <= begun
-
-
-def test_times_of_lanes_are_those_of_their_nodes() -> None:
-    found = excerpt(0, replay(training_step()), most=100)
-    spent = {(row["lane"].removeprefix("rank 0 · "), row["kind"]): row["time"] for row in found.lane_times}
-    assert spent == pytest.approx(
-        {
-            ("thread 1", "host"): 0.009,
-            ("thread 1", "waiting"): 0.001,
-            ("thread 1", "idle"): 0.003,
-            ("device 0 stream 7", "computation"): 0.030,
-            ("device 0 stream 8", "memory"): 0.006,
-        }
-    )
 
 
 def test_the_sentences_name_what_limits_the_run(data: Path) -> None:

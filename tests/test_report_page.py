@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from execgraph.tools.report.files import write_csv
-from execgraph.tools.report.inputs import find_sources
+from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.page import MISSING, render
 from execgraph.tools.report.report import report_on
+from execgraph.tools.report.timeline import timeline
 
 playwright = pytest.importorskip("playwright.sync_api")
 LAPTOP, PHONE = 1366, 390
@@ -49,6 +50,28 @@ def opened(browser: Any, file: Path, said: list[str], **look: Any) -> Any:
     page.goto(file.as_uri())
     page.wait_for_selector("body[data-drawn]")
     return page
+
+
+def shown(page: Any) -> list[float]:
+    """From when to when the timeline shows the run (µs), when it is drawn."""
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    times: list[float] = page.evaluate("['from', 'to'].map((name) => Number(timeline.view.element.dataset[name]))")
+    return times
+
+
+def place_on(page: Any, lane: str, part: float) -> dict[str, float]:
+    """A place on the first lane whose name ends so, at a part of its width; it is scrolled to."""
+    label = page.locator("#timeline .labels span", has_text=lane).first
+    label.scroll_into_view_if_needed()
+    box, canvas = label.bounding_box(), page.locator("#timeline .lanes canvas").bounding_box()
+    return {"x": part * canvas["width"], "y": box["y"] - canvas["y"] + 22}
+
+
+def told_at(page: Any, lane: str, part: float) -> dict[str, str]:
+    """What hovering tells there."""
+    page.locator("#timeline .lanes canvas").hover(position=place_on(page, lane, part))
+    rows = page.locator("#tip.visible tr")
+    return dict(row.split("\t", 1) for row in rows.all_inner_texts())
 
 
 def cells(page: Any, section: str, column: int) -> list[str]:
@@ -94,17 +117,16 @@ def test_hovering_a_bar_tells_its_values(browser: Any, training: Path) -> None:
 
 def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any, training: Path) -> None:
     page = opened(browser, training, [])
-    domain = "views.then((all) => { const [from, to] = all['timeline-0'].scale('x').domain(); return to - from; })"
-    whole = page.evaluate(domain)
+    whole = shown(page)
     page.locator("#kernel_duration_distribution td[data-name^=ampere_sgemm]").first.click()
-    page.wait_for_function(f"{domain}.then((width) => width < {whole})")
+    page.wait_for_function(f"timeline.view.element.dataset.to - timeline.view.element.dataset.from < {whole[1] / 2}")
     assert "ampere_sgemm" in page.locator("#chosen b").inner_text()
     assert page.locator("tr.found").count() > 1
     page.locator("#chosen button").click()
     assert page.locator("tr.found").count() == 0 and page.locator("#chosen").is_hidden()
-    page.wait_for_function(f"{domain}.then((width) => width === {whole})")
-    page.locator("#run path[fill='var(--computation)']").first.click()
-    assert page.locator("#chosen").is_visible()
+    page.wait_for_function(f"timeline.view.element.dataset.to - timeline.view.element.dataset.from == {whole[1]}")
+    page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 7", 0.1))
+    assert page.locator("#chosen").is_visible() and page.locator("#chosen a").count() > 0
     page.close()
 
 
@@ -243,4 +265,130 @@ def test_names_that_are_markup_stay_text(browser: Any, tmp_path: Path) -> None:
     said: list[str] = []
     page = opened(browser, written(tmp_path, tmp_path), said)
     assert said == [] and page.evaluate("window.broken") is None
+    page.close()
+
+
+# The timeline
+
+CROWD = 1500
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A long run on a page with little room for its timeline: a long kernel in the middle, where it begins, one with a name of its own at
+    the end, and a few hundred short ones."""
+    from builder import TraceBuilder
+
+    t, folder = TraceBuilder(), tmp_path_factory.mktemp("crowded")
+    for number in range(CROWD):
+        name, duration = {900: ("longest", 400), 1490: ("needle", 90)}.get(number, ("hay", 15 + number % 7))
+        with t.op("aten::mm"):
+            t.work(8)
+            t.launch(name, duration=duration)
+    t.device_synchronize()
+    t.write(folder)
+    report = report_on(find_sources([folder]))
+    played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replayed())}
+    report.timeline = timeline(played, around=60, room=6000)
+    page = folder / "report.html"
+    page.write_text(render(report), "utf-8")
+    return page
+
+
+def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, crowded: Path) -> None:
+    page = opened(browser, crowded, [])
+    first = shown(page)
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("0")
+    whole = shown(page)
+    assert whole[0] == 0 and whole[1] - whole[0] > 3 * (first[1] - first[0])
+    start, end = page.evaluate(
+        """(() => { const run = timeline.view.runs[0], lane = run.lanes.find((one) => one.label.includes("stream"));
+        const row = lane.name.findIndex((name) => run.full[name] === "needle");
+        return [lane.start[row] / 1000, lane.end[row] / 1000]; })()"""
+    )
+    assert start > first[1]
+    at = (start + end) / 2 / whole[1]
+    page.locator("#timeline .lanes canvas").hover(position=place_on(page, "stream", at))
+    page.keyboard.down("Control")
+    for _ in range(12):
+        page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    zoomed = shown(page)
+    assert zoomed[1] - zoomed[0] < 0.1 * whole[1] and zoomed[0] < start < zoomed[1]
+    told = told_at(page, "stream", ((start + end) / 2 - zoomed[0]) / (zoomed[1] - zoomed[0]))
+    assert (told["name"], told["kind"], float(told["time [µs]"])) == ("needle", "computation", 90)
+    page.close()
+
+
+def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crowded: Path) -> None:
+    page = opened(browser, crowded, [], width=PHONE)
+    said = page.locator("#run .reads").inner_text()
+    told, whole = (int(number.replace(",", "")) for number in said.split()[2:5:2])
+    assert told < whole and "summed up" in said
+    per_level = page.evaluate(
+        """timeline.view.lanes.map((lane) => lane.levels.map((level) =>
+        [level.begun.reduce((a, b) => a + b), [...level.spent.values()].flatMap((times) => [...times]).reduce((a, b) => a + b)]))"""
+    )
+    assert sum(levels[0][0] for levels in per_level) == whole
+    assert all(level == levels[0] for levels in per_level for level in levels)
+    kernels = [level for levels in per_level for level in levels[:1] if level[0] == CROWD]
+    assert kernels == [
+        [CROWD, 1000 * (400 + 90 + sum(15 + number % 7 for number in range(CROWD) if number not in (900, 1490)))]
+    ]
+    page.locator("#timeline .all").click()
+    shown(page)
+    assert "each column sums up" in page.locator("#timeline .told").inner_text()
+    found = told_at(page, "stream", 0.1)
+    assert int(found["begin in it"]) > 1 and found["busy"] == found["computation"]
+    page.close()
+
+
+def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: Path) -> None:
+    page = opened(browser, crowded, [])
+    first = shown(page)
+    length = first[1] - first[0]
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("ArrowRight")
+    assert shown(page) == pytest.approx([time + 0.2 * length for time in first])
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("+")
+    assert shown(page) == pytest.approx([first[0] + length / 4, first[1] - length / 4])
+    page.locator("#timeline .path").click()
+    assert shown(page) == pytest.approx(first)
+    box = page.locator("#timeline .lanes canvas").bounding_box()
+    page.mouse.move(box["x"] + 600, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 30, steps=5)
+    page.mouse.up()
+    assert shown(page) == pytest.approx([time + 100 / box["width"] * length for time in first])
+    page.locator("#timeline .overview").click(position={"x": 3, "y": 10})
+    assert shown(page) == pytest.approx([0, length])
+    page.locator("#timeline .lanes canvas").dblclick(position={"x": 600, "y": 30})
+    assert shown(page)[0] == 0 and shown(page)[1] > 3 * length
+    page.close()
+
+
+def test_the_timeline_is_drawn_in_the_colours_of_the_system(browser: Any, training: Path) -> None:
+    pixel = "[...timeline.view.drawing.getContext('2d').getImageData({x}, {y}, 1, 1).data]"
+    seen = []
+    for scheme in ("light", "dark"):
+        page = opened(browser, training, [], color_scheme=scheme)
+        shown(page)
+        place = {axis: round(value) for axis, value in place_on(page, "device 0 stream 7", 0.13).items()}
+        seen.append(page.evaluate(pixel.format(**place)))
+        page.close()
+    assert seen[0] != seen[1] and all(colour[3] == 255 for colour in seen)
+
+
+def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, training: Path) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(training.as_uri())
+    assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
+    assert page.locator(".whole-run text").first.text_content() == "rank 0 · thread 41000"
+    page.close()
+    page = opened(browser, training, [])
+    assert page.locator(".whole-run").is_hidden() and page.locator("#timeline").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
     page.close()

@@ -7,7 +7,8 @@ import orjson
 import pytest
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.report import page
-from execgraph.tools.report.embedded import FEWEST, LONGEST, ROOM, Embedded, embedded
+from execgraph.tools.report.charts.cells import LONGEST
+from execgraph.tools.report.embedded import FEWEST, ROOM, Embedded, embedded
 from execgraph.tools.report.report import Report
 
 UNKNOWN = np.nan

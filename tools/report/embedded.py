@@ -7,12 +7,12 @@ import numpy as np
 import orjson
 
 from ..analyses import Column, Table
-from .charts import cell, first, kind, largest, shortened
+from .charts import first, kind, largest, short_and_full
 
-ROOM = 6_000_000
+ROOM = 4_500_000
 """Bytes that the rows of all tables take at most, so that a page with its library and charts stays below 10 MB."""
-FEWEST, LONGEST = 200, 1000
-"""So many rows are held of every table in any case; letters of a text."""
+FEWEST = 200
+"""So many rows are held of every table in any case."""
 
 
 class Embedded(NamedTuple):
@@ -52,7 +52,7 @@ def _column(column: Column) -> dict[str, Any]:
         return described | {"values": _numbers(column)}
     number: dict[str, int] = {}
     values = [number.setdefault(text, len(number)) for text in column.values]
-    return described | {"values": values, "texts": [_text(text) for text in number]}
+    return described | {"values": values, "texts": [short_and_full(text) for text in number]}
 
 
 def _numbers(column: Column) -> list[Any]:
@@ -62,9 +62,3 @@ def _numbers(column: Column) -> list[Any]:
         return [int(value) for value in values.tolist()]
     rounded = values.round(3).tolist() if column.unit == "µs" else [float(f"{value:.6g}") for value in values.tolist()]
     return [int(value) if value.is_integer() else value if value == value else None for value in rounded]
-
-
-def _text(text: str) -> str | list[str]:
-    """As it is shown and in full where that differs."""
-    shown, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
-    return full if shown == full else [shown, full]

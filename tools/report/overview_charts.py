@@ -2,7 +2,6 @@
 
 from ..analyses import Table
 from .charts import Chart, Row, largest_names, place, ranked, stacked, what_if
-from .excerpt import Excerpt
 from .report import Report
 
 EXPOSED, HIDDEN, OTHER = "exposed communication", "hidden communication", "memory"
@@ -15,7 +14,7 @@ def spent(report: Report) -> list[Chart]:
     kernels, devices = report.shown("kernel_breakdown"), report.shown("temporal_breakdown")
     if kernels and devices and len(kernels) and len(devices):
         return [_of_devices(kernels, devices)]
-    return [_of_lanes(report.excerpts)] if report.excerpts else []
+    return [_of_lanes(report.timeline.lane_times)] if report.timeline else []
 
 
 def _of_devices(kernels: Table, devices: Table) -> Chart:
@@ -40,8 +39,8 @@ def _part(classes: str) -> str:
     return "computation" if "computation" in parts else OTHER
 
 
-def _of_lanes(excerpts: list[Excerpt]) -> Chart:
-    rows = [{**row, "part": row["kind"]} for one in excerpts for row in one.lane_times if row["kind"] in LANE_KINDS]
+def _of_lanes(lane_times: list[Row]) -> Chart:
+    rows = [{**row, "part": row["kind"]} for row in lane_times if row["kind"] in LANE_KINDS]
     present = [kind for kind in LANE_KINDS if any(row["part"] == kind for row in rows)]
     return stacked(rows, present, "lane", "time", "time [µs]", "time [µs]")
 

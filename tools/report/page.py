@@ -24,7 +24,6 @@ try:
 
     from .charts import CHARTS, Chart
     from .overview_charts import gains, limits, spent
-    from .timeline_chart import timeline
 except ImportError as error:  # without the extra there are still tables
     MISSING: str | None = error.name
 else:
@@ -127,8 +126,8 @@ def _rendered(report: Report) -> str:
         "spent": page.add("spent", spent(report), half=True),
         "limits": page.add("limits", limits(report), half=True),
         "gains": page.add("gains", gains(report), half=True),
-        "timeline": page.add("timeline", [timeline(report.excerpts)] if report.excerpts else []),
-        "excerpts": report.excerpts,
+        "timeline": report.timeline,
+        "packed": _in_script(report.timeline.json) if report.timeline else "",
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [one for one in sections if one.tables],
         "empty": absent((report.tables[one.name] for one in sections if not one.tables), report.on_device),
@@ -136,7 +135,7 @@ def _rendered(report: Report) -> str:
         "words": WORDS,
     }
     held = embedded(page.tables)
-    texts = {name: _text(f"page.{name}") for name in ("css", "js", "tables.js")}
+    texts = {name: _text(f"page.{name}") for name in ("css", "js", "tables.js", "timeline.js", "timeline.data.js")}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -146,6 +145,7 @@ def _rendered(report: Report) -> str:
         style=texts["css"],
         library=_library(),
         of_tables=texts["tables.js"],
+        of_timeline=texts["timeline.data.js"] + texts["timeline.js"],
         script=texts["js"],
         specs=_in_script(orjson.dumps(page.specs)),
         tables={name: _shown(table, held[name]) for name, (table, _) in page.tables.items()},

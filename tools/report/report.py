@@ -13,13 +13,13 @@ from ...schema.progress import Progress, unwatched
 from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
-from .excerpt import Excerpt, excerpts
 from .files import lay_over, overlay_path
 from .inputs import Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
+from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
 
-RANKS_DRAWN, NODES_DRAWN = 8, 3000
+RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown"}
 """The analyses that need the execution graph."""
 OF_MEMORY = "memory_timeline"
@@ -42,7 +42,7 @@ class Report:
     tables: dict[str, Table]
     ranks: Table
     notes: list[str]
-    excerpts: list[Excerpt] = field(default_factory=list)
+    timeline: Timeline | None = None
     twice_as_fast: Table | None = None
     groups: list[RankGroup] = field(default_factory=list)
     options: Options = DEFAULT
@@ -108,7 +108,7 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         seen = _Seen(Wanted(), len(chosen))
         for _ in seen.passing(read_ranks(chosen, True, progress, window)):
             pass
-    report.excerpts, report.twice_as_fast = excerpts(seen.replays, NODES_DRAWN), classes_twice_as_fast(seen.graphs)
+    report.timeline, report.twice_as_fast = timeline(seen.replays, SHOWN_FIRST), classes_twice_as_fast(seen.graphs)
 
 
 def report_on_diff(

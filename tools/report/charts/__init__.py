@@ -1,6 +1,6 @@
 """Tables in, drawings out."""
 
-from .cells import cell, heading, kind, shortened
+from .cells import cell, heading, kind, short_and_full, shortened
 from .charts import CHARTS, what_if
 from .drawing import Chart, by_label, data, hover, largest_names, place, ranked, sized, stacked
 from .rows import Row, first, largest
@@ -20,6 +20,7 @@ __all__ = [
     "largest_names",
     "place",
     "ranked",
+    "short_and_full",
     "shortened",
     "sized",
     "stacked",

@@ -27,6 +27,8 @@ IDENTITIES = frozenset(
 )
 """Columns whose numbers name something; -1 names nothing."""
 NOTHING = "–"
+LONGEST = 1000
+"""Letters of a text that a page holds."""
 
 
 def heading(name: str, unit: str) -> str:
@@ -63,6 +65,12 @@ def cell(value: Any, column: str = "", unit: str = "") -> str:
     if isinstance(value, int) or unit == BYTES:
         return f"{value:,.0f}"
     return f"{value:.2g}" if math.isfinite(value) and 0 < abs(value) < 0.1 else f"{value:,.1f}"
+
+
+def short_and_full(text: str) -> str | list[str]:
+    """A text of at most LONGEST letters as it is shown and in full, or once where that is the same."""
+    shown, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
+    return full if shown == full else [shown, full]
 
 
 def shortened(text: str, letters: int) -> str:

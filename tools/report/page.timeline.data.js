@@ -1,0 +1,166 @@
+"use strict";
+
+// What the timeline draws: lanes of bars that are told one by one, and what they all did in stretches of time, from the finest to the whole run
+
+const FACTOR = 4, BARS_PER_STRETCH = 8, FEWEST_STRETCHES = 1024, MOST_STRETCHES = 65536, COARSEST = 64;
+
+async function inflated(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// columns of whole numbers, as the module `packed` describes them, and the texts behind them
+function unpacked(bytes, shapes) {
+  const columns = {};
+  let at = 0;
+  for (const [name, [length, planes]] of Object.entries(shapes)) {
+    const values = new Float64Array(length);
+    for (let plane = planes - 1; plane >= 0; plane--)
+      for (let row = 0, from = at + plane * length; row < length; row++) values[row] = values[row] * 256 + bytes[from + row];
+    for (let row = 0; row < length; row++) values[row] = values[row] % 2 ? -(values[row] + 1) / 2 : values[row] / 2;
+    columns[name] = values;
+    at += length * planes;
+  }
+  return [columns, JSON.parse(new TextDecoder().decode(bytes.subarray(at)))];
+}
+
+function summed(values) {
+  for (let row = 1; row < values.length; row++) values[row] += values[row - 1];
+  return values;
+}
+
+// the first place in ascending values with one above
+function firstAbove(values, value) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] > value) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+// so many stretches of `width` ns: the time in each by kind, and how many bars began
+class Level {
+  constructor(width, count) {
+    Object.assign(this, { width, count, spent: new Map(), begun: new Float64Array(count) });
+  }
+
+  timesOf(kind) {
+    if (!this.spent.has(kind)) this.spent.set(kind, new Float64Array(this.count));
+    return this.spent.get(kind);
+  }
+
+  place(time) {
+    return Math.max(0, Math.min(this.count - 1, Math.floor(time / this.width)));
+  }
+
+  add(kind, start, from, to) {
+    this.begun[this.place(start)]++;
+    const times = this.timesOf(kind), last = this.place(Math.max(to - 1, from));
+    for (let place = this.place(from); place <= last; place++)
+      times[place] += Math.min(to, (place + 1) * this.width) - Math.max(from, place * this.width);
+  }
+
+  coarser() {
+    const found = new Level(this.width * FACTOR, Math.ceil(this.count / FACTOR));
+    const into = (values, sums) => values.forEach((value, place) => { sums[Math.floor(place / FACTOR)] += value; });
+    into(this.begun, found.begun);
+    for (const [kind, times] of this.spent) into(times, found.timesOf(kind));
+    return found;
+  }
+}
+
+// bars are in order of start; `reach` is the latest end up to each
+class Lane {
+  constructor(run, label, first, columns, rest) {
+    Object.assign(this, { run, label, first, rest }, columns);
+    this.count = this.start.length;
+    this.reach = this.end.slice();
+    for (let row = 1; row < this.count; row++) this.reach[row] = Math.max(this.reach[row], this.reach[row - 1]);
+  }
+
+  // which bars lie at least partly between two times: from the first up to the second
+  within(from, to) {
+    return [firstAbove(this.reach, from), firstAbove(this.start, to)];
+  }
+
+  // of all bars, told or not
+  get levels() {
+    if (this.made) return this.made;
+    const count = this.rest?.count ?? Math.max(FEWEST_STRETCHES, Math.min(MOST_STRETCHES, 2 ** Math.ceil(Math.log2(this.count / BARS_PER_STRETCH))));
+    const finest = new Level(this.rest?.width ?? Math.ceil(this.run.length / count), count);
+    for (let row = 0; row < this.count; row++) finest.add(this.kind[row], this.start[row], this.alone[row], this.end[row]);
+    for (const [kind, times] of this.rest?.spent ?? []) times.forEach((time, place) => { finest.timesOf(kind)[place] += time; });
+    this.rest?.begun.forEach((number, place) => { finest.begun[place] += number; });
+    this.made = [finest];
+    while (this.made.at(-1).count > COARSEST) this.made.push(this.made.at(-1).coarser());
+    return this.made;
+  }
+
+  // of the finest stretches the time in which no bar is told
+  get free() {
+    if (this.left) return this.left;
+    const { width, count, spent } = this.levels[0];
+    this.left = new Float64Array(count).fill(width);
+    for (const times of spent.values()) times.forEach((time, place) => { this.left[place] -= time; });
+    for (const times of this.rest.spent.values()) times.forEach((time, place) => { this.left[place] += time; });
+    return this.left;
+  }
+}
+
+// the lanes of one rank; a bar's row counts over all of them
+class RankRun {
+  static async of(meta, { rank, lanes, columns, sums, data }) {
+    const run = new RankRun();
+    const [found, names] = unpacked(await inflated(data), columns);
+    Object.assign(run, { rank, length: meta.length, short: names.map((name) => [name].flat()[0]), full: names.map((name) => [name].flat().at(-1)) });
+    run.lanes = run.lanesOf(found, lanes, run.restsOf(found, sums));
+    run.arrows = { source: found.source, target: summed(found.target), step: found.step };
+    found.target.forEach((target, place) => { found.source[place] += target; });
+    run.number = new Map(run.full.map((name, number) => [name, number]));
+    run.often = new Uint32Array(names.length);
+    found.name.forEach((name) => { run.often[name]++; });
+    run.nodes = found.node.slice().sort();
+    return run;
+  }
+
+  lanesOf({ gap, time, shared, kind, name, node }, lanes, rests) {
+    const [start, end, alone] = [gap, time, shared];
+    let row = 0;
+    summed(node);
+    return lanes.map(([label, told], number) => {
+      const first = row;
+      for (let before = 0; row < first + told; row++) {
+        start[row] += before;
+        alone[row] += start[row];
+        before = end[row] += start[row];
+      }
+      const part = (values) => values.subarray(first, row);
+      const columns = { start: part(start), end: part(end), alone: part(alone), kind: part(kind), name: part(name), node: part(node) };
+      return new Lane(this, label, first, columns, rests.get(number));
+    });
+  }
+
+  // what the bars did that are not told, by lane
+  restsOf({ stretch, spent, begun }, { width, count, keys }) {
+    const rests = new Map();
+    let row = 0, place = 0;
+    for (const [lane, kind, cells] of keys) {
+      if (!rests.has(lane)) rests.set(lane, new Level(width, count));
+      const rest = rests.get(lane), times = rest.timesOf(kind);
+      for (const last = row + cells; row < last; row++) {
+        place += stretch[row];
+        times[place] += spent[row];
+        rest.begun[place] += begun[row];
+      }
+    }
+    return rests;
+  }
+
+  hasNode(node) {
+    const place = firstAbove(this.nodes, node);
+    return place > 0 && this.nodes[place - 1] === node;
+  }
+}

@@ -1,0 +1,120 @@
+"""What a rank did as bars on lanes, in columns: from its replay, on the clock that all ranks share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....schema.columns import Bool, Int64, NodeIds, Ns, Rows, Strings, begins
+from ....schema.graph import DependencyKind
+from ...replay import Replay, Workload, critical_path, replay_ranks
+from ...view import LOOKS, lane_names, looks
+
+Row = dict[str, Any]
+
+
+class Arrows(NamedTuple):
+    """From the end of one bar to the start of another on another lane: launches, and steps of the critical path. Rows of bars."""
+
+    source: Rows
+    target: Rows
+    is_step: Bool
+
+
+@dataclass(slots=True)
+class Bars:
+    """The n timed nodes of a rank by lane, then start; times count from the run's first start.
+
+    `lane` is a position in `lanes`, which are in the order in which they are drawn: host threads above streams. From `alone_ns` on
+    a bar has its lane for itself: what began before it has ended, so that a lane is never busy twice. `look` is a position in LOOKS.
+    """
+
+    rank: int
+    lanes: list[str]
+    lane: Int64
+    start_ns: Ns
+    end_ns: Ns
+    alone_ns: Ns
+    name: Strings
+    look: Int64
+    critical: Bool
+    node: NodeIds
+    arrows: Arrows
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+
+def began(replays: Sequence[Replay]) -> Ns:
+    """When each rank's first node with a time started (ns), as all ranks together tell by what they did together."""
+    if len(replays) < 2:
+        return np.zeros(len(replays), np.int64)
+    together = replay_ranks([replay.work.graphs[0] for replay in replays]).work
+    start = np.where(together.is_timed, together.measured_start_ns, np.iinfo(np.int64).max)
+    first = np.minimum.reduceat(start, together.first_row)
+    return np.asarray(first - first.min())
+
+
+def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
+    """A rank whose first node started at `begin_ns`. O(n log n)."""
+    work = replay.work
+    graph, timed = work.graphs[0], np.flatnonzero(work.is_timed)
+    drawn = sorted(np.unique(work.lane[timed]).tolist(), key=lambda one: (work.lanes[one].is_stream, work.lanes[one]))
+    place = np.full(len(work.lanes), -1)
+    place[drawn] = range(len(drawn))
+    order = timed[np.lexsort((work.measured_start_ns[timed], place[work.lane[timed]]))]
+    lane, start, end = (column[order] for column in (place[work.lane], work.measured_start_ns, work.measured_end_ns))
+    path = critical_path(replay).row
+    path = path[path < len(work)]
+    path = path[work.is_timed[path]]
+    critical = np.zeros(len(work), bool)
+    critical[path] = True
+    names = lane_names(work)
+    return Bars(
+        rank,
+        [f"rank {rank} · {names[one]}" for one in drawn],
+        lane,
+        start + begin_ns,
+        end + begin_ns,
+        _alone(lane, start, end) + begin_ns,
+        graph.name.take(order),
+        looks(graph, work.node_class)[order],
+        critical[order],
+        graph.id[order],
+        _arrows(work, order, path),
+    )
+
+
+def _alone(lane: Int64, start: Ns, end: Ns) -> Ns:
+    """When the bars before each on its lane have ended, from its own start to its own end."""
+    extent = int(end.max(initial=0)) + 1
+    latest = np.maximum.accumulate(end + lane * extent) - lane * extent
+    before = np.where(begins(lane), 0, np.append(0, latest[:-1])[: len(latest)])
+    return np.clip(before, start, np.maximum(end, start))
+
+
+def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
+    """Those of the bars that are at `order`."""
+    launch = work.kind & DependencyKind.LAUNCH != 0
+    source, target = np.append(work.source[launch], path[:-1]), np.append(work.target[launch], path[1:])
+    is_step = np.arange(len(source)) >= launch.sum()
+    bar = np.full(len(work), -1)
+    bar[order] = np.arange(len(order))
+    drawn = (bar[source] >= 0) & (bar[target] >= 0) & (work.lane[source] != work.lane[target])
+    return Arrows(bar[source[drawn]], bar[target[drawn]], is_step[drawn])
+
+
+def lane_times(bars: Bars) -> list[Row]:
+    """Time per lane and look (µs); a lane's parts do not exceed the run."""
+    cell = bars.lane * len(LOOKS) + bars.look
+    total = np.bincount(cell, bars.end_ns - bars.alone_ns)
+    return [
+        {"lane": bars.lanes[place // len(LOOKS)], "kind": LOOKS[place % len(LOOKS)], "time": float(total[place]) / 1000}
+        for place in np.flatnonzero(total).tolist()
+    ]
+
+
+def timed(replays: Mapping[int, Replay]) -> dict[int, Replay]:
+    """The ranks of which any time was recorded."""
+    return {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}

@@ -1,0 +1,73 @@
+"""The whole run as a drawing that needs no script: of each lane how its time was spent, for print and for readers without scripts."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ....schema.columns import Bool, Int64
+from ...view import LOOKS
+from .bars import Bars
+from .summary import summarised
+
+STRETCHES, LANES = 128, 40
+"""How many stretches of time a lane is drawn in; lanes at most, what there are more are counted."""
+STEP, LANE, AREA, FOOT = 8, 32, 16, 20
+"""px: of a stretch, of a lane, of what is drawn of it below its name, of the axis."""
+STACKED = ("computation", "communication", "memory", "host", "unrecorded", "metadata", "delay", "waiting", "idle")
+"""From the bottom up."""
+
+
+class Strip(NamedTuple):
+    """A lane of a rank: its share of each stretch by what it is spent on, in the order of STACKED."""
+
+    rank: int
+    lane: str
+    share: npt.NDArray[np.float64]
+
+
+def strips(bars: Bars, length_ns: int) -> list[Strip]:
+    """The lanes of a rank over a run of `length_ns`."""
+    everything: Bool = np.ones(len(bars), bool)
+    sums = summarised(bars, everything, length_ns, STRETCHES)
+    share = np.zeros((len(bars.lanes), len(STACKED), STRETCHES))
+    place: Int64 = np.array([STACKED.index(look) for look in LOOKS])[sums.kind // 2]
+    np.add.at(share, (sums.lane, place), sums.time_ns / sums.width_ns)
+    return [Strip(bars.rank, lane, share[number]) for number, lane in enumerate(bars.lanes)]
+
+
+def picture(drawn: Sequence[Strip], length_ns: int) -> str:
+    """An SVG, as wide as its place, in the colours of the page."""
+    shown, width = drawn[:LANES], STRETCHES * STEP
+    height = LANE * len(shown) + FOOT
+    parts = [
+        f'<svg class="whole-run" viewBox="0 0 {width} {height}" role="img" aria-label="How each lane spent the whole run">'
+    ]
+    for row, strip in enumerate(shown):
+        bottom = LANE * (row + 1) - 2
+        parts.append(f'<text x="0" y="{bottom - AREA - 3}">{escape(strip.lane)}</text>')
+        parts.append(f'<path class="ground" d="M0 {bottom}h{width}"/>')
+        tops = np.round(AREA * np.minimum(np.cumsum(strip.share, axis=0), 1), 1)
+        below = np.vstack([np.zeros(STRETCHES), tops[:-1]])
+        for look, low, high in zip(STACKED, below, tops, strict=True):
+            if (high > low).any():
+                parts.append(f'<path style="fill:var(--{look})" d="{_area(bottom, low.tolist(), high.tolist())}"/>')
+    spent = [look for place, look in enumerate(STACKED) if any(strip.share[place].any() for strip in shown)]
+    legend = " ".join(f'<tspan style="fill:var(--{look})">■</tspan> {look}' for look in spent)
+    more = f", {len(drawn) - LANES} more lanes are not drawn" if len(drawn) > LANES else ""
+    parts.append(f'<text x="0" y="{height - 5}">0 to {length_ns / 1000:,.0f} µs{more}: {legend}</text></svg>')
+    return "".join(parts)
+
+
+def _area(bottom: float, low: list[float], high: list[float]) -> str:
+    """A rectangle for each run of stretches that are alike."""
+    drawn, begin = list[str](), 0
+    for place in range(1, STRETCHES + 1):
+        if place == STRETCHES or (low[place], high[place]) != (low[begin], high[begin]):
+            if high[begin] > low[begin]:
+                tall, wide = high[begin] - low[begin], STEP * (place - begin)
+                drawn.append(f"M{STEP * begin} {bottom - low[begin]:g}v{-tall:.3g}h{wide}v{tall:.3g}z")
+            begin = place
+    return "".join(drawn)
