@@ -15,11 +15,14 @@ from .host_communication import host_communications, host_transfers, messages_in
 from .link_report import report_of
 from .machine import machine_of
 from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
+from .modules import places_of
 from .readers import DeviceTrace, HostTrace, OpRows, one_rank, through
 from .submissions import process_of
 from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
 from .windows import EVERYTHING, Part, Window, cut, host_period, of_both, period_of, trace_start, whole
+
+NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
 
 
 def link(
@@ -47,6 +50,8 @@ def link(
     part, remarks = _part(linked, device, match, window)
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
+    if device.python is not None and not len(device.python.start):
+        report.remarks.append(f"{device.path}: {NO_PYTHON}")
     return replace(part.linked, report=report)
 
 
@@ -127,7 +132,22 @@ def _linked(
         communications=with_members([*communications, *on_host], groups, device.world_size or -1),
         groups=groups,
     )
-    return linked, sync
+    return _with_modules(linked, device, op_parent), sync
+
+
+def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: Int64) -> LinkedTrace:
+    """With the modules and functions that Python called, if its calls were read and there are any."""
+    if device.python is None or not len(device.python.start):
+        return linked
+    ops, calls, activities = linked.ops, linked.calls, linked.activities
+    places = places_of(device.python, ops, op_parent, calls)
+    module, function = places.of_activities(activities.call_row, activities.op_row)
+    return replace(
+        linked,
+        ops=replace(ops, module=places.op_module, python_function=places.op_function),
+        calls=replace(calls, module=places.call_module, python_function=places.call_function),
+        activities=replace(activities, module=module, python_function=function),
+    )
 
 
 def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:

@@ -1,7 +1,16 @@
 """Trace files in, columns of what was recorded out: host traces, device traces as Kineto JSON or rocpd databases, one rank of several."""
 
 from .categories import DEVICE_SIDE_WAITS, INSTANT, MEMORY_CATEGORIES, Role, role_of
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, QueueEventRows, SyncRows
+from .device_rows import (
+    ActivityRows,
+    CallRows,
+    DeviceTrace,
+    EventRecordRows,
+    OpRows,
+    PythonRows,
+    QueueEventRows,
+    SyncRows,
+)
 from .device_trace import read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .merged import merging_signs, one_rank
@@ -23,6 +32,7 @@ __all__ = [
     "HostTrace",
     "Kept",
     "OpRows",
+    "PythonRows",
     "QueueEventRows",
     "Role",
     "SyncCall",

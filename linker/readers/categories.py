@@ -14,6 +14,7 @@ class Role(Enum):
     SYNC = "sync"
     EVENT_RECORD = "event record"
     DEVICE_WAIT = "device wait"
+    PYTHON = "python"
     IGNORED = "ignored"
     UNKNOWN = "unknown"
 
@@ -33,27 +34,31 @@ _ROLES = {
     ),
     Role.SYNC: ("cuda_sync", "xpu_sync"),
     Role.EVENT_RECORD: ("cuda_event",),
+    Role.PYTHON: ("python_function",),
     Role.IGNORED: (
-        "gpu_user_annotation", "ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu", "python_function",
+        "gpu_user_annotation", "ac2g", "fwdbwd", "async", "async_cpu_to_gpu", "async_gpu",
         "cpu_instant_event", "overhead", "trace", "external_correlation", "mtia_insight", "mtia_counters",
         "cuda_profiler_range", "xpu_scope_profiler", "hardware_counters",
     ),
 }  # fmt: skip
 
 INSTANT = "cpu_instant_event"
-_BULKY = {"python_function": "X", INSTANT: "i"}
+PYTHON = "python_function"
+_BULKY = {PYTHON: "X", INSTANT: "i"}
 
 
-def bulky(*read: str) -> "re.Pattern[bytes]":
+def bulky(*read: str) -> "re.Pattern[bytes] | None":
     """Rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the comma behind.
 
-    Not those of the categories that are `read`.
+    Not those of the categories that are `read`; None where all are.
     """
     rows = b"|".join(
         rb'"%b"\s*,\s*"cat"\s*:\s*"%b"' % (phase.encode(), category.encode())
         for category, phase in _BULKY.items()
         if category not in read
     )
+    if not rows:
+        return None
     return re.compile(
         rb'\{\s*"ph"\s*:\s*(?:' + rows + rb')[^{]*(?:(?<="args":)|(?<="args": ))\{[^}]*\}\s*\}\s*,',
     )

@@ -24,8 +24,9 @@ NO_DURATION = (None, b"", b"null")
 class DeviceEvents:
     """The events of a file by role. `skipped` and `noted` count what `DeviceTrace` says of them, `labels` are (process, text)."""
 
-    def __init__(self, arguments: bool) -> None:
-        self.rows = {role: EventRows(role, arguments and role is Role.OP) for role in TABLES}
+    def __init__(self, arguments: bool, modules: bool = False) -> None:
+        tables = (*TABLES, Role.PYTHON) if modules else TABLES
+        self.rows = {role: EventRows(role, arguments and role is Role.OP) for role in tables}
         self.flows = LaunchFlows()
         self.labels: list[tuple[int, str]] = []
         self.skipped: Counter[str] = Counter()
@@ -45,7 +46,7 @@ class DeviceEvents:
                 self._exact = True
         by_role = self._by_role(exactly() if self._exact else events)
         self.skipped.update(f"unknown category {(event.cat or '')[:40]}" for event in by_role[Role.UNKNOWN])
-        self.ignored += len(by_role[Role.IGNORED])
+        self.ignored += len(by_role[Role.IGNORED]) + len(by_role[Role.PYTHON])
         recordings = [event.ts for event in by_role[Role.IGNORED] if event.cat == RECORDING]
         for time in _times(recordings, self._exact).ns.tolist():
             if time != ABSENT:

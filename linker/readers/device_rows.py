@@ -101,6 +101,17 @@ class QueueEventRows(Shown):
     end: Int64
 
 
+@dataclass(slots=True, repr=False)
+class PythonRows(Shown):
+    """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12): forward`."""
+
+    name: Strings
+    process: Int64
+    thread: Int64
+    start: Int64
+    end: Int64
+
+
 def no_queue_events() -> QueueEventRows:
     """A table without rows."""
     return QueueEventRows(*np.empty((6, 0), np.int64))
@@ -111,8 +122,8 @@ class DeviceTrace(Shown):
     """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
 
     `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose reading took a
-    decision; `remarks` are whole sentences about the file. `merged` says how to get each rank's own trace out of a merged one,
-    `merge_marks` what else tells that the file is one. `recording_start` is where viewers put 0.
+    decision; `remarks` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each rank's own
+    trace out of a merged one, `merge_marks` what else tells that the file is one. `recording_start` is where viewers put 0.
     """
 
     path: str
@@ -127,6 +138,7 @@ class DeviceTrace(Shown):
     event_records: EventRecordRows
     communication: dict[tuple[Role, int], kineto.Args]
     queue_events: QueueEventRows = field(default_factory=no_queue_events)
+    python: PythonRows | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
     merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)

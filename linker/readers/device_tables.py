@@ -7,10 +7,12 @@ import numpy as np
 
 from ...schema.columns import Int64, Strings
 from .categories import ANNOTATIONS
-from .device_rows import ActivityRows, CallRows, EventRecordRows, OpRows, QueueEventRows, SyncRows
+from .device_rows import ActivityRows, CallRows, EventRecordRows, OpRows, PythonRows, QueueEventRows, SyncRows
 from .event_rows import EventRows
 
 ALL_STREAMS = (1 << 32) - 1
+BUILT_IN = "<built-in"
+"""How names of what is no Python begin; they hold addresses, which differ from run to run."""
 
 
 def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
@@ -113,4 +115,19 @@ def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
         sequence=rows.column("queue_sequence"),
         start=start,
         end=end,
+    )
+
+
+def python(rows: EventRows, pad: dict[str, bool]) -> PythonRows:
+    """The calls of modules and of Python's functions, times in ns; those of built-in functions are left out."""
+    start, end = rows.start_end(pad)
+    names = rows.name.column()
+    kept = ~names.where(lambda name: name.startswith(BUILT_IN))
+    used, code = np.unique(names.codes[kept], return_inverse=True)
+    return PythonRows(
+        name=Strings(code.reshape(-1).astype(np.int32), [names.table[one] for one in used.tolist()]),
+        process=rows.column("process")[kept],
+        thread=rows.column("thread")[kept],
+        start=start[kept],
+        end=end[kept],
     )

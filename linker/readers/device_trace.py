@@ -14,7 +14,7 @@ from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
 from ...schema.traces import kineto
 from . import device_tables
-from .categories import Role, bulky
+from .categories import PYTHON, Role, bulky
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
 from .duplicates import without_duplicates
@@ -36,13 +36,15 @@ def read_device_trace(
     arguments: bool = False,
     advanced: Advanced = unseen,
     needed: Sequence[str] = (),
+    modules: bool = False,
 ) -> DeviceTrace:
     """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
 
     Of damaged JSON what can be read is used, and what was wrong is said. Raises DataError when it is no such trace, holds no usable
     event, or is a damaged database or, with `strict`, damaged at all.
 
-    With `arguments` the ops keep what was recorded of theirs, for want of a host trace.
+    With `arguments` the ops keep what was recorded of theirs, for want of a host trace. With `modules` Python's calls are read, too,
+    which mostly are more than all else.
     `also` is given the text of each list of events that passes by, so that what linking does not need can be read in the same pass;
     without the rows that files may hold millions of, unless their category is `needed`.
     `advanced` is told of the bytes.
@@ -50,10 +52,10 @@ def read_device_trace(
     if is_database(path):
         return read_rocpd(path)
     damage = Damage(path, "device events", strict)
-    events = DeviceEvents(arguments)
+    events = DeviceEvents(arguments, modules)
     renamed = False
     with open_input(path) as stream:
-        needless = None if strict else bulky(*needed)
+        needless = None if strict else bulky(*needed, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
             stream, path, "traceEvents", kineto.Event, advanced, damage, needless
         )
@@ -104,6 +106,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
             (role, row): args for role in (Role.OP, Role.ACTIVITY) for row, args in rows[role].communication.items()
         },
         queue_events=device_tables.queue_events(rows[Role.DEVICE_WAIT], pad),
+        python=device_tables.python(rows[Role.PYTHON], pad) if Role.PYTHON in rows else None,
         labels=events.labels,
         merged=top.merged,
         device_names=device_names(top),

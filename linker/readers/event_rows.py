@@ -46,31 +46,35 @@ class EventRows:
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
         """Adds events with their times (ns); decisions about them are counted in `noted`."""
-        arguments = [event.args or NO_ARGS for event in events]
         self.name.add([event.name or "" for event in events])
+        self._append("process", identities([event.pid for event in events]))
+        self._append("thread", identities([event.tid for event in events]))
+        for name, column in (("start", start), ("duration", duration)):
+            self._append(name, column.ns)
+            self._append(f"digits of {name}", column.digits)
+        noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
+        if self._role is not Role.PYTHON:
+            self._add_arguments(events, noted)
+        self.count += len(events)
+
+    def _add_arguments(self, events: Sequence[Event], noted: Counter[str]) -> None:
+        arguments = [event.args or NO_ARGS for event in events]
         self.category.add([event.cat or "" for event in events])
         if self._keep_arguments:
             self.arguments.add([*map(_argument_lists, arguments)])
         if self._role is Role.SYNC:
             pairs = zip(events, arguments, strict=True)
             self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
-        self._append("process", identities([event.pid for event in events]))
-        self._append("thread", identities([event.tid for event in events]))
         if self._role is Role.ACTIVITY:
             self._append("lane", integers([event.tid for event in events], -1))
             self._append("bandwidth", _bytes_per_second([args.bandwidth for args in arguments]))
         for name, missing in INTEGERS[self._role].items():
             self._append(name, integers([getattr(args, name) for args in arguments], missing))
-        for name, column in (("start", start), ("duration", duration)):
-            self._append(name, column.ns)
-            self._append(f"digits of {name}", column.digits)
         named = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
         for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count):
             if args.collective is not None or args.group_name is not None or event.name in named:
                 self.communication[row] = _detached(args)
-        self.count += len(events)
         noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
-        noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
 
     def column(self, name: str) -> Int64:
         """A column of integers."""

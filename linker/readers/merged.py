@@ -16,7 +16,7 @@ from ...schema.columns import Bool, Int64, Strings
 from ...schema.errors import DataError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
 from .place_in_job import device_names, place_in_job
 from .selection import select
 
@@ -28,7 +28,7 @@ OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
 
-Table = TypeVar("Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows)
+Table = TypeVar("Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, PythonRows)
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
@@ -104,7 +104,8 @@ def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> Device
         for table in (device.activities, device.syncs)
     )
     ops, records = np.isin(device.ops.process, own), np.isin(device.event_records.process, own)
-    taken = select(device, ops, calls, activities, syncs, records)
+    python = None if device.python is None else np.isin(device.python.process, own)
+    taken = select(device, ops, calls, activities, syncs, records, python)
     left_out = [f"{device.path}: what was left out of it is counted over all its ranks"] if +device.skipped else []
     return replace(taken, rank=rank, labels=[], merged=[], merge_marks=[], remarks=device.remarks + left_out)
 
@@ -146,6 +147,7 @@ def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
         activities=_undone(device.activities, record),
         syncs=_undone(device.syncs, record),
         event_records=_undone(device.event_records, record),
+        python=None if device.python is None else _undone(device.python, record),
         recording_start=None if device.recording_start is None else device.recording_start - record.time_shift_ns,
     )
 

@@ -8,10 +8,11 @@ import numpy as np
 from ...schema.columns import Bool, Int64, Strings, Texts
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
 
 Table = TypeVar(
-    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, Calls, Activities, DeviceWaits, HostWaits, ThreadHandoffs
+    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, PythonRows, Calls, Activities, DeviceWaits, HostWaits,
+    ThreadHandoffs,
 )  # fmt: skip
 
 
@@ -47,9 +48,17 @@ def select(
     activities: Bool | None = None,
     syncs: Bool | None = None,
     event_records: Bool | None = None,
+    python: Bool | None = None,
 ) -> DeviceTrace:
     """The rows that the masks keep, of tables without a mask all; nothing is counted."""
-    masks = {"ops": ops, "calls": calls, "activities": activities, "syncs": syncs, "event_records": event_records}
+    masks = {
+        "ops": ops,
+        "calls": calls,
+        "activities": activities,
+        "syncs": syncs,
+        "event_records": event_records,
+        "python": python,
+    }
     tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items() if mask is not None}
     place = {
         role: np.cumsum(mask) - 1 for role, mask in ((Role.OP, ops), (Role.ACTIVITY, activities)) if mask is not None

@@ -41,7 +41,12 @@ class _Handed(NamedTuple):
 
 
 def read_traces(
-    host: str | None, device: str, strict: bool = False, folder: Path | None = None, advanced: Advanced = unseen
+    host: str | None,
+    device: str,
+    strict: bool = False,
+    folder: Path | None = None,
+    advanced: Advanced = unseen,
+    modules: bool = False,
 ) -> Traces:
     """Reads both traces, as `read_host_trace` and `read_device_trace` do; `advanced` is told of the bytes of what is read here.
 
@@ -49,7 +54,8 @@ def read_traces(
     """
     if host is None or folder is None or not (os.access(folder, os.W_OK) and _is_worth_it(host, device)):
         read = read_host_trace(host, strict, advanced) if host is not None else None
-        return Traces(read, read_device_trace(device, strict, arguments=read is None, advanced=advanced))
+        found = read_device_trace(device, strict, arguments=read is None, advanced=advanced, modules=modules)
+        return Traces(read, found)
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
         program = f"from {__name__} import read_for_another; read_for_another()"
         command = [sys.executable, "-c", program, host, str(int(strict)), str(folder), str(columns.fileno())]
@@ -57,22 +63,22 @@ def read_traces(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=[columns.fileno()]
         ) as process:
             try:
-                found = _device_or_error(device, strict, advanced)
+                seen = _device_or_error(device, strict, advanced, modules)
                 answer = process.stdout.read() if process.stdout else b""
             except BaseException:
                 process.kill()
                 raise
         # a process that did not end well had no memory: here there may be more now
         other = _taken_over(answer, columns) if not process.returncode else read_host_trace(host, strict)
-    if isinstance(found, DataError):
-        raise found
-    return Traces(other, found)
+    if isinstance(seen, DataError):
+        raise seen
+    return Traces(other, seen)
 
 
-def _device_or_error(path: str, strict: bool, advanced: Advanced) -> DeviceTrace | DataError:
+def _device_or_error(path: str, strict: bool, advanced: Advanced, modules: bool) -> DeviceTrace | DataError:
     """The error is for later: if the host trace cannot be read, that is said first."""
     try:
-        return read_device_trace(path, strict, advanced=advanced)
+        return read_device_trace(path, strict, advanced=advanced, modules=modules)
     except DataError as error:
         return error
 

@@ -57,6 +57,7 @@ def _tables(linked: LinkedTrace) -> dict[str, Any]:
 def _columns(table: Any) -> list[Any]:
     """Those with a value for each row; `extra` is only there for some."""
     columns = [getattr(table, name) for name in table.__slots__ if name != "extra"]
+    columns = [column for column in columns if column is not None]
     return [column.codes if isinstance(column, Strings) else column for column in columns]
 
 

@@ -26,7 +26,8 @@ class Found(Enum):
 class Ops(Shown):
     """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
 
-    An op that communicates itself, without the device, has a `communication_row`.
+    An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module that the op was done
+    for, `python_function` the innermost Python function around its call, both None unless Python's calls were read.
     """
 
     id: Int64
@@ -48,6 +49,8 @@ class Ops(Shown):
     outputs: Texts
     extra: dict[int, dict[str, Any]]
     communication_row: Rows
+    module: Strings | None = None
+    python_function: Strings | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -55,7 +58,7 @@ class Ops(Shown):
 
 @dataclass(slots=True, repr=False)
 class Calls(Shown):
-    """Runtime and driver calls; `op_row` is the innermost op around the call."""
+    """Runtime and driver calls; `op_row` is the innermost op around the call, `module` and `python_function` are as those of ops."""
 
     name: Strings
     thread: Int64
@@ -63,6 +66,8 @@ class Calls(Shown):
     end: Ns
     correlation: Int64
     op_row: Rows
+    module: Strings | None = None
+    python_function: Strings | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -73,7 +78,7 @@ class Activities(Shown):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
     `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes, `bandwidth`
-    how fast (bytes/s), -1 where not recorded.
+    how fast (bytes/s), -1 where not recorded. `module` and `python_function` are those of the launch.
     """
 
     id: Int64
@@ -90,6 +95,8 @@ class Activities(Shown):
     call_row: Rows
     op_row: Rows
     communication_row: Rows
+    module: Strings | None = None
+    python_function: Strings | None = None
 
     def __len__(self) -> int:
         return len(self.id)

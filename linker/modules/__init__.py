@@ -1,0 +1,6 @@
+"""Calls of Python in; out for each op, call and activity the module and the Python function that it was done for."""
+
+from .forward_ops import forward_ops
+from .places import Places, places_of
+
+__all__ = ["Places", "forward_ops", "places_of"]

@@ -1,0 +1,132 @@
+"""For which module and which Python function each op, call and activity was done.
+
+Forward they are the innermost calls of Python around an op on its thread. The backward pass runs on another thread or below the
+call of `backward`: what it does counts to the module and function of the forward op that it differentiates. A module that is called
+inside a backward op, as activation checkpointing does, stands below that op's module.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.columns import ABSENT, Int64, Rows, Strings
+from ...schema.linked import Calls, Ops
+from ..readers import PythonRows, through
+from .forward_ops import forward_ops
+from .stacks import SEPARATOR, Stack, function_stack, module_stack
+
+Joined = Callable[[str, str, str], str]
+"""Gives the place of what is called inside a backward op from that op's place, from what is around it on its thread, and its own there."""
+
+
+class Places(NamedTuple):
+    """The path of the module and the Python function of ops and of calls, without a text where there is none."""
+
+    op_module: Strings
+    op_function: Strings
+    call_module: Strings
+    call_function: Strings
+
+    def of_activities(self, call_row: Rows, op_row: Rows) -> tuple[Strings, Strings]:
+        """Those of their launch calls, else of their ops."""
+        pairs = (self.op_module, self.call_module), (self.op_function, self.call_function)
+        module, function = (
+            Strings(np.where(call_row >= 0, _through(call, call_row), _through(op, op_row)), op.table)
+            for op, call in pairs
+        )
+        return module, function
+
+
+def _through(texts: Strings, rows: Rows) -> Int64:
+    return through(texts.codes, rows).astype(np.int32)
+
+
+class _Spans(NamedTuple):
+    """Ops that have times, then calls: where each ran, the place of the op around it, and of the forward op that it differentiates."""
+
+    thread: Int64
+    start: Int64
+    end: Int64
+    parent: Rows
+    forward: Rows
+
+
+def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Places:
+    """The places of ops and calls; `op_parent` is the row of the op around each op. O(n log n)."""
+    timed = np.flatnonzero(ops.start != ABSENT)
+    spans = _spans(ops, op_parent, calls, timed)
+    below = _below_backward(spans)
+
+    def both(stack: Stack, joined: Joined) -> tuple[Strings, Strings]:
+        code, texts = _places(stack, spans, below, joined)
+        of_ops = np.full(len(ops), -1, np.int32)
+        of_ops[timed] = code[: len(timed)]
+        return Strings(of_ops, texts), Strings(code[len(timed) :].astype(np.int32), texts)
+
+    (op_module, call_module) = both(module_stack(rows), _joined_paths)
+    (op_function, call_function) = both(function_stack(rows), _innermost)
+    return Places(op_module, op_function, call_module, call_function)
+
+
+def _spans(ops: Ops, op_parent: Rows, calls: Calls, timed: Rows) -> _Spans:
+    place = np.full(len(ops), -1, np.int64)
+    place[timed] = np.arange(len(timed))
+    columns = (
+        np.concatenate((of_op[timed], of_call))
+        for of_op, of_call in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    )
+    parent = through(place, np.concatenate((op_parent[timed], calls.op_row)))
+    forward = np.concatenate((through(place, forward_ops(ops)[timed]), np.full(len(calls), -1)))
+    return _Spans(*columns, parent, forward)
+
+
+def _below_backward(spans: _Spans) -> Rows:
+    """For each span itself, or the innermost op around it, that differentiates a forward op; -1 for none."""
+    found = np.where(spans.forward >= 0, np.arange(len(spans.forward)), -1)
+    above = np.where(spans.forward >= 0, -1, spans.parent)
+    while (climbing := np.flatnonzero((found < 0) & (above >= 0))).size:
+        found[climbing] = found[above[climbing]]
+        above[climbing] = above[above[climbing]]
+    return found
+
+
+def _places(stack: Stack, spans: _Spans, below: Rows, joined: Joined) -> tuple[Int64, list[str]]:
+    """The code of each span's place, -1 for none, and the texts."""
+    around = stack.around(spans.thread, spans.start, spans.end)
+    own = through(stack.code, around)
+    texts, place = [*stack.text], {text: code for code, text in enumerate(stack.text)}
+    found = np.where(below < 0, own, -1)
+    forward = np.where(below >= 0, spans.forward[below], -1)
+    waiting = below >= 0
+    while (
+        ready := np.flatnonzero(waiting & ~waiting[forward])
+    ).size:  # once per level of backward passes in each other
+        outer, top = found[forward[ready]], own[below[ready]]
+        inside = (around[ready] >= 0) & (around[ready] != around[below[ready]])
+        found[ready] = outer
+        rows = ready[inside]
+        triples, which = np.unique(np.stack((outer[inside], top[inside], own[rows])), axis=1, return_inverse=True)
+        made = [joined(*(texts[code] if code >= 0 else "" for code in triple)) for triple in triples.T.tolist()]
+        for text in made:
+            if text not in place:
+                place[text] = len(texts)
+                texts.append(text)
+        found[rows] = np.array([place[text] for text in made], np.int64)[which.reshape(-1)]
+        waiting[ready] = False
+    return found, texts
+
+
+def _joined_paths(outer: str, top: str, inner: str) -> str:
+    """The path of modules called inside a backward op of `outer`: `inner` as it stands on the thread, where `top` is around that op.
+
+    A module that is done again stands where it stood before.
+    """
+    own = inner.removeprefix(f"{top}{SEPARATOR}") if top else inner
+    before, first = outer.split(SEPARATOR) if outer else [], own.partition(SEPARATOR)[0]
+    kept = before[: before.index(first)] if first in before else before
+    return SEPARATOR.join([*kept, own])
+
+
+def _innermost(_: str, __: str, inner: str) -> str:
+    return inner
