@@ -133,7 +133,9 @@ def _calls_of(calls: Sequence[Call]) -> Calls:
 
 def ops_of(ops: Sequence[Op]) -> Ops:
     zeros = np.zeros(len(ops), np.int64)
-    columns: dict[str, Any] = {field.name: zeros for field in dataclasses.fields(Ops)}
+    columns: dict[str, Any] = {
+        field.name: zeros for field in dataclasses.fields(Ops) if field.default is dataclasses.MISSING
+    }
     columns |= {
         "id": 1 + np.arange(len(ops)),
         "parent_id": _integers(1 + op.parent if op.parent >= 0 else -1 for op in ops),

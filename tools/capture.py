@@ -32,14 +32,17 @@ WISHES = (
 
 
 @contextmanager
-def capture(folder: str | Path, *, wait: int = 1, warmup: int = 1, active: int = 2) -> Iterator["Recorder"]:
+def capture(
+    folder: str | Path, *, wait: int = 1, warmup: int = 1, active: int = 2, modules: bool = False
+) -> Iterator["Recorder"]:
     """Records `active` steps of the loop in the block, after `wait` unobserved ones and `warmup` with a ready profiler.
 
+    With `modules` the device trace also tells which nn.Module and Python function called each op, which slows the run down.
     `step()` on the recorder ends a step. A block that ends earlier leaves what was recorded until then. Raises
     ImportError without PyTorch 2.1 or newer; DataError when the block ends before recording begins or when the traces
     cannot be written.
     """
-    recorder = Recorder(Path(folder), ready=wait, first=wait + warmup, active=active)
+    recorder = Recorder(Path(folder), ready=wait, first=wait + warmup, active=active, modules=modules)
     try:
         yield recorder
     finally:
@@ -54,12 +57,14 @@ def capture(folder: str | Path, *, wait: int = 1, warmup: int = 1, active: int =
 class Recorder:
     """Counts the steps of a loop and records `active` of them into `folder`, from the one with number `first` on."""
 
-    def __init__(self, folder: Path, *, ready: int, first: int, active: int) -> None:
+    def __init__(self, folder: Path, *, ready: int, first: int, active: int, modules: bool = False) -> None:
         self.steps = 0
         self._folder, self._first, self._end = folder, first, first + active
         self._torch = _import_torch()
         config = _experimental_config(self._torch)
-        self._profiler = self._torch.profiler.profile(record_shapes=True, experimental_config=config)
+        self._profiler = self._torch.profiler.profile(
+            record_shapes=True, with_stack=modules, with_modules=modules, experimental_config=config
+        )
         self._boundaries = ((ready, self._profiler.prepare_trace), (first, self._begin), (self._end, self.finish))
         self._window = ExitStack()
         self._annotation = ExitStack()

@@ -62,6 +62,7 @@ def graph_of(
         "delay": columns.delays(),
         "overlap_ns": columns.of_activities(context.linked.activities.end - context.activity_end),
         **columns.host_attributes(),
+        **columns.python_attributes(),
         **columns.device_attributes(),
         "num_ops": columns.of_activities(work.operations),
         "tensor_size": columns.of_activities(work.bytes),
@@ -165,6 +166,24 @@ class _Columns:
             "fw_tid": spread(ops.fw_tid),
             "op_schema": Strings(schema.astype(np.int32), ops.op_schema.table),
         }
+
+    def python_attributes(self) -> dict[str, Column]:
+        """The modules and functions of host nodes, by their op or call, and of activities."""
+        linked, timeline = self.context.linked, self.context.timeline
+        attributes: dict[str, Column] = {}
+        for name in ("module", "python_function"):
+            of_op, of_call, of_activity = (
+                getattr(table, name) for table in (linked.ops, linked.calls, linked.activities)
+            )
+            if of_op is None or of_call is None or of_activity is None:
+                continue
+            texts = Strings.joined((of_op, of_call, of_activity))
+            ops, calls, activities = np.split(texts.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
+            called = np.append(calls, -1)[timeline.call_row]
+            of_host = np.where(self._own_op >= 0, np.append(ops, -1)[self._own_op], called)
+            codes = self._spread((0, of_host), (self.context.activities_from, activities), missing=-1)
+            attributes[name] = Strings(codes.astype(np.int32), texts.table)
+        return attributes
 
     def device_attributes(self) -> dict[str, Column]:
         activities = self.context.linked.activities

@@ -13,8 +13,8 @@ import numpy as np
 from ...schema.columns import ABSENT, Int64, Rows, Strings
 from ...schema.linked import Calls, Ops
 from ..readers import PythonRows, through
-from .forward_ops import forward_ops
-from .stacks import SEPARATOR, Stack, function_stack, module_stack
+from .forward_ops import forward_ops, innermost_backward
+from .stacks import SEPARATOR, Paths, Stack, function_stack, module_stack
 
 Joined = Callable[[str, str, str], str]
 """Gives the place of what is called inside a backward op from that op's place, from what is around it on its thread, and its own there."""
@@ -56,7 +56,7 @@ def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Plac
     """The places of ops and calls; `op_parent` is the row of the op around each op. O(n log n)."""
     timed = np.flatnonzero(ops.start != ABSENT)
     spans = _spans(ops, op_parent, calls, timed)
-    below = _below_backward(spans)
+    below = innermost_backward(spans.forward, spans.parent)
 
     def both(stack: Stack, joined: Joined) -> tuple[Strings, Strings]:
         code, texts = _places(stack, spans, below, joined)
@@ -81,40 +81,26 @@ def _spans(ops: Ops, op_parent: Rows, calls: Calls, timed: Rows) -> _Spans:
     return _Spans(*columns, parent, forward)
 
 
-def _below_backward(spans: _Spans) -> Rows:
-    """For each span itself, or the innermost op around it, that differentiates a forward op; -1 for none."""
-    found = np.where(spans.forward >= 0, np.arange(len(spans.forward)), -1)
-    above = np.where(spans.forward >= 0, -1, spans.parent)
-    while (climbing := np.flatnonzero((found < 0) & (above >= 0))).size:
-        found[climbing] = found[above[climbing]]
-        above[climbing] = above[above[climbing]]
-    return found
-
-
 def _places(stack: Stack, spans: _Spans, below: Rows, joined: Joined) -> tuple[Int64, list[str]]:
     """The code of each span's place, -1 for none, and the texts."""
     around = stack.around(spans.thread, spans.start, spans.end)
     own = through(stack.code, around)
-    texts, place = [*stack.text], {text: code for code, text in enumerate(stack.text)}
+    paths = Paths()
+    for text in stack.text:
+        paths.number(text)
     found = np.where(below < 0, own, -1)
-    forward = np.where(below >= 0, spans.forward[below], -1)
-    waiting = below >= 0
-    while (
-        ready := np.flatnonzero(waiting & ~waiting[forward])
-    ).size:  # once per level of backward passes in each other
-        outer, top = found[forward[ready]], own[below[ready]]
-        inside = (around[ready] >= 0) & (around[ready] != around[below[ready]])
-        found[ready] = outer
-        rows = ready[inside]
-        triples, which = np.unique(np.stack((outer[inside], top[inside], own[rows])), axis=1, return_inverse=True)
-        made = [joined(*(texts[code] if code >= 0 else "" for code in triple)) for triple in triples.T.tolist()]
-        for text in made:
-            if text not in place:
-                place[text] = len(texts)
-                texts.append(text)
-        found[rows] = np.array([place[text] for text in made], np.int64)[which.reshape(-1)]
+    forward, waiting = through(spans.forward, below), below >= 0
+    # once per level of backward passes in each other
+    while (ready := np.flatnonzero(waiting & ~waiting[forward])).size:
+        found[ready] = found[forward[ready]]
+        rows = ready[(around[ready] >= 0) & (around[ready] != around[below[ready]])]
+        keys = np.stack((found[rows], own[below[rows]], own[rows]))
+        triples, which = np.unique(keys, axis=1, return_inverse=True) if len(rows) else (keys, rows)
+        texts = [["" if code < 0 else paths.texts[code] for code in triple] for triple in triples.T.tolist()]
+        numbers = [paths.number(joined(*triple)) for triple in texts]
+        found[rows] = np.array(numbers, np.int64)[which.reshape(-1)]
         waiting[ready] = False
-    return found, texts
+    return found, paths.texts
 
 
 def _joined_paths(outer: str, top: str, inner: str) -> str:

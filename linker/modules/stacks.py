@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, Rows, Strings, innermost, nest
-from ..readers import PythonRows
+from ..readers import PythonRows, through
 
 MODULE = "nn.Module: "
 SEPARATOR = "/"
@@ -28,31 +28,46 @@ class Stack(NamedTuple):
         return innermost(thread, start, end, self.thread, self.start, self.end, self.parent, ROUNDING, TOLERANCE)
 
 
+class Paths:
+    """The paths of modules in each other, numbered as they come: `texts`. A module that calls itself stays where it is."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._number: dict[str, int] = {}
+
+    def below(self, outer: Int64, name: Int64, names: list[str]) -> Int64:
+        """For each pair the number of the path `names[name]` below path `outer`, -1 for below none."""
+        if not len(outer):
+            return outer
+        pairs, which = np.unique(np.stack((outer, name)), axis=1, return_inverse=True)
+        numbers = [self.number(self._below(above, names[code])) for above, code in pairs.T.tolist()]
+        return np.array(numbers, np.int64)[which.reshape(-1)]
+
+    def _below(self, outer: int, name: str) -> str:
+        if outer < 0:
+            return name
+        above = self.texts[outer]
+        return above if above.rpartition(SEPARATOR)[2] == name else f"{above}{SEPARATOR}{name}"
+
+    def number(self, text: str) -> int:
+        """The number of a path, a new one for a new path."""
+        if text not in self._number:
+            self._number[text] = len(self.texts)
+            self.texts.append(text)
+        return self._number[text]
+
+
 def module_stack(rows: PythonRows) -> Stack:
     """The calls of modules, each called by its path, as `Net_0/Sequential_0/Linear_2`."""
-    calls = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE)))
+    calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
     names = [name.removeprefix(MODULE) for name in calls.text]
-    places: dict[tuple[int, int], int] = {}
-    paths: list[str] = []
     code, waiting = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
     while len(waiting):  # once per level
-        above = np.where(calls.parent[waiting] >= 0, code[calls.parent[waiting]], -1)
+        above = through(code, calls.parent[waiting])
         ready = (calls.parent[waiting] < 0) | (above >= 0)
-        pairs, which = np.unique(np.stack((above, calls.code[waiting]))[:, ready], axis=1, return_inverse=True)
-        known = [_place(outer, name, names, places, paths) for outer, name in pairs.T.tolist()]
-        code[waiting[ready]] = np.array(known, np.int64)[which.reshape(-1)]
+        code[waiting[ready]] = paths.below(above[ready], calls.code[waiting[ready]], names)
         waiting = waiting[~ready]
-    return calls._replace(code=code, text=paths)
-
-
-def _place(outer: int, name: int, names: list[str], places: dict[tuple[int, int], int], paths: list[str]) -> int:
-    """The path of a module below another; one that calls itself stays where it is."""
-    if outer >= 0 and paths[outer].rpartition(SEPARATOR)[2] == names[name]:
-        return outer
-    if (outer, name) not in places:
-        places[outer, name] = len(paths)
-        paths.append(f"{paths[outer]}{SEPARATOR}{names[name]}" if outer >= 0 else names[name])
-    return places[outer, name]
+    return calls._replace(code=code, text=paths.texts)
 
 
 def function_stack(rows: PythonRows) -> Stack:

@@ -14,6 +14,7 @@ class Where(Enum):
     HOST = "host nodes"
     SLICES = "slices of ops"
     WORK = "slices of ops, activities"
+    CALLED = "slices of ops, calls, waits, activities"
     ACTIVITIES = "activities"
     COMPUTATION = "computation of the device"
     DELAYS = "delays"
@@ -73,6 +74,11 @@ ATTRIBUTES = (
         "the forward thread, as the host trace numbers threads, of an op of the backward pass; 0 for none"),
     Attribute("op_schema", "string_val", Where.SLICES, "",
         "the op's signature, as `aten::mm(Tensor self, Tensor mat2) -> Tensor`"),
+    Attribute("module", "string_val", Where.CALLED, "",
+        "path of the nn.Module that it was done for, with the numbers that the profiler gives, as `Net_0/Sequential_0/Linear_2`; backward"
+        " that of the forward op; with `--modules`"),
+    Attribute("python_function", "string_val", Where.CALLED, "",
+        "innermost Python function around it, as `train.py(12): step`; backward that around the forward op; with `--modules`"),
     Attribute("device", "int64_val", Where.ACTIVITIES, "",
         "number of the device"),
     Attribute("stream", "int64_val", Where.ACTIVITIES, "",

@@ -29,6 +29,11 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         ("communications", activities.communication_row, len(linked.communications)),
         ("communications", linked.ops.communication_row, len(linked.communications)),
         ("names of calls", calls.name.codes, len(calls.name.table)),
+        *(
+            ("places of calls", place.codes, len(place.table))
+            for place in (calls.module, calls.python_function)
+            if place
+        ),
     ):
         if (wrong := rows[(rows < -1) | (rows >= count)]).size:
             yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"

@@ -57,6 +57,8 @@ class Node(msgspec.Struct, gc=False):
     communication: Whole = -1
     sync_dep: list[Whole] | None = None
     recorded_by: str | None = None
+    module: str | None = None
+    python_function: str | None = None
 
 
 class ExactNode(Node, gc=False):
@@ -67,8 +69,9 @@ class ExactNode(Node, gc=False):
     exclusive_dur: Decimal | None = None  # type: ignore[assignment]
 
 
-class CallTable(msgspec.Struct):
-    """Calls as columns: `name` is a position in `names`, `op` one in the nodes, -1 for none; times in ns."""
+class CallTable(msgspec.Struct, omit_defaults=True):
+    """Calls as columns: `name` is a position in `names`, `op` one in the nodes, `module` and `python_function` are positions in
+    `places`, -1 for none; times in ns."""
 
     names: list[str]
     name: list[Whole]
@@ -77,6 +80,9 @@ class CallTable(msgspec.Struct):
     end_ns: list[Whole]
     correlation: list[Whole]
     op: list[Whole]
+    places: list[str] = []
+    module: list[Whole] | None = None
+    python_function: list[Whole] | None = None
 
 
 class WaitTable(msgspec.Struct):

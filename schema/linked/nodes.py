@@ -13,6 +13,7 @@ from ..traces import Attr, InexactTime, integers, listed_attributes, nanoseconds
 from .layout import INTEGER_ATTRIBUTES, Node
 
 SCHEMA = "op_schema"
+PLACES = ("module", "python_function")
 ATTRIBUTE_NAMES = (*(attribute.name for attribute in INTEGER_ATTRIBUTES), SCHEMA)
 
 
@@ -61,11 +62,17 @@ class LinkedNodes:
         self.recorded_by_host: list[bool] = []
         self.inputs, self.outputs = TextPieces(), TextPieces()
         self.extra: dict[int, dict[str, Any]] = {}
+        self.modules = False
+        """Whether any node has a module or a Python function."""
         self.waits: list[tuple[int, int]] = []
         """Rows of activities and the ids that they wait for."""
 
     def __len__(self) -> int:
         return self.ops.count + self.activities.count
+
+    def places(self, table: NodeTable) -> dict[str, Strings]:
+        """The module and the Python function of each row of a table, nothing where no node has any."""
+        return {name: _without_empty(table.strings(name)) for name in PLACES} if self.modules else {}
 
     def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
         """Adds a piece; `exact` decodes it again with exact times."""
@@ -82,6 +89,10 @@ class LinkedNodes:
         ):
             chosen = list(compress(nodes, mask.tolist()))
             add(chosen)
+            for name in PLACES:
+                texts = [getattr(node, name) for node in chosen]
+                self.modules |= any(texts)
+                table.texts(name, [text or "" for text in texts])
             table.add(chosen, *(column[mask] for column in times))
 
     def _add_ops(self, nodes: list[Node]) -> None:
@@ -118,6 +129,11 @@ def _nanoseconds(stamps: list[int | float | None]) -> Int64:
     given = np.array([stamp is not None for stamp in stamps], np.bool_)
     times[given] = nanoseconds([stamp for stamp in stamps if stamp is not None])
     return times
+
+
+def _without_empty(texts: Strings) -> Strings:
+    """With no text in place of an empty one."""
+    return Strings(np.where(texts.where(bool), texts.codes, -1).astype(np.int32), texts.table)
 
 
 def _parent(node: Node) -> int:

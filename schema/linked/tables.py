@@ -9,6 +9,10 @@ from .linked_trace import Activities, Calls, DeviceWaits, Found, HostWaits, Ops,
 
 def calls(table: CallTable, op_ids: Int64) -> Calls:
     """The calls of the table; `op_ids` are the ids of the ops, by row."""
+
+    def place(codes: list[int] | None) -> Strings | None:
+        return None if codes is None else Strings(np.array(codes, np.int32), table.places)
+
     return Calls(
         name=Strings(np.array(table.name, np.int32), table.names),
         thread=np.array(table.thread, np.int64),
@@ -16,6 +20,8 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
         end=np.array(table.end_ns, np.int64),
         correlation=np.array(table.correlation, np.int64),
         op_row=_rows_or_none(op_ids, table.op),
+        module=place(table.module),
+        python_function=place(table.python_function),
     )
 
 

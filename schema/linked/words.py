@@ -74,6 +74,8 @@ RECORDS = (
         Member("inter_thread_dep", "", "id of the op on another thread that this one followed, for Chakra's converter", OPS, "integer"),
         Member("sync_dep", "", "ids of the activities that the op's calls waited for, or that the activity's stream was told to wait for"),
         Member("recorded_by", "", "`device` for an op that the host trace does not hold", OPS),
+        Member("module", "", "path of the module that it was done for, as `Net_0/Linear_2`; with `--modules`, where there is one"),
+        Member("python_function", "", "innermost Python function around it, as `train.py(12): step`; with `--modules`, where there is one"),
     )),
     Record("Calls", "Columns: lists of one length, an entry per call. Other tables refer to calls by position, from 0.", CallTable, (
         Member("names", "", "every name once; not a column"),
@@ -83,6 +85,9 @@ RECORDS = (
         Member("end_ns", "ns", "return"),
         Member("correlation", "", "as recorded, 0 for none"),
         Member("op", "", "id of the innermost op around the call, -1 for none"),
+        Member("places", "", "every module and Python function once; not a column"),
+        Member("module", "", "position in `places` of the module that the call was done for, -1 for none; left out without `--modules`"),
+        Member("python_function", "", "position in `places` of the Python function around it, -1 for none; left out without `--modules`"),
     )),
     Record("Waits", "Columns, both of `device_waits` and of `host_waits`.", WaitTable, (
         Member("of", "", "who waits: the id of an activity, in `host_waits` the position of a call"),

@@ -13,7 +13,7 @@ from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
-from .linked_trace import Found, LinkedTrace, Ops
+from .linked_trace import Activities, Found, LinkedTrace, Ops
 
 NODES_AT_ONCE = 1 << 13
 encoded = msgspec.json.encode
@@ -57,6 +57,7 @@ class _OpNodes:
         self.extra = _extra_attributes(linked.ops.extra)
         self.called_from = _called_from(linked)
         self.awaited = _awaited_by_op(linked)
+        self.places = _Places(linked.ops)
 
     def members(self, block: slice) -> Iterator[Member]:
         ops = self.ops
@@ -79,6 +80,7 @@ class _OpNodes:
         yield self.awaited.within(block)
         by_device = np.flatnonzero(~ops.recorded_by_host[block])
         yield Member("recorded_by", [repeated(b'"device"', len(by_device))], by_device)
+        yield from self.places.members(block)
 
     def _attributes(self, block: slice) -> Iterator[Spans]:
         ops, count = self.ops, block.stop - block.start
@@ -105,6 +107,7 @@ class _ActivityNodes:
         self.groups = texts(communication.group for communication in linked.communications)
         self.awaited = _awaited_by_activity(linked)
         self.parent = rows_of(linked.ops.id, linked.ops.parent_id)
+        self.places = _Places(linked.activities)
 
     def members(self, block: slice) -> Iterator[Member]:
         activities, count = self.linked.activities, block.stop - block.start
@@ -132,6 +135,7 @@ class _ActivityNodes:
         talking = np.flatnonzero(communication >= 0)
         yield Member("pg_name", [self.groups.take(communication[talking])], talking)
         yield self.awaited.within(block)
+        yield from self.places.members(block)
 
     def _launching_op(self, op: Int64) -> tuple[Spans, Spans]:
         known, none = np.flatnonzero(op >= 0), np.flatnonzero(op < 0)
@@ -149,6 +153,19 @@ class _ActivityNodes:
                 op = int(self.parent[op])
             tensors[row] = ops.inputs[op]
         return tensors
+
+
+class _Places:
+    """The modules and Python functions of the nodes that have some."""
+
+    def __init__(self, table: Ops | Activities) -> None:
+        columns = {"module": table.module, "python_function": table.python_function}
+        self.columns = [(name, one.codes, texts(one.table)) for name, one in columns.items() if one is not None]
+
+    def members(self, block: slice) -> Iterator[Member]:
+        for name, codes, table in self.columns:
+            rows = np.flatnonzero(codes[block] >= 0)
+            yield Member(name, [table.take(codes[block][rows])], rows)
 
 
 def _blocks(nodes: _OpNodes | _ActivityNodes, count: int) -> list[tuple[_OpNodes | _ActivityNodes, slice]]:
@@ -224,7 +241,12 @@ def _call_table(linked: LinkedTrace) -> CallTable:
     calls, ops = linked.calls, linked.ops
     op = np.where(calls.op_row >= 0, ops.id[calls.op_row], -1) if len(ops) else calls.op_row
     columns = (calls.name.codes, calls.thread, calls.start, calls.end, calls.correlation, op)
-    return CallTable(calls.name.table, *(column.tolist() for column in columns))
+    table = CallTable(calls.name.table, *(column.tolist() for column in columns))
+    if calls.module is not None and calls.python_function is not None:
+        places = Strings.joined((calls.module, calls.python_function))
+        table.places = places.table
+        table.module, table.python_function = (half.tolist() for half in np.split(places.codes, [len(calls)]))
+    return table
 
 
 def _device_wait_table(linked: LinkedTrace) -> WaitTable:

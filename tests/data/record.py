@@ -20,6 +20,7 @@ import torch
 from execgraph.tools.capture import capture
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 WIDTH, HEADS, LENGTH, BATCH = 32, 4, 16, 4
 STEPS = 5
@@ -176,7 +177,32 @@ def one_step(folder: Path) -> None:
             recorder.step()
 
 
-RECORDED = (attention, ddp, gloo_slow, gloo_fast, threads, compiled, one_step)
+class Picture(nn.Module):
+    """Convolutions and a block of attention, whose activations are computed again in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        convolution = nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.ReLU())
+        self.stem = nn.Sequential(nn.Conv2d(3, WIDTH, 3, padding=1), convolution, nn.Flatten(2))
+        self.block = Block()
+        self.head = nn.Linear(WIDTH, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = self.stem(x).transpose(1, 2)
+        return self.head(checkpoint(self.block, words, use_reentrant=False))
+
+
+def modules(folder: Path) -> None:
+    """Two steps of convolutions and attention, with Python's calls."""
+    model = Picture()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with capture(folder, modules=True) as recorder:
+        for _ in range(STEPS):
+            train_step(model, optimizer, torch.randn(BATCH, 3, 8, 8))
+            recorder.step()
+
+
+RECORDED = (attention, ddp, gloo_slow, gloo_fast, threads, compiled, modules, one_step)
 SAMPLES: dict[str, Callable[[Path], None]] = {sample.__name__: sample for sample in RECORDED}
 
 

@@ -59,10 +59,16 @@ efficiency                      rank device op shape element kernels time intens
                                 peak_speed peak_bandwidth       of computation; bound: compute, memory or ""; of the device's peak
 efficiency_by_step              rank device step time operations speed utilisation
                                 operations as run, also those done again; utilisation: time at the formats' peaks over that of the step
+modules                         rank depth name device_self device_subtree device_pct operations_self operations_subtree critical_self
+                                critical_subtree critical_pct host_self host_subtree ops activities path
+                                critical: of the critical path; subtree: with the modules in it; path: `Net_0/Linear_2`, depth first
+modules_by_function             rank function device device_pct operations critical critical_pct host ops activities
 trace_diff                      kind name shape category difference count_a count_b time_a time_b
                                 kind: op, call or kernel; category: added, removed, more, fewer, same
 trace_diff_tree                 depth kind name category difference count_a count_b device_time_a device_time_b host_time_a host_time_b
                                 path                 call paths, depth first; difference of device time
+trace_diff_modules              depth name difference count_a count_b device_time_a device_time_b host_time_a host_time_b path
+                                with the modules in each, depth first; difference of device time, without a device of host time
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,6 +84,7 @@ from .kernel_breakdown import kernel_breakdown
 from .kernel_duration_distribution import kernel_duration_distribution
 from .launch_statistics import launch_statistics
 from .memory import memory_timeline
+from .modules import modules
 from .ops import frequent_kernel_patterns, host_time_per_op, per_op_device_time
 from .overlap import communication_computation_overlap
 from .overlay import overlay_events
@@ -105,6 +112,7 @@ ANALYSES: tuple[Analysis, ...] = (
     per_op_device_time,
     host_time_per_op,
     efficiency,
+    modules,
 )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import ABSENT, Bool, Int64, Strings
+from .modules import ModuleTimes, module_difference
 from .ops import device_time_of_ops
 from .rank import Column, OpTree, RankTrace, Table, microseconds, op_shapes, op_tree
 
@@ -48,9 +49,11 @@ class Summary:
         self.places = places
         self.items: dict[Item, list[int]] = defaultdict(lambda: [0, 0])
         self.tree: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        self.modules = ModuleTimes()
 
     def add(self, rank: RankTrace) -> None:
         """Adds a rank: its ops that have times, and all its calls and activities."""
+        self.modules.add(rank)
         linked, tree = rank.linked, op_tree(rank.linked.ops)
         ops, calls, activities = linked.ops, linked.calls, linked.activities
         names = Strings(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
@@ -113,7 +116,7 @@ def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[l
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
     """Ops, runtime calls and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference first.
 
-    The detail `trace_diff_tree` has one row for each call path of either run, depth first.
+    The detail `trace_diff_tree` has one row for each call path of either run, depth first, `trace_diff_modules` one for each module.
     """
     places: dict[Place, int] = {}
     one, other = Summary(places), Summary(places)
@@ -138,7 +141,8 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
         microseconds("time_b", times[:, 1]),
     ]
     note = "" if items else "neither run has an op, a call or an activity"
-    return Table(NAME, "Trace diff", columns, note, (_tree(places, one, other, note),))
+    details = _tree(places, one, other, note), module_difference(one.modules, other.modules)
+    return Table(NAME, "Trace diff", columns, note, details)
 
 
 def _tree(places: dict[Place, int], one: Summary, other: Summary, note: str) -> Table:

@@ -122,7 +122,8 @@ def linked_rank(task: RankTask) -> LinkedTrace:
     pair = task.pair
     host_path = str(task.folder / pair.host) if pair.host else None
     folder = task.graph.parent if len(task.ranks) == 1 else None
-    host_trace, device_trace = read_traces(host_path, str(task.folder / pair.device), folder=folder)
+    device_path = str(task.folder / pair.device)
+    host_trace, device_trace = read_traces(host_path, device_path, folder=folder, modules=task.options.modules)
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 
 

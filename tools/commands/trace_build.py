@@ -30,6 +30,7 @@ from ..command import command_parser, print_json, progress, run_command, usage_e
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
+from .modules_option import add_modules_option
 from .window_options import add_window_options, window_of
 
 NAME = "trace-build"
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
     )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    add_modules_option(parser)
     add_window_options(parser)
     add_goal_options(parser)
     where = parser.add_mutually_exclusive_group()
@@ -137,6 +139,7 @@ def _run(options: argparse.Namespace) -> int:
         whole_groups=options.incomplete_groups == "keep",
         goal=options.goal,
         roofline=options.roofline,
+        modules=options.modules,
     )
     run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
     if options.scheduler:

@@ -22,6 +22,7 @@ from ..command import (
     usage_error,
     without_leading_word,
 )
+from .modules_option import add_modules_option
 from .window_options import add_window_options, window_of
 
 log = logging.getLogger("execgraph")
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         help="linked trace (.gz compresses, - is stdout)",
     )
     parser.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
+    add_modules_option(parser)
     add_window_options(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
@@ -76,7 +78,9 @@ def _run(options: argparse.Namespace) -> None:
 def _link(options: argparse.Namespace) -> None:
     folder = folder_beside(options.output)
     with progress_bar("read traces") as bar:
-        host, device = read_traces(options.host_trace, options.device_trace, options.strict, folder, bar.update)
+        host, device = read_traces(
+            options.host_trace, options.device_trace, options.strict, folder, bar.update, options.modules
+        )
     linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     del host, device
     with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:

@@ -27,6 +27,7 @@ from ..report import (
     write_csv,
 )
 from .analysis_options import add_analysis_options, options_of
+from .modules_option import add_modules_option
 from .peak_option import add_peak_option
 from .window_options import add_window_options, window_of
 
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         help="device trace in which graphs were captured, or ran op by op: tells the ops behind the kernels of launched graphs; repeatable",
     )  # fmt: skip
     add_analysis_options(parser)
+    add_modules_option(parser)
     add_window_options(parser)
     parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     return parser
@@ -129,13 +131,19 @@ def _run(arguments: argparse.Namespace) -> None:
 def _report(arguments: argparse.Namespace) -> None:
     if arguments.diff:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
-        report = report_on_diff(before, after, progress, window_of(arguments))
+        report = report_on_diff(before, after, progress, window_of(arguments), arguments.modules)
     else:
         captures = [one for path in arguments.capture_trace for one in read_captures(str(path))]
         options = replace(options_of(arguments), captures=captures)
         scales = [one._replace(peaks=options.peaks) for one in arguments.scale]
         wanted = Wanted(
-            arguments.only, scales, bool(arguments.output), arguments.perfetto or "", options, window_of(arguments)
+            arguments.only,
+            scales,
+            bool(arguments.output),
+            arguments.perfetto or "",
+            options,
+            window_of(arguments),
+            arguments.modules,
         )
         report = report_on(_sources(arguments.paths, arguments.ranks), wanted, progress)
     for note in report.notes:

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from ..analyses import Table
 
-OF_HOST = ("host_time_per_op", "critical_path", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if")
+OF_HOST = (
+    "host_time_per_op", "critical_path", "modules", "memory_timeline", "collectives_over_ranks", "trace_diff", "what_if",
+)  # fmt: skip
 """The analyses that say something of a run without a device, if it was recorded."""
 NO_DEVICE = "no device activity was recorded"
 NO_ROWS = "no rows"

@@ -88,14 +88,16 @@ def read_ranks(
     progress: Progress = unwatched,
     window: Window = EVERYTHING,
     memory: bool = False,
+    modules: bool = False,
 ) -> Iterator[RankTrace]:
-    """Each source as a rank, or a part of it, with its graph unless told otherwise, and with the recorded allocations if told so.
+    """Each source as a rank, or a part of it, with its graph unless told otherwise, and if told so with the recorded allocations and with
+    Python's calls.
 
     Raises DataError where a file cannot be used or two are of one rank.
     """
     seen: dict[int, Path] = {}
     for place, source in enumerate(progress(sources, "reading ranks", unit="rank")):
-        rank = _read(source, place, graphs, window, memory)
+        rank = _read(source, place, graphs, window, memory, modules)
         if rank.rank in seen:
             raise DataError(
                 f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
@@ -104,7 +106,7 @@ def read_ranks(
         yield rank
 
 
-def _read(source: Source, place: int, graphs: bool, window: Window, memory: bool) -> RankTrace:
+def _read(source: Source, place: int, graphs: bool, window: Window, memory: bool, modules: bool) -> RankTrace:
     """A rank that is neither recorded nor in the name is the place in the list."""
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
@@ -118,7 +120,7 @@ def _read(source: Source, place: int, graphs: bool, window: Window, memory: bool
         rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
     else:
         host = str(source.host) if source.host else None
-        rank = read_rank(str(source.path), host, source.rank, graphs, window, memory)
+        rank = read_rank(str(source.path), host, source.rank, graphs, window, memory, modules)
     if rank.linked.info.rank < 0:
         rank.rank = place if named is None else named
     return rank

@@ -11,6 +11,7 @@ from ..analyses import Table
 from .absent import absent
 from .charts import heading
 from .embedded import FEWEST, Embedded, embedded
+from .module_tree import ModuleTree, module_tree
 from .overview import figures, findings
 from .rank_groups import groups_table, in_words
 from .report import Report
@@ -29,6 +30,7 @@ except ImportError as error:  # without the extra there are still tables
 else:
     MISSING = None
 
+MODULES = "modules"
 FEW = 10
 """Tables of more rows can be searched."""
 LIBRARY = "window.vegaEmbed = vegaEmbed;"
@@ -49,7 +51,7 @@ class ShownTable(NamedTuple):
 
 class ShownSection(NamedTuple):
     """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables by name,
-    and a remark."""
+    a remark, and modules as a tree."""
 
     name: str
     label: str
@@ -58,6 +60,7 @@ class ShownSection(NamedTuple):
     charts: list[str]
     tables: list[str]
     note: str
+    modules: ModuleTree | None = None
 
 
 class Page:
@@ -88,7 +91,8 @@ class Page:
         shown = [self.table(table, section.tables[table.name]) for table in filled]
         title = self.report.tables[section.name].title
         reads = section.reads.format(options=self.report.options)
-        return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note)
+        modules = next((module_tree(table) for table in filled if table.name == MODULES), None)
+        return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note, modules)
 
     def table(self, table: Table, by: str = "") -> str:
         """The name of a table that is put on the page, of a long one with the largest values of a column first."""

@@ -20,7 +20,7 @@ from .timeline import Timeline, timeline
 from .what_if import classes_twice_as_fast, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
-OF_GRAPHS = {"critical_path", "step_breakdown"}
+OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
 """The analyses that need the execution graph."""
 OF_MEMORY = "memory_timeline"
 """The one that needs the recorded allocations."""
@@ -60,7 +60,8 @@ class Report:
 
 class Wanted(NamedTuple):
     """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, where `perfetto`
-    names a file, the device trace with what the analyses add to it. `options` are those of the analyses, `window` the part of each rank."""
+    names a file, the device trace with what the analyses add to it. `options` are those of the analyses, `window` the part of each rank,
+    and with `modules` Python's calls are read, too."""
 
     only: Sequence[str] | None = None
     scales: Sequence[Scale] = ()
@@ -68,6 +69,7 @@ class Wanted(NamedTuple):
     perfetto: str = ""
     options: Options = DEFAULT
     window: Window = EVERYTHING
+    modules: bool = False
 
     @property
     def graphs(self) -> bool:
@@ -86,7 +88,8 @@ ALL_OF_IT = Wanted()
 def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
-    ranks = seen.passing(read_ranks(sources.ranks, wanted.graphs, progress, wanted.window, wanted.memory))
+    read = read_ranks(sources.ranks, wanted.graphs, progress, wanted.window, wanted.memory, wanted.modules)
+    ranks = seen.passing(read)
     tables = analyse(ranks, wanted.only, wanted.options)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
@@ -95,29 +98,36 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
     notes = sources.notes + seen.notes()
     report = Report(sources.title, tables, _ranks_table(seen.facts), notes, options=wanted.options)
     if wanted.page:
-        _add_pictures(report, sources, seen, progress, wanted.window)
+        _add_pictures(report, sources, seen, progress)
     return report
 
 
-def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress, window: Window) -> None:
+def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress) -> None:
     """Of many ranks those that are shown are read once more: which ones was not known while they passed, and all take too much memory."""
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
-        seen = _Seen(Wanted(), len(chosen))
+        window, seen = seen.wanted.window, _Seen(Wanted(), len(chosen))
         for _ in seen.passing(read_ranks(chosen, True, progress, window)):
             pass
     report.timeline, report.twice_as_fast = timeline(seen.replays, SHOWN_FIRST), classes_twice_as_fast(seen.graphs)
 
 
 def report_on_diff(
-    before: Sources, after: Sources, progress: Progress = unwatched, window: Window = EVERYTHING
+    before: Sources,
+    after: Sources,
+    progress: Progress = unwatched,
+    window: Window = EVERYTHING,
+    modules: bool = False,
 ) -> Report:
-    """What differs between two runs, or that part of both. Raises DataError where a file cannot be used."""
+    """What differs between two runs, or that part of both; with `modules` Python's calls are read, too.
+
+    Raises DataError where a file cannot be used.
+    """
     seen = tuple(_Seen(Wanted(page=False), len(sources.ranks)) for sources in (before, after))
     pairs = zip(seen, (before, after), strict=True)
-    ranks = [one.passing(read_ranks(sources.ranks, False, progress, window)) for one, sources in pairs]
+    ranks = [one.passing(read_ranks(sources.ranks, False, progress, window, modules=modules)) for one, sources in pairs]
     tables = {table.name: table for table in trace_diff(*ranks).with_details()}
     notes = [
         f"{run}: {note}"

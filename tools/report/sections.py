@@ -23,8 +23,8 @@ SECTIONS = (
     Section(
         "trace_diff",
         "Difference",
-        "Run B less run A, by name and shape, and by call path, which shows where a moved or fused kernel went.",
-        {"trace_diff": "", "trace_diff_tree": ""},
+        "Run B less run A, by name and shape, and by call path, which shows where a moved or fused kernel went, and by module.",
+        {"trace_diff": "", "trace_diff_tree": "", "trace_diff_modules": ""},
     ),
     Section(
         "temporal_breakdown",
@@ -148,5 +148,12 @@ SECTIONS = (
         "What kernels reach of what their device can do at most, by the work of the op that launched them. Dashed: the roof, up along "
         "the memory bandwidth, then flat at the peak; what lies far below is limited by something else, often by being small.",
         {"efficiency": "time", "efficiency_by_step": ""},
+    ),
+    Section(
+        "modules",
+        "Modules",
+        "What each module of the model takes, forward and backward, with the modules in it: a module is as wide as its share, and lies "
+        "below the one that calls it.",
+        {"modules": "", "modules_by_function": ""},
     ),
 )

@@ -1,5 +1,6 @@
 """A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
 
+from .annotations import are_annotations, with_modules
 from .began import began_ns
 from .captures import KERNEL, Capture, Launched, captures_of, kinds_of, read_captures
 from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
@@ -35,6 +36,7 @@ __all__ = [
     "Texts",
     "activity_classes",
     "activity_rows",
+    "are_annotations",
     "began_ns",
     "captures_of",
     "graph_of",
@@ -56,4 +58,5 @@ __all__ = [
     "texts",
     "time_by_set",
     "union",
+    "with_modules",
 ]

@@ -36,6 +36,8 @@ EMPTY: dict[str, Any] = {
     "inputs": [],
     "outputs": [],
     "extra": {},
+    "module": None,
+    "python_function": None,
 }
 REMARK = "an execution graph alone: launch calls and host ops are not known, nor what follows from them"
 
@@ -102,6 +104,8 @@ def _activities(graph: ExecutionGraph, rows: Int64, communication_row: Int64) ->
         call_row=unknown,
         op_row=unknown,
         communication_row=communication_row,
+        module=graph.texts("module").take(rows) if "module" in graph.attributes else None,
+        python_function=graph.texts("python_function").take(rows) if "python_function" in graph.attributes else None,
     )
 
 

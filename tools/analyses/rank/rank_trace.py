@@ -12,6 +12,7 @@ from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
+from .annotations import with_modules
 from .began import began_ns
 from .captures import Capture
 from .recorded import Allocations, Recorded, read_recorded
@@ -90,8 +91,11 @@ def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Anal
 
 
 def graph_of(linked: LinkedTrace) -> ExecutionGraph:
-    """The execution graph, without the tensors of its nodes, which no analysis reads and which are most of it."""
-    return convert(linked, ConvertOptions(io="none"))
+    """The execution graph, without the tensors of its nodes, which no analysis reads and which are most of it.
+
+    Where the trace tells no modules, annotations stand in for them.
+    """
+    return convert(with_modules(linked), ConvertOptions(io="none"))
 
 
 def read_rank(
@@ -101,15 +105,17 @@ def read_rank(
     graph: bool = True,
     window: Window = EVERYTHING,
     memory: bool = True,
+    modules: bool = False,
 ) -> RankTrace:
     """One rank, or a part of it, from its files, with its graph and the recorded allocations unless told otherwise.
 
     Raises DataError where they cannot be used.
 
-    A trace that records no rank is rank 0 unless `rank` says which.
+    With `modules` Python's calls are read, too, which tell the module of each op. A trace that records no rank is rank 0 unless `rank`
+    says which.
     """
     host = read_host_trace(host_path) if host_path else None
-    device, recorded = read_recorded(device_path, rank, host is None, memory)
+    device, recorded = read_recorded(device_path, rank, host is None, memory, modules)
     linked = link(host, device, rank, window=window)
     made = graph_of(linked) if graph else None
     if window != EVERYTHING:

@@ -60,9 +60,9 @@ class Recorded:
 
 
 def read_recorded(
-    path: str, rank: int | None = None, of_ops: bool = True, memory: bool = True
+    path: str, rank: int | None = None, of_ops: bool = True, memory: bool = True, modules: bool = False
 ) -> tuple[DeviceTrace, Recorded]:
-    """A rank's device trace, with the arguments of its ops where asked for, and this, allocations where asked for.
+    """A rank's device trace, with the arguments of its ops and Python's calls where asked for, and this, allocations where asked for.
 
     Raises DataError as reading and linking do.
     """
@@ -73,6 +73,7 @@ def read_recorded(
         also=partial(_add, ranges, pieces if memory else None),
         arguments=of_ops,
         needed=(INSTANT,) if memory else (),
+        modules=modules,
     )
     device = one_rank(whole, rank)
     ranges.sort(key=lambda one: (one.device, one.start))

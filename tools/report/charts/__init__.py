@@ -3,6 +3,7 @@
 from .cells import cell, heading, kind, short_and_full, shortened
 from .charts import CHARTS, what_if
 from .drawing import Chart, by_label, data, hover, largest_names, place, ranked, sized, stacked
+from .flame_graph import module_time
 from .rows import Row, first, largest
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "kind",
     "largest",
     "largest_names",
+    "module_time",
     "place",
     "ranked",
     "short_and_full",

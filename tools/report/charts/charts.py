@@ -25,6 +25,7 @@ from .drawing import (
     sized,
     stacked,
 )  # fmt: skip
+from .flame_graph import modules
 from .lanes_of_values import Steps, series
 from .matrices import collectives_over_ranks_all_to_all, collectives_over_ranks_waits
 from .memory import memory_timeline
@@ -291,7 +292,7 @@ CHARTS: dict[str, Draw] = {
         communication_computation_overlap, launch_statistics, launch_statistics_by_api, launch_statistics_short_kernels, counters,
         memory_timeline, frequent_kernel_patterns,
         cupti_counters, critical_path, collectives_over_ranks, collectives_over_ranks_waits, collectives_over_ranks_all_to_all,
-        per_op_device_time_by_name, host_time_per_op, efficiency,
+        per_op_device_time_by_name, host_time_per_op, efficiency, modules,
         what_if, trace_diff,
     )
 }  # fmt: skip

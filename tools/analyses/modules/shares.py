@@ -1,0 +1,146 @@
+"""Sums by what Python was doing: device time, operations, critical path, host time of each module or each function."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....converter.host_timeline import IDLE
+from ....converter.kernel_work import kernel_work
+from ....linker.modules import SEPARATOR
+from ....schema.columns import ABSENT, Bool, Int64, Rows, Strings, nest
+from ....schema.graph import ExecutionGraph
+from ....schema.linked import LinkedTrace
+from ....schema.traces import are_step_marks
+from ...replay import pieces_of
+from ..rank import USER_SCOPE, Floats, RankTrace, activity_rows, are_annotations, op_tree
+
+
+class Shares(NamedTuple):
+    """n texts in the order in which they came first, "" for none, and what is each one's own: ns of the device, operations, ns of the
+    critical path, ns of the host, ops, activities. NaN where it is not known."""
+
+    text: list[str]
+    device: Floats
+    operations: Floats
+    path: Floats
+    host: Floats
+    ops: Floats
+    activities: Floats
+
+
+def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) -> Shares:
+    """The shares by `field`, `module` or `python_function`, of `linked`; `annotations` are ops only if they are what is counted by.
+
+    What an op takes without those that it called is its module's host time, as is a call outside of ops. On the critical path idle
+    time of the host belongs to the innermost module that the ops before and after it on its thread are both in.
+    """
+    ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph
+    columns = [getattr(table, field) for table in (ops, calls, activities)]
+    columns.append(_of_nodes(graph, field) if graph is not None else None)
+    sizes = (len(ops), len(calls), len(activities), len(graph) if graph is not None else 0)
+    known = [_nothing(size) if column is None else column for column, size in zip(columns, sizes, strict=True)]
+    texts = Strings.joined(known)
+    codes = np.where(texts.codes < 0, len(texts.table), texts.codes).astype(np.int64)
+    of_op, of_call, of_activity, of_node = np.split(codes, np.cumsum(sizes)[:-1])
+    op, call = np.flatnonzero(_counted(linked, annotations)), np.flatnonzero(calls.op_row < 0)
+    count = len(texts.table) + 1
+
+    def summed(code: Int64, values: Int64 | Floats | None = None) -> Floats:
+        return np.bincount(code, values, count).astype(np.float64)
+
+    host = summed(of_op[op], ops.exclusive[op])
+    host += summed(of_call[call], nest(calls.thread[call], calls.start[call], calls.end[call]).exclusive)
+    operations = _operations(rank, linked)
+    unknown = np.full(count, np.nan)
+    found = Shares(
+        [*texts.table, ""],
+        device=summed(of_activity, activities.end - activities.start),
+        operations=unknown if operations is None else summed(of_activity, operations),
+        path=_path(rank, of_node, count) if columns[-1] is not None else unknown,
+        host=host if len(ops) else unknown,
+        ops=summed(of_op[op]),
+        activities=summed(of_activity),
+    )
+    began = np.full(count, np.inf)
+    for code, start in ((of_op[op], ops.start[op]), (of_call, calls.start), (of_activity, activities.start)):
+        np.minimum.at(began, code, start)
+    order = np.argsort(began, kind="stable")
+    order = order[np.isfinite(began[order])]
+    return Shares([found.text[row] for row in order.tolist()], *(column[order] for column in found[1:]))
+
+
+def _nothing(count: int) -> Strings:
+    return Strings(np.full(count, -1, np.int32), [])
+
+
+def _counted(linked: LinkedTrace, annotations: bool) -> Bool:
+    ops = linked.ops
+    counted: Bool = (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    return counted if annotations else counted & ~are_annotations(ops)
+
+
+def _operations(rank: RankTrace, linked: LinkedTrace) -> Int64 | None:
+    """Of each activity, 0 where not known; None where none is known."""
+    if len(linked.ops) or rank.graph is None:
+        found = kernel_work(linked, op_tree(linked.ops).parent).operations
+    else:
+        found = rank.graph.integers("num_ops")[activity_rows(rank.graph)]
+    return np.where(found == ABSENT, 0, found) if (found != ABSENT).any() else None
+
+
+def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
+    """The critical path's time by the code of its nodes."""
+    replay = rank.replayed()
+    if replay is None:
+        return np.full(count, np.nan)
+    pieces = pieces_of(replay)
+    return np.bincount(of_node[pieces.row], pieces.time, count).astype(np.float64)
+
+
+def _of_nodes(graph: ExecutionGraph, field: str) -> Strings | None:
+    """The texts of the graph's nodes, idle time and what annotations do themselves with those around them; None where it tells none."""
+    if field not in graph.attributes:
+        return None
+    texts, thread = graph.texts(field), graph.integers("tid")
+    order = np.lexsort((np.arange(len(graph)), thread))
+    order = order[thread[order] != ABSENT]
+    between = (graph.name.equal(IDLE) | (graph.integers("scope") == USER_SCOPE))[order]
+    place = np.arange(len(order))
+    before = np.maximum.accumulate(np.where(between, -1, place))
+    after = np.minimum.accumulate(np.where(between, len(order), place)[::-1])[::-1]
+    gap = place[between & (before >= 0) & (after < len(order))]
+    before, gap, after = (order[rows] for rows in (before[gap], gap, after[gap]))
+    same = (thread[before] == thread[gap]) & (thread[gap] == thread[after])
+    return _with_common(texts, before[same], gap[same], after[same])
+
+
+def _with_common(texts: Strings, before: Rows, gap: Rows, after: Rows) -> Strings:
+    """With what the texts before and after each gap have in common in the gap, if they have anything."""
+    place = {text: code for code, text in enumerate(texts.table)}
+    table, codes = [*texts.table], texts.codes.copy()
+    pairs, which = np.unique(np.stack((codes[before], codes[after]), axis=1), axis=0, return_inverse=True)
+    found = []
+    for one, other in pairs.tolist():
+        text = common_path(texts.table[one], texts.table[other]) if min(one, other) >= 0 else ""
+        if text and text not in place:
+            place[text] = len(table)
+            table.append(text)
+        found.append(place[text] if text else -1)
+    common = np.array(found, np.int32)[which.reshape(-1)]
+    codes[gap] = np.where(common >= 0, common, codes[gap])
+    return Strings(codes, table)
+
+
+def common_path(one: str, other: str) -> str:
+    """The path of the innermost module that both are in, "" for none.
+
+    >>> common_path("Net_0/Block_1/Linear_2", "Net_0/Block_1/GELU_0")
+    'Net_0/Block_1'
+    """
+    parts = zip(one.split(SEPARATOR), other.split(SEPARATOR), strict=False)
+    kept = []
+    for a, b in parts:
+        if a != b:
+            break
+        kept.append(a)
+    return SEPARATOR.join(kept)

@@ -1,0 +1,58 @@
+"""Paths of modules as a tree, depth first, siblings in the order in which they are given."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ....linker.modules import SEPARATOR
+from ..rank import Floats
+
+OUTSIDE = "outside of modules"
+"""How the row of what is in no module is called; its path is empty."""
+
+
+class ModuleTree(NamedTuple):
+    """n modules, each behind the one that it is in: their paths, the row of the one around each (-1 for none), how deep they lie."""
+
+    path: list[str]
+    parent: list[int]
+    depth: list[int]
+
+    @property
+    def names(self) -> list[str]:
+        """The last parts of the paths."""
+        return [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in self.path]
+
+    def subtree(self, own: Floats) -> Floats:
+        """For each module the sum over itself and all modules in it."""
+        total = own.copy()
+        for row in reversed(range(len(total))):
+            if self.parent[row] >= 0:
+                total[self.parent[row]] += total[row]
+        return total
+
+
+def module_tree(paths: Sequence[str]) -> tuple[ModuleTree, list[int]]:
+    """The tree of these paths, with those that modules between lack, and the row of each path in it."""
+    below: dict[str, list[str]] = {"": []}
+    known: set[str] = set()
+    for path in paths:
+        above = ""
+        for end in [*(place for place, letter in enumerate(path) if letter == SEPARATOR), len(path)] if path else []:
+            here = path[:end]
+            if here and here not in known:
+                known.add(here)
+                below.setdefault(above, []).append(here)
+            above = here
+    tree, row = ModuleTree([], [], []), {}
+    pending = [(path, -1, 0) for path in reversed(below[""])]
+    while pending:
+        path, parent, depth = pending.pop()
+        row[path] = len(tree.path)
+        for column, value in zip(tree, (path, parent, depth), strict=True):
+            column.append(value)
+        pending += [(inner, row[path], depth + 1) for inner in reversed(below.get(path, ()))]
+    if "" in paths:
+        row[""] = len(tree.path)
+        for column, value in zip(tree, ("", -1, 0), strict=True):
+            column.append(value)
+    return tree, [row[path] for path in paths]

@@ -1,0 +1,76 @@
+"""What stands in for modules where Python's calls are not known: the annotations of the user (record_function) around ops."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ....linker.modules import Paths, Stack, forward_ops, innermost_backward
+from ....schema.columns import ABSENT, Bool, Int64, Strings, last_up_to, nest
+from ....schema.linked import Activities, Calls, LinkedTrace, Ops
+from ....schema.traces import are_step_marks
+from .op_tree import USER_SCOPE, OpTree, op_tree
+
+
+def are_annotations(ops: Ops) -> Bool:
+    """Which ops are annotations of the user that have a time and do not mark a step."""
+    return (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
+
+
+def with_modules(linked: LinkedTrace) -> LinkedTrace:
+    """The trace itself if it tells modules, else with the annotations around each op in their place, as `step/forward`.
+
+    An op of a worker of the backward pass that is in none belongs to what is open on the thread that called the worker, else to that
+    of the forward op that it differentiates.
+    """
+    if linked.activities.module is not None or not len(linked.ops):
+        return linked
+    code, texts = _annotations(linked)
+    code = code.astype(np.int32)
+
+    def named(table: Calls | Activities) -> dict[str, Strings]:
+        return {"module": Strings(np.append(code, np.int32(-1))[table.op_row], texts), "python_function": _none(table)}
+
+    return replace(
+        linked,
+        ops=replace(linked.ops, module=Strings(code, texts), python_function=_none(linked.ops)),
+        calls=replace(linked.calls, **named(linked.calls)),
+        activities=replace(linked.activities, **named(linked.activities)),
+    )
+
+
+def _none(table: Ops | Calls | Activities) -> Strings:
+    return Strings(np.full(len(table), -1, np.int32), [])
+
+
+def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
+    """For each op the path of the annotations around it, -1 for none, and the paths."""
+    ops, tree, paths = linked.ops, op_tree(linked.ops), Paths()
+    annotates = are_annotations(ops)
+    code = np.full(len(ops), -1, np.int64)
+    for rows in tree.levels:
+        code[rows] = np.append(code, -1)[tree.parent[rows]]
+        own = rows[annotates[rows]]
+        code[own] = paths.below(code[own], ops.name.codes[own].astype(np.int64), ops.name.table)
+    if len(paths.texts):
+        _add_backward(linked, tree, code, np.flatnonzero(annotates))
+    return code, paths.texts
+
+
+def _add_backward(linked: LinkedTrace, tree: OpTree, code: Int64, annotations: Int64) -> None:
+    """Gives the backward pass its codes, where it has none."""
+    ops, over = linked.ops, linked.handoffs
+    forward = forward_ops(ops)
+    apart = (forward >= 0) & (ops.thread[forward] != ops.thread)
+    rows = np.flatnonzero((code < 0) & np.isin(ops.thread, ops.thread[apart]) & (ops.start != ABSENT))
+    order = np.lexsort((over.target_time, over.target_thread))
+    last = last_up_to(over.target_thread[order], over.target_time[order], ops.thread[rows], ops.start[rows])
+    rows, called = rows[last >= 0], order[last[last >= 0]]
+    thread, start, end = (column[annotations] for column in (ops.thread, ops.start, ops.end))
+    nesting = nest(thread, start, end)
+    stack = Stack(thread, start, nesting.end, nesting.parent, code[annotations], [])
+    moment = over.source_time[called]
+    around = stack.around(over.source_thread[called], moment, moment)
+    code[rows] = np.append(stack.code, -1)[around]
+    below = innermost_backward(forward, tree.parent)
+    left = np.flatnonzero((code < 0) & (below >= 0))
+    code[left] = code[forward[below[left]]]

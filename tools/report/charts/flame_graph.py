@@ -1,0 +1,91 @@
+"""Draws a tree of modules as a flame graph that hangs from its root: each module below the one that calls it, as wide as its time."""
+
+from collections.abc import Iterator
+
+import altair as alt
+import numpy as np
+
+from ...analyses import Table
+from .drawing import SERIES, Chart, data, hover, sized
+from .rows import Row
+
+MODULE = 22
+"""Height of a module in px."""
+NARROWEST, MOST_RANKS, MOST_MODULES = 0.001, 4, 2000
+LETTER = 6.4
+"""Width of a letter in px."""
+
+
+def modules(table: Table) -> list[Chart]:
+    """The time on the device, of a run of the host alone on the host; one graph for each of the first ranks."""
+    ranks = list(dict.fromkeys(np.asarray(table["rank"]).tolist()))
+    rows = table.rows()
+    time = module_time(table)
+    charts = [_of_rank([row for row in rows if row["rank"] == rank], time) for rank in ranks[:MOST_RANKS]]
+    titled = [f"rank {rank}, " if len(ranks) > 1 else "" for rank in ranks]
+    what = f"time on the {time} [µs]"
+    return [
+        chart.properties(title=alt.TitleParams(f"{title}{what}", anchor="start", color="var(--muted)", fontSize=12))
+        for chart, title in zip(charts, titled, strict=False)
+        if chart is not None
+    ]
+
+
+def module_time(table: Table) -> str:
+    """Which time tells most of a table of modules: `device`, or `host` where nothing ran on a device."""
+    return "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
+
+
+def _of_rank(rows: list[Row], time: str) -> Chart | None:
+    """None without any time."""
+    bars = list(_bars(rows, f"{time}_subtree"))
+    whole = sum(bar["to"] - bar["from"] for bar in bars if bar["depth"] == 0)
+    shown = sorted(bars, key=lambda bar: bar["from"] - bar["to"])[:MOST_MODULES]
+    shown = [bar for bar in shown if bar["to"] - bar["from"] > NARROWEST * whole]
+    if not shown:
+        return None
+    told = hover("path", "time [µs]", "of_all [%]", "self [µs]", "critical_pct [%]", "ops []", "activities []")
+    base = alt.Chart(
+        data(
+            [{**bar, "of_all": 100 * bar["time"] / whole, "self": bar[f"{time}_self"]} for bar in shown],
+            "name",
+            "kind",
+            "depth",
+            "from",
+            "to",
+            "path",
+            "time",
+            "of_all",
+            "self",
+            "critical_pct",
+            "ops",
+            "activities",
+        )
+    )
+    place = alt.Y("depth:O", title=None, axis=None)
+    scale = alt.Scale(domain=[0, whole], nice=False)
+    boxes = base.mark_rect(stroke="var(--paper)", fillOpacity=0.45).encode(
+        alt.X("from:Q", title=None, scale=scale, axis=alt.Axis(tickCount=6, grid=False)),
+        place,
+        alt.Color("kind:N", scale=alt.Scale(range=SERIES), legend=None),
+        x2="to:Q",
+        tooltip=told,
+    )
+    letters = f"(datum.to - datum.from) / {whole} * width / {LETTER} - 2"
+    names = (
+        base.transform_calculate(label=f"{letters} > 2 ? truncate(datum.name, {letters}) : ''")
+        .mark_text(align="left", dx=4, fontSize=11.5, color="var(--ink)", clip=True)
+        .encode(alt.X("from:Q", scale=scale), place, alt.Text("label:N"), tooltip=told)
+    )
+    return sized(alt.layer(boxes, names), MODULE * (1 + max(bar["depth"] for bar in shown)))
+
+
+def _bars(rows: list[Row], column: str) -> Iterator[Row]:
+    """Each module with where it begins and ends: behind its elder siblings, in the one that it is in."""
+    ends = [0.0]
+    for row in rows:
+        depth, time = row["depth"], row[column] or 0.0
+        begin = ends[depth]
+        ends[depth:] = [begin + time, begin]
+        kind = row["name"].rpartition("_")[0] or row["name"]
+        yield {**row, "kind": kind, "time": time, "from": begin, "to": begin + time}

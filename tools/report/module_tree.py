@@ -1,0 +1,71 @@
+"""The table of modules as a tree that a reader opens and closes branch by branch."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..analyses import Table
+from .charts import cell, module_time
+
+MOST = 2000
+OPEN_TO = 2
+"""Branches less deep than this are open from the start."""
+
+
+class Branch(NamedTuple):
+    """A module: its name and path, its share of all in percent, what is told of it, the modules in it."""
+
+    name: str
+    path: str
+    share: float
+    told: list[str]
+    open: bool
+    inner: "list[Branch]"
+
+
+class ModuleTree(NamedTuple):
+    """What is told of each module, and the outermost ones."""
+
+    headings: list[str]
+    branches: list[Branch]
+
+
+def module_tree(table: Table) -> ModuleTree:
+    """The tree of a table of modules, of the largest ones of a very long one; several ranks stand below each other."""
+    time = module_time(table)
+    columns = {
+        f"{time} [µs]": (f"{time}_subtree", "µs"), "self [µs]": (f"{time}_self", "µs"), "of all [%]": ("share", "%"),
+        "critical path [%]": ("critical_pct", "%"), "GFLOP": ("gflop", ""),
+    }  # fmt: skip
+    rows = table.rows()
+    several = len({row["rank"] for row in rows}) > 1
+    whole: dict[int, float] = {}
+    for row in rows:
+        if row["depth"] == 0:
+            whole[row["rank"]] = whole.get(row["rank"], 0.0) + (row[f"{time}_subtree"] or 0.0)
+    above: list[list[Branch]] = [[]]
+    for row in _largest(rows, f"{time}_subtree"):
+        depth, total = row["depth"], whole[row["rank"]]
+        row["share"] = 100 * (row[f"{time}_subtree"] or 0.0) / total if total else 0.0
+        row["gflop"] = None if row["operations_subtree"] is None else row["operations_subtree"] / 1e9
+        told = [cell(row[name], name, unit) for name, unit in columns.values()]
+        name = f"rank {row['rank']} · {row['name']}" if several and not depth else row["name"]
+        branch = Branch(name, row["path"], row["share"], told, depth < OPEN_TO and not several, [])
+        above[depth].append(branch)
+        above[depth + 1 :] = [branch.inner]
+    used = [place for place, _ in enumerate(columns) if any(branch.told[place] for branch in above[0])]
+    return ModuleTree([[*columns][place] for place in used], [_only(branch, used) for branch in above[0]])
+
+
+def _largest(rows: list[dict[str, Any]], column: str) -> Iterator[dict[str, Any]]:
+    """As many as are shown, in their order: what a module is in is no smaller, and comes before it."""
+    sizes = np.array([row[column] or 0.0 for row in rows], np.float64)
+    for place in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist()):
+        yield rows[place]
+
+
+def _only(branch: Branch, used: list[int]) -> Branch:
+    """The branch with what is told of any."""
+    inner = [_only(one, used) for one in branch.inner]
+    return branch._replace(told=[branch.told[place] for place in used], inner=inner)
