@@ -17,14 +17,14 @@ from execgraph.schema.graph.execution_graph import Delay, DependencyKind, Execut
 from execgraph.schema.linked.linked_trace import LinkedTrace
 
 
-def read_pair(t: TraceBuilder) -> tuple[HostTrace, DeviceTrace]:
+def read_pair(t: TraceBuilder, modules: bool = False) -> tuple[HostTrace, DeviceTrace]:
     with tempfile.TemporaryDirectory() as folder:
         host, device = t.write(Path(folder))
-        return read_host_trace(str(host)), read_device_trace(str(device))
+        return read_host_trace(str(host)), read_device_trace(str(device), modules=modules)
 
 
-def link_run(t: TraceBuilder, **options: Any) -> LinkedTrace:
-    return link(*read_pair(t), **options)
+def link_run(t: TraceBuilder, modules: bool = False, **options: Any) -> LinkedTrace:
+    return link(*read_pair(t, modules), **options)
 
 
 def launchers(linked: LinkedTrace) -> dict[str, tuple[str, str]]:

@@ -10,8 +10,8 @@ def forward_ops(ops: Ops) -> Rows:
     """For each op of the backward pass the row of the forward op with its sequence number, -1 for none and for other ops.
 
     Several ops may show a number, as each shows the one that comes next: the last of them made the node that is differentiated, as
-    Kineto has it for its own arrows. Numbers count by thread: the forward thread is the one with most of the numbers that a
-    backward op says are of it. O(n log n) for a bounded number of threads.
+    Kineto has it for its own arrows. Numbers count by thread: that of the forward op is the one that the host trace numbers so, without
+    one the thread with most of the numbers. O(n log n) for a bounded number of threads.
     """
     found = np.full(len(ops), -1, np.int64)
     numbered = np.flatnonzero((ops.start != ABSENT) & (ops.seq_id >= 0))
@@ -20,7 +20,8 @@ def forward_ops(ops: Ops) -> Rows:
     for number in np.unique(ops.fw_tid[backward]).tolist():
         mine = backward[ops.fw_tid[backward] == number]
         sharing = forward[np.isin(ops.seq_id[forward], ops.seq_id[mine])]
-        threads, often = np.unique(ops.thread[sharing], return_counts=True)
+        named = sharing[ops.tid[sharing] == number]
+        threads, often = np.unique(ops.thread[named if len(named) else sharing], return_counts=True)
         if not len(threads):
             continue
         thread = np.full(len(mine), threads[often.argmax()])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Rows, Strings
+from ...schema.columns import ABSENT, Int32, Int64, Rows, Strings
 from ...schema.linked import Calls, Ops
 from ..readers import PythonRows, through
 from .forward_ops import forward_ops, innermost_backward
@@ -38,8 +38,8 @@ class Places(NamedTuple):
         return module, function
 
 
-def _through(texts: Strings, rows: Rows) -> Int64:
-    return through(texts.codes, rows).astype(np.int32)
+def _through(texts: Strings, rows: Rows) -> Int32:
+    return np.append(texts.codes, np.int32(-1))[rows]
 
 
 class _Spans(NamedTuple):
@@ -72,13 +72,13 @@ def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Plac
 def _spans(ops: Ops, op_parent: Rows, calls: Calls, timed: Rows) -> _Spans:
     place = np.full(len(ops), -1, np.int64)
     place[timed] = np.arange(len(timed))
-    columns = (
+    thread, start, end = (
         np.concatenate((of_op[timed], of_call))
         for of_op, of_call in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
     )
     parent = through(place, np.concatenate((op_parent[timed], calls.op_row)))
     forward = np.concatenate((through(place, forward_ops(ops)[timed]), np.full(len(calls), -1)))
-    return _Spans(*columns, parent, forward)
+    return _Spans(thread, start, end, parent, forward)
 
 
 def _places(stack: Stack, spans: _Spans, below: Rows, joined: Joined) -> tuple[Int64, list[str]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, Strings
+from ..columns import ABSENT, Int32, Int64, Strings
 from .linked_trace import LinkedTrace
 
 LONGEST_CLOCK = 1 << 62
@@ -28,12 +28,8 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         ("calls", linked.host_waits.call_row, len(calls)),
         ("communications", activities.communication_row, len(linked.communications)),
         ("communications", linked.ops.communication_row, len(linked.communications)),
-        ("names of calls", calls.name.codes, len(calls.name.table)),
-        *(
-            ("places of calls", place.codes, len(place.table))
-            for place in (calls.module, calls.python_function)
-            if place
-        ),
+        _codes("names of calls", calls.name),
+        *(_codes("places of calls", place) for place in (calls.module, calls.python_function) if place),
     ):
         if (wrong := rows[(rows < -1) | (rows >= count)]).size:
             yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"
@@ -45,6 +41,10 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
     yield from _wrong_times("ops", linked.ops.start, linked.ops.end)
     yield from _wrong_times("calls", calls.start, calls.end)
     yield from _wrong_times("activities", activities.start, activities.end)
+
+
+def _codes(what: str, texts: Strings) -> tuple[str, Int64 | Int32, int]:
+    return what, texts.codes, len(texts.table)
 
 
 def _tables(linked: LinkedTrace) -> dict[str, Any]:

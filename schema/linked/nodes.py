@@ -70,9 +70,12 @@ class LinkedNodes:
     def __len__(self) -> int:
         return self.ops.count + self.activities.count
 
-    def places(self, table: NodeTable) -> dict[str, Strings]:
-        """The module and the Python function of each row of a table, nothing where no node has any."""
-        return {name: _without_empty(table.strings(name)) for name in PLACES} if self.modules else {}
+    def places(self, table: NodeTable) -> tuple[Strings | None, Strings | None]:
+        """The module and the Python function of each row of a table; None where no node has any."""
+        if not self.modules:
+            return None, None
+        module, function = (_without_empty(table.strings(name)) for name in PLACES)
+        return module, function
 
     def add(self, nodes: Sequence[Node], exact: Callable[[], Sequence[Node]]) -> None:
         """Adds a piece; `exact` decodes it again with exact times."""

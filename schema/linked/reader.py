@@ -1,6 +1,5 @@
 """Reads a linked file: nodes become columns, ids become rows."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -46,7 +45,8 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     ops = _ops(nodes)
     op_row = rows_of(ops.id, nodes.activities.column("parent_id"))
     ours = top.calls is not None
-    activities = replace(_activities(nodes.activities, op_row, assumed=not ours), **nodes.places(nodes.activities))
+    activities = _activities(nodes.activities, op_row, assumed=not ours)
+    activities.module, activities.python_function = nodes.places(nodes.activities)
     report = top.link_report or LinkReport(host_ops=len(ops), activities=len(activities), linked=len(activities))
     if not ours:
         report.remarks.append(
@@ -70,7 +70,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
 
 def _ops(nodes: LinkedNodes) -> Ops:
     table = nodes.ops
-    thread = table.column("thread")
+    thread, (module, function) = table.column("thread"), nodes.places(table)
     return Ops(
         id=table.column("id"),
         parent_id=table.column("parent_id"),
@@ -86,7 +86,8 @@ def _ops(nodes: LinkedNodes) -> Ops:
         extra=nodes.extra,
         communication_row=table.column("communication"),
         **{attribute.name: table.column(attribute.name) for attribute in INTEGER_ATTRIBUTES},
-        **nodes.places(table),
+        module=module,
+        python_function=function,
     )
 
 

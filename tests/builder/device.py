@@ -41,6 +41,9 @@ def _rows(run: "TraceBuilder") -> Iterator[Row]:
     yield from (_sync_row(run, sync) for sync in run.syncs)
     if run.event_rows:
         yield from (_event_row(run, record) for record in run.event_records)
+    for number, called in enumerate(run.python_calls):
+        place, args = _host_place(run, called.thread), {"Python id": number, "Python parent id": None}
+        yield _row(run, "python_function", called.name, place, called.start, called.end, args)
     yield from run.device_events
 
 

@@ -54,6 +54,16 @@ class Comms:
 
 
 @dataclass(eq=False)
+class PythonCall:
+    """A call of Python, `nn.Module: Linear_0` or `train.py(3): step`."""
+
+    name: str
+    thread: int
+    start: int
+    end: int
+
+
+@dataclass(eq=False)
 class Op:
     """A RecordFunction: an op or an annotation. Times are ns since the start of the run."""
 

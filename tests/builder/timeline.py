@@ -24,7 +24,20 @@ from typing import Any
 from .device import device_trace
 from .host import host_trace
 from .layouts import LAYOUTS
-from .records import USER_SCOPE, Activity, Call, Collective, Comms, Event, EventRecord, Group, Op, Sync, Tensor
+from .records import (
+    USER_SCOPE,
+    Activity,
+    Call,
+    Collective,
+    Comms,
+    Event,
+    EventRecord,
+    Group,
+    Op,
+    PythonCall,
+    Sync,
+    Tensor,
+)
 
 ALL_STREAMS = -1
 CALL_US = 4
@@ -76,6 +89,7 @@ class TraceBuilder:
         self.syncs: list[Sync] = []
         self.event_records: list[EventRecord] = []
         self.groups: list[Group] = []
+        self.python_calls: list[PythonCall] = []
         self.host_nodes: list[dict[str, Any]] = []
         self.device_events: list[dict[str, Any]] = []
         self.threads: dict[int, HostThread] = {}
@@ -174,6 +188,18 @@ class TraceBuilder:
     def annotation(self, name: str, **described: Any) -> AbstractContextManager[Op]:
         """A `record_function` range such as `ProfilerStep#3`; use it as `with t.annotation(...)`."""
         return self.op(name, scope=USER_SCOPE, **described)
+
+    @contextmanager
+    def python(self, name: str) -> Iterator[None]:
+        """A call of a Python function such as `train.py(3): step`, as recorded with_stack."""
+        thread, call = self._current, PythonCall(name, self._thread, self._current.clock, 0)
+        self.python_calls.append(call)
+        yield
+        call.end = thread.clock
+
+    def module(self, name: str) -> AbstractContextManager[None]:
+        """A call of a module such as `Linear_0`, as recorded with_modules."""
+        return self.python(f"nn.Module: {name}")
 
     def _innermost_op(self) -> Op | None:
         return next((op for op in reversed(self._current.stack) if op.scope != USER_SCOPE), None)

@@ -43,16 +43,14 @@ def module_tree(paths: Sequence[str]) -> tuple[ModuleTree, list[int]]:
                 known.add(here)
                 below.setdefault(above, []).append(here)
             above = here
-    tree, row = ModuleTree([], [], []), {}
-    pending = [(path, -1, 0) for path in reversed(below[""])]
+    tree, row = ModuleTree([], [], []), dict[str, int]()
+    pending = [("", -1, 0)] if "" in paths else []
+    pending += [(path, -1, 0) for path in reversed(below[""])]
     while pending:
         path, parent, depth = pending.pop()
         row[path] = len(tree.path)
-        for column, value in zip(tree, (path, parent, depth), strict=True):
-            column.append(value)
-        pending += [(inner, row[path], depth + 1) for inner in reversed(below.get(path, ()))]
-    if "" in paths:
-        row[""] = len(tree.path)
-        for column, value in zip(tree, ("", -1, 0), strict=True):
-            column.append(value)
+        tree.path.append(path)
+        tree.parent.append(parent)
+        tree.depth.append(depth)
+        pending += [(inner, row[path], depth + 1) for inner in reversed(below.get(path, ()))] if path else []
     return tree, [row[path] for path in paths]

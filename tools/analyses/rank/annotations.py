@@ -6,14 +6,15 @@ import numpy as np
 
 from ....linker.modules import Paths, Stack, forward_ops, innermost_backward
 from ....schema.columns import ABSENT, Bool, Int64, Strings, last_up_to, nest
-from ....schema.linked import Activities, Calls, LinkedTrace, Ops
+from ....schema.linked import LinkedTrace, Ops
 from ....schema.traces import are_step_marks
 from .op_tree import USER_SCOPE, OpTree, op_tree
 
 
 def are_annotations(ops: Ops) -> Bool:
     """Which ops are annotations of the user that have a time and do not mark a step."""
-    return (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    found: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
+    return found
 
 
 def with_modules(linked: LinkedTrace) -> LinkedTrace:
@@ -24,22 +25,19 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     """
     if linked.activities.module is not None or not len(linked.ops):
         return linked
+    ops, calls, activities = linked.ops, linked.calls, linked.activities
     code, texts = _annotations(linked)
-    code = code.astype(np.int32)
-
-    def named(table: Calls | Activities) -> dict[str, Strings]:
-        return {"module": Strings(np.append(code, np.int32(-1))[table.op_row], texts), "python_function": _none(table)}
-
+    of_ops = Strings(np.append(code, -1).astype(np.int32), texts)
     return replace(
         linked,
-        ops=replace(linked.ops, module=Strings(code, texts), python_function=_none(linked.ops)),
-        calls=replace(linked.calls, **named(linked.calls)),
-        activities=replace(linked.activities, **named(linked.activities)),
+        ops=replace(ops, module=of_ops.take(np.arange(len(ops))), python_function=_none(len(ops))),
+        calls=replace(calls, module=of_ops.take(calls.op_row), python_function=_none(len(calls))),
+        activities=replace(activities, module=of_ops.take(activities.op_row), python_function=_none(len(activities))),
     )
 
 
-def _none(table: Ops | Calls | Activities) -> Strings:
-    return Strings(np.full(len(table), -1, np.int32), [])
+def _none(count: int) -> Strings:
+    return Strings(np.full(count, -1, np.int32), [])
 
 
 def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
