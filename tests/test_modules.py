@@ -270,7 +270,7 @@ class Draft:
             self.backward(depth - 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_random_runs_have_the_places_that_a_slow_search_finds(seed: int) -> None:
     t = Draft(seed).play()

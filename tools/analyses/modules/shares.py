@@ -65,7 +65,7 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
     for code, start in ((of_op[op], ops.start[op]), (of_call, calls.start), (of_activity, activities.start)):
         np.minimum.at(began, code, start)
     order = np.argsort(began, kind="stable")
-    order = order[np.isfinite(began[order])]
+    order = order[np.isfinite(began[order]) | (found.path[order] > 0)]
     return Shares([found.text[row] for row in order.tolist()], *(column[order] for column in found[1:]))
 
 
