@@ -46,6 +46,7 @@ class Reference:
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
+        self.found: dict[Span, Place] = {}
         self.python = [
             (span(row), row["name"])
             for row in rows
@@ -79,17 +80,22 @@ class Reference:
         return sorted(calls, key=lambda call: (call[0].start, -call[0].end))
 
     def place(self, here: Span) -> Place:
+        if here not in self.found:
+            self.found[here] = self._place(here)
+        return self.found[here]
+
+    def _place(self, here: Span) -> Place:
         below = [one for one, _ in self.forward if one.holds(here)]
         if not below:
-            return Place("", "")._replace(**self._named(self.around(here), Place("", "")))
+            return self._named(self.around(here), Place("", ""))
         backward = max(below, key=lambda one: (one.start, -one.end))
         source = next(forward for (one, _), forward in self.forward.items() if one == backward)
         outside = self.around(backward)
         inside = [call for call in self.around(here) if call not in outside]
-        return Place(**self._named(inside, self.place(source)))
+        return self._named(inside, self.place(source))
 
     @staticmethod
-    def _named(calls: list[tuple[Span, str]], outer: Place) -> dict[str, str]:
+    def _named(calls: list[tuple[Span, str]], outer: Place) -> Place:
         """The place of what is called below another one; a module that comes again stands where it stood."""
         path, names = outer.module.split("/") if outer.module else [], [name for _, name in calls]
         modules = [name.removeprefix(MODULE) for name in names if name.startswith(MODULE)]
@@ -98,7 +104,7 @@ class Reference:
         for name in modules:
             path += [name] if path[-1:] != [name] else []
         functions = [name for name in names if not name.startswith(MODULE)]
-        return {"module": "/".join(path), "function": functions[-1] if functions else outer.function}
+        return Place("/".join(path), functions[-1] if functions else outer.function)
 
     def device_time(self) -> dict[str, int]:
         """ns of the device by path, each activity at its module and at all around that; "" holds what is in none."""

@@ -13,6 +13,7 @@ from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.linker.windows import Window
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
+from execgraph.tools.commands import trace_build, trace_convert, trace_jsonize, trace_link, trace_merge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from module_references import Place, Reference, rows_of
@@ -295,3 +296,56 @@ def checked(host: Path | None, device: Path) -> int:
     read = read_host_trace(str(host)) if host else None
     linked = link(read, read_device_trace(str(device), modules=True))
     return compared(linked, Reference(rows_of(device)))
+
+
+def run(main: Any, *arguments: object) -> None:
+    """A command that ends well."""
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    assert not end.value.code
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    t = TraceBuilder(rank=0)
+    forward(t)
+    backward(t)
+    (tmp_path / "traces").mkdir()
+    return t.write(tmp_path / "traces")
+
+
+def test_commands_carry_them_from_the_traces_to_the_graph_and_its_json_form(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    linked, graph, built = tmp_path / "linked.json.gz", tmp_path / "graph.et", tmp_path / "built"
+    run(trace_link.main, "-q", "--modules", "--host-trace", pair[0], "--device-trace", pair[1], "--output", linked)
+    run(trace_convert.main, "-q", "--input", linked, "--output", graph)
+    run(trace_build.main, "-q", "--modules", "--input-dir", pair[0].parent, "--output-dir", built)
+    expected = texts(ExecutionGraph.read(str(graph)))
+    assert ("sgemm backward 0", "Net_0/Block_0/Linear_0", "linear.py(5): forward") in expected
+    assert texts(ExecutionGraph.read(str(built / "graph.0.et"))) == expected
+    run(trace_jsonize.main, "-q", "--input", graph, "--output", tmp_path / "graph.json")
+    run(trace_jsonize.main, "-q", "--input", tmp_path / "graph.json", "--output", tmp_path / "again.et")
+    assert (tmp_path / "again.et").read_bytes() == graph.read_bytes()
+
+
+def test_a_build_with_modules_is_another_than_one_without(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    for more in ([], ["--modules"], []):
+        run(trace_build.main, "-q", *more, "--input-dir", pair[0].parent, "--output-dir", tmp_path / "built")
+        told = ExecutionGraph.read(str(tmp_path / "built" / "graph.0.et")).attributes
+        assert ("module" in told) is bool(more)
+
+
+def test_a_rank_that_is_taken_out_of_merged_ones_keeps_them(tmp_path: Path) -> None:
+    expected = []
+    for rank in (0, 1):
+        t = TraceBuilder(rank=rank, world_size=2, pid=1000)
+        with t.module(f"Net_{rank}"):
+            product(t, rank)
+        _, device = t.write(tmp_path)
+        expected.append(places(link(None, read_device_trace(str(device), modules=True)).ops))
+    merged = tmp_path / "merged.json"
+    run(trace_merge.main, "-q", *(tmp_path / f"device_rank{rank}.json" for rank in (0, 1)), "--output", merged)
+    for rank in (0, 1):
+        found = places(link(None, read_device_trace(str(merged), modules=True), rank).ops)
+        assert found == expected[rank] and found[f"aten::mm {rank}"].module == f"Net_{rank}"

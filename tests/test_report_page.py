@@ -10,7 +10,7 @@ import pytest
 from execgraph.tools.report.files import write_csv
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.page import MISSING, render
-from execgraph.tools.report.report import report_on
+from execgraph.tools.report.report import Wanted, report_on
 from execgraph.tools.report.timeline import timeline
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -391,4 +391,39 @@ def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, t
     assert page.locator(".whole-run").is_hidden() and page.locator("#timeline").is_visible()
     page.emulate_media(media="print")
     assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    page = tmp_path_factory.mktemp("modules") / "report.html"
+    wanted = Wanted(only=["modules"], modules=True)
+    page.write_text(render(report_on(find_sources([data / "modules"]), wanted)), "utf-8")
+    return page
+
+
+def test_modules_are_drawn_below_those_that_call_them(browser: Any, modules: Path) -> None:
+    said: list[str] = []
+    page = opened(browser, modules, said)
+    names = page.locator("#modules .chart svg text").all_text_contents()
+    assert said == [] and {"Picture_0", "Block_0", "Sequential_0"} <= {*names}
+    boxes = page.locator("#modules .chart svg .mark-rect path")
+    assert boxes.count() >= 12
+    boxes.first.hover()
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    assert "Picture_0" in page.inner_text("#vg-tooltip-element")
+    page.close()
+
+
+def test_branches_of_the_tree_open_and_close(browser: Any, modules: Path) -> None:
+    page = opened(browser, modules, [])
+    tree = page.locator("#modules .tree")
+    inner = tree.get_by_text("MultiheadAttention_0", exact=True)
+    assert inner.is_visible()
+    tree.locator("summary", has_text="Block_0").click()
+    assert inner.is_hidden()
+    tree.locator("summary", has_text="Block_0").click()
+    assert inner.is_visible()
+    tree.locator("summary", has_text="Picture_0").press("Enter")
+    assert inner.is_hidden() and tree.locator("summary", has_text="Block_0").is_hidden()
     page.close()
