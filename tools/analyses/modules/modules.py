@@ -16,7 +16,7 @@ from ..rank import (
     rank_column,
     with_modules,
 )
-from .shares import Shares, shares
+from .shares import NO_SHARES, Shares, shares
 from .tree import ModuleTree, module_tree
 
 BY_ANNOTATION = "no calls of Python were read (--modules): the annotations of the user stand in for modules"
@@ -68,7 +68,7 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
 
 def _by_function(rank: RankTrace, stands_in: bool) -> Table:
     """Those with the most time on the device first, of a run of the host alone on the host."""
-    found = shares(rank, rank.linked, "python_function", annotations=False)
+    found = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
     known = np.array([bool(text) for text in found.text], np.bool_)
     most = found.device if found.device.any() else found.host
     order = np.argsort(-np.nan_to_num(most), kind="stable")

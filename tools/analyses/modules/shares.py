@@ -1,5 +1,6 @@
 """Sums by what Python was doing: device time, operations, critical path, host time of each module or each function."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
 from ...replay import pieces_of
-from ..rank import USER_SCOPE, Floats, RankTrace, activity_rows, are_annotations, op_tree
+from ..rank import USER_SCOPE, Floats, RankTrace, are_annotations, op_tree
 
 
 class Shares(NamedTuple):
@@ -28,6 +29,9 @@ class Shares(NamedTuple):
     activities: Floats
 
 
+NO_SHARES = Shares([], *np.empty((6, 0)))
+
+
 def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) -> Shares:
     """The shares by `field`, `module` or `python_function`, of `linked`; `annotations` are ops only if they are what is counted by.
 
@@ -40,6 +44,8 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
     sizes = (len(ops), len(calls), len(activities), len(graph) if graph is not None else 0)
     known = [_nothing(size) if column is None else column for column, size in zip(columns, sizes, strict=True)]
     texts = Strings.joined(known)
+    if not texts.table:
+        return NO_SHARES
     codes = np.where(texts.codes < 0, len(texts.table), texts.codes).astype(np.int64)
     of_op, of_call, of_activity, of_node = np.split(codes, np.cumsum(sizes)[:-1])
     op, call = np.flatnonzero(_counted(linked, annotations)), np.flatnonzero(calls.op_row < 0)
@@ -50,19 +56,29 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
 
     host = summed(of_op[op], ops.exclusive[op])
     host += summed(of_call[call], nest(calls.thread[call], calls.start[call], calls.end[call]).exclusive)
-    operations = _operations(rank, linked)
+    # a graph knows the work of its nodes, which takes long to find
+    if graph is not None and columns[-1] is not None:
+        worked, work = of_node, graph.integers("num_ops")
+    else:
+        worked, work = of_activity, kernel_work(linked, op_tree(ops).parent).operations
     unknown = np.full(count, np.nan)
     found = Shares(
         [*texts.table, ""],
         device=summed(of_activity, activities.end - activities.start),
-        operations=unknown if operations is None else summed(of_activity, operations),
+        operations=summed(worked, np.where(work == ABSENT, 0, work)) if (work != ABSENT).any() else unknown,
         path=_path(rank, of_node, count) if columns[-1] is not None else unknown,
         host=host if len(ops) else unknown,
         ops=summed(of_op[op]),
         activities=summed(of_activity),
     )
-    began = np.full(count, np.inf)
-    for code, start in ((of_op[op], ops.start[op]), (of_call, calls.start), (of_activity, activities.start)):
+    starts = (of_op[op], ops.start[op]), (of_call, calls.start), (of_activity, activities.start)
+    return _in_order(found, starts)
+
+
+def _in_order(found: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
+    """Those of which there is anything, in the order of their first starts, given as pairs of codes and times."""
+    began = np.full(len(found.text), np.inf)
+    for code, start in starts:
         np.minimum.at(began, code, start)
     order = np.argsort(began, kind="stable")
     order = order[np.isfinite(began[order]) | (found.path[order] > 0)]
@@ -77,15 +93,6 @@ def _counted(linked: LinkedTrace, annotations: bool) -> Bool:
     ops = linked.ops
     counted: Bool = (ops.start != ABSENT) & ~are_step_marks(ops.name)
     return counted if annotations else counted & ~are_annotations(ops)
-
-
-def _operations(rank: RankTrace, linked: LinkedTrace) -> Int64 | None:
-    """Of each activity, 0 where not known; None where none is known."""
-    if len(linked.ops) or rank.graph is None:
-        found = kernel_work(linked, op_tree(linked.ops).parent).operations
-    else:
-        found = rank.graph.integers("num_ops")[activity_rows(rank.graph)]
-    return np.where(found == ABSENT, 0, found) if (found != ABSENT).any() else None
 
 
 def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
