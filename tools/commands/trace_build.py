@@ -30,8 +30,7 @@ from ..command import command_parser, print_json, progress, run_command, usage_e
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
-from .modules_option import add_modules_option
-from .window_options import add_window_options, window_of
+from .window_options import add_modules_option, add_window_options, window_of
 
 NAME = "trace-build"
 WIDEST = "widest ready set"

@@ -22,8 +22,7 @@ from ..command import (
     usage_error,
     without_leading_word,
 )
-from .modules_option import add_modules_option
-from .window_options import add_window_options, window_of
+from .window_options import add_modules_option, add_window_options, window_of
 
 log = logging.getLogger("execgraph")
 

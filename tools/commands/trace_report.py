@@ -27,9 +27,8 @@ from ..report import (
     write_csv,
 )
 from .analysis_options import add_analysis_options, options_of
-from .modules_option import add_modules_option
 from .peak_option import add_peak_option
-from .window_options import add_window_options, window_of
+from .window_options import add_modules_option, add_window_options, window_of
 
 NAME = "trace-report"
 log = logging.getLogger("execgraph")

@@ -1,4 +1,4 @@
-"""The options of commands that link a part of a long trace."""
+"""The options of commands that link traces: a part of a long one, and the modules of its ops."""
 
 import argparse
 import re
@@ -29,6 +29,15 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--window", type=_window, metavar="T0:T1", help="from T0 to T1 µs after recording began, as viewers show it"
     )
+
+
+def add_modules_option(parser: argparse.ArgumentParser) -> None:
+    """Adds --modules."""
+    parser.add_argument(
+        "--modules", action="store_true",
+        help="read Python's calls, too, which a trace has that was recorded with with_stack=True and with_modules=True: the nn.Module and "
+        "the Python function of each op and activity; takes more time and memory",
+    )  # fmt: skip
 
 
 def window_of(options: argparse.Namespace) -> Window:
