@@ -47,6 +47,7 @@ class ActivityRow(NamedTuple):
     external_id: int = 0
     graph_node: int = -1
     size: int = -1
+    bandwidth: int = -1
 
 
 class SyncRow(NamedTuple):
