@@ -30,6 +30,7 @@ class CommandParser(argparse.ArgumentParser):
     """Answers a shell that asks for completions, where argcomplete is installed."""
 
     def parse_args(self, *arguments: Any, **more: Any) -> Any:
+        """As of argparse; ends the process where a shell asked."""
         if ARGCOMPLETE in os.environ:
             with suppress(ImportError):
                 import argcomplete
