@@ -18,23 +18,28 @@ from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
 from .edit import check, deduplicated, topological_order, without_host
 from .host_timeline import slice_host
+from .kernel_work import KernelWork
 from .options import GENERIC, Options, Target
 from .targets import for_target
 
 
 def convert(
-    linked: LinkedTrace, options: Options | None = None, groups: Mapping[RankList, int] | None = None
+    linked: LinkedTrace,
+    options: Options | None = None,
+    groups: Mapping[RankList, int] | None = None,
+    work: KernelWork | None = None,
 ) -> ExecutionGraph:
     """The execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
 
     Its `report` says what became of everything in the trace, its `changes` what was then made different for the target. `groups` are
-    the numbers of the job's communicator groups, by rank list. Raises DataError where the trace holds nothing that the options leave.
+    the numbers of the job's communicator groups, by rank list, `work` that of the trace's kernels if it is known already.
+    Raises DataError where the trace holds nothing that the options leave.
     """
     options = options or Options()
-    return for_target(before_target(linked, options), options.target, groups)
+    return for_target(before_target(linked, options, work), options.target, groups)
 
 
-def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
+def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None = None) -> ExecutionGraph:
     """The graph that `for_target` makes the one for `options.target` from; until then it is a generic one, and says so.
 
     For who has to see the graphs of all ranks first.
@@ -64,7 +69,7 @@ def before_target(linked: LinkedTrace, options: Options) -> ExecutionGraph:
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
     edges, control = (Edges(*map(settled, one)) for one in (edges, control))
-    built = graph_of(context, synthetic, time, order, edges, control, options)
+    built = graph_of(context, synthetic, time, order, edges, control, options, work)
     graph = built.graph
     if options.host:
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}

@@ -38,17 +38,19 @@ def graph_of(
     edges: Edges,
     control: Edges,
     options: Options,
+    work: KernelWork | None,
 ) -> Built:
     """The graph whose i-th node is number `order[i]`.
 
-    `edges` and `control` are between positions in `order`; ids are positions + 1.
+    `edges` and `control` are between positions in `order`; ids are positions + 1. `work` is found where it is not given.
     """
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
     gap = _gap(edges, start, end, columns.is_activity)
     communication = communication_columns(context.linked, len(order), columns.communications())
     communication.types[columns.group_nodes()] = NodeType.METADATA
-    work = kernel_work(context.linked, context.op_parent)
+    if work is None:
+        work = kernel_work(context.linked, context.op_parent)
     let_go()
     dependencies, kinds = map(settled, _by_target(edges, len(order)))
     recorded = start - columns.clock_shift()

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...converter.kernel_work import kernel_work
 from ...schema.columns import ABSENT, Int64
 from ...schema.device_peaks import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
@@ -22,8 +21,6 @@ from .rank import (
     activity_classes,
     activity_rows,
     microseconds,
-    op_shapes,
-    op_tree,
     per_rank,
     percentage,
     rank_column,
@@ -54,7 +51,7 @@ def _work(rank: RankTrace, options: Options) -> _Work:
     """From the traces; of a graph alone as its nodes say it."""
     activities = rank.linked.activities
     if len(rank.linked.ops) or rank.graph is None:
-        found = kernel_work(rank.linked, op_tree(rank.linked.ops).parent)
+        found = rank.work()
         op_row, told = found.op_row, [found.operations, found.bytes, found.element]
     else:
         nodes = activity_rows(rank.graph)
@@ -98,7 +95,7 @@ class _Groups(NamedTuple):
 def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
     """Those of one device and number format; kernels that no op launched go by their own names."""
     ops, names = rank.linked.ops, work.kernels.name
-    shapes, of_op = op_shapes(ops), work.op_row >= 0
+    shapes, of_op = rank.shapes(), work.op_row >= 0
     label, shape = names.codes + len(ops.name.table), np.full(len(work.row), -1)
     label[of_op], shape[of_op] = ops.name.codes[work.op_row[of_op]], shapes.codes[work.op_row[of_op]]
     keys = np.stack([work.kernels.device, label, shape, work.kernels.element], axis=1)

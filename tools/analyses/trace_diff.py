@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...schema.columns import ABSENT, Bool, Int64, Strings
 from .modules import ModuleTimes, module_difference
 from .ops import device_time_of_ops
-from .rank import Column, OpTree, RankTrace, Table, microseconds, op_shapes, op_tree
+from .rank import Column, OpTree, RankTrace, Table, microseconds, op_tree
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")
@@ -57,7 +57,7 @@ class Summary:
         linked, tree = rank.linked, op_tree(rank.linked.ops)
         ops, calls, activities = linked.ops, linked.calls, linked.activities
         names = Strings(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
-        shapes = op_shapes(ops)
+        shapes = rank.shapes()
         host, called, device = (rows.end - rows.start for rows in (ops, calls, activities))
         timed = np.flatnonzero(ops.start != ABSENT)
         self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])

@@ -6,14 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ....converter.host_timeline import IDLE
-from ....converter.kernel_work import kernel_work
 from ....linker.modules import SEPARATOR
 from ....schema.columns import ABSENT, Bool, Int64, Rows, Strings, nest
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
 from ...replay import pieces_of
-from ..rank import USER_SCOPE, Floats, RankTrace, are_annotations, op_tree
+from ..rank import USER_SCOPE, Floats, RankTrace, are_annotations
 
 
 class Shares(NamedTuple):
@@ -60,7 +59,7 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
     if graph is not None and columns[-1] is not None:
         worked, work = of_node, graph.integers("num_ops")
     else:
-        worked, work = of_activity, kernel_work(linked, op_tree(ops).parent).operations
+        worked, work = of_activity, rank.work().operations
     unknown = np.full(count, np.nan)
     found = Shares(
         [*texts.table, ""],

@@ -7,7 +7,7 @@ import numpy as np
 
 from ....schema.columns import ABSENT, Int64
 from ....schema.linked import Ops
-from ..rank import Column, Options, RankTrace, Table, microseconds, op_shapes, op_tree, per_rank, rank_column, texts
+from ..rank import Column, Options, RankTrace, Table, microseconds, op_tree, per_rank, rank_column, texts
 from .op_kinds import OpKinds, op_kinds
 
 NO_OPS = "no host op with a time was recorded"
@@ -17,7 +17,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
     ops, tree = rank.linked.ops, op_tree(rank.linked.ops)
     rows = np.flatnonzero(ops.start != ABSENT)
     note = "" if len(rows) else NO_OPS
-    shapes = op_shapes(ops)
+    shapes = rank.shapes()
     on_threads = op_kinds(tree, rows, ops.name.codes, ops.thread)
     of_shapes = op_kinds(tree, rows, ops.name.codes, shapes.codes)
     order, times = _times(ops, on_threads, rows)

@@ -14,7 +14,6 @@ from ..rank import (
     Table,
     began_ns,
     microseconds,
-    op_shapes,
     op_tree,
     per_rank,
     rank_column,
@@ -75,7 +74,7 @@ def _by_name(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Ta
 
 
 def _by_shape(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> Table:
-    names, shapes = rank.linked.ops.name, op_shapes(rank.linked.ops)
+    names, shapes = rank.linked.ops.name, rank.shapes()
     kinds = op_kinds(found.tree, rows, names.codes, shapes.codes)
     order, sums = _sums(found, kinds, rows)
     first = kinds.row[order]

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from ....converter import Options as ConvertOptions
 from ....converter import convert
+from ....converter.kernel_work import KernelWork, kernel_work
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
+from ....schema.columns import Strings
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import NEVER
@@ -15,7 +17,9 @@ from ...replay import Replay, replay
 from .annotations import with_modules
 from .began import began_ns
 from .captures import Capture
+from .op_tree import op_tree
 from .recorded import Allocations, Recorded, read_recorded
+from .shapes import op_shapes
 from .table import Table, joined
 
 
@@ -33,12 +37,26 @@ class RankTrace:
     replay: Replay | None = None
     recorded: Recorded | None = None
     path: str = ""
+    _shapes: Strings | None = None
+    _work: KernelWork | None = None
 
     def replayed(self) -> Replay | None:
         """The graph's replay, made once; None without a graph or with one that has no nodes."""
         if self.replay is None and self.graph is not None and len(self.graph):
             self.replay = replay(self.graph)
         return self.replay
+
+    def shapes(self) -> Strings:
+        """The shapes of each op's inputs, told once."""
+        if self._shapes is None:
+            self._shapes = op_shapes(self.linked.ops)
+        return self._shapes
+
+    def work(self) -> KernelWork:
+        """What each activity computes and moves, told once."""
+        if self._work is None:
+            self._work = kernel_work(self.linked, op_tree(self.linked.ops).parent)
+        return self._work
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +108,13 @@ def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Anal
     return Analysis(name, of_rank, over_ranks)
 
 
-def graph_of(linked: LinkedTrace) -> ExecutionGraph:
-    """The execution graph, without the tensors of its nodes, which no analysis reads and which are most of it.
+def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
+    """The execution graph, with this work of its kernels if that is known, and without the tensors of its nodes: no analysis reads them,
+    and they are most of it.
 
     Where the trace tells no modules, annotations stand in for them.
     """
-    return convert(with_modules(linked), ConvertOptions(io="none"))
+    return convert(with_modules(linked), ConvertOptions(io="none"), work=work)
 
 
 def read_rank(
@@ -117,10 +136,12 @@ def read_rank(
     host = read_host_trace(host_path) if host_path else None
     device, recorded = read_recorded(device_path, rank, host is None, memory, modules)
     linked = link(host, device, rank, window=window)
-    made = graph_of(linked) if graph else None
+    read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
+    if graph:
+        read.graph = graph_of(linked, read.work())
     if window != EVERYTHING:
         recorded.allocations = _within(recorded.allocations, linked)
-    return RankTrace(max(linked.info.rank, 0), linked, made, recorded=recorded, path=device_path)
+    return read
 
 
 def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
