@@ -325,7 +325,7 @@ def test_small_ranks_are_told_whole_and_leave_their_room_to_the_large_ones() -> 
     found = timeline(played, 100, room=40_000)
     assert found is not None and len(found.json) < 41_000
     large, small, other = (one["lanes"][0][1] for one in json.loads(found.json)["ranks"])
-    assert small == 50 and 1500 < large < 8000 and 1500 < other < 8000
+    assert small == 50 < large < 8000 and other == pytest.approx(large, rel=0.1)
     assert found.told == large + small + other and found.bars == 16_050 and found.coarsest > 0
 
 

@@ -16,7 +16,7 @@ from .packed import Packed, packed
 from .picture import Strip, picture, strips
 from .summary import Summary, kinds, summarised
 
-ROOM, SUMS = 1_900_000, 3
+ROOM, SUMS = 1_900_000, 2
 """Bytes that all ranks take together; the sums take at most one part in so many of a rank's."""
 LEAST, OF_CELL, FEWEST = 3, 7, 1000
 """Bytes that a bar takes at least, and that a sum takes about; so many bars are told of every rank in any case."""
