@@ -29,13 +29,14 @@ class Order(NamedTuple):
     others: Int64
 
 
-def order_of_detail(bars: Bars, window_ns: tuple[int, int], most_names: int) -> Order:
-    """All bars in the window are always told, and the longest of each name on each lane, of at most about so many names."""
+def order_of_detail(bars: Bars, window_ns: tuple[int, int], most: int) -> Order:
+    """Of `most` bars half may be those in the window, if they are not more, and an eighth the longest of each name on each lane."""
     always = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
+    always &= always.sum() <= most // 2
     by_length = np.lexsort((bars.start_ns - bars.end_ns, bars.lane))
     lane, name = bars.lane[by_length], bars.name.codes[by_length].astype(np.int64)
     longest = by_length[np.unique(lane * (len(bars.name.table) + 1) + name + 1, return_index=True)[1]]
-    always[longest[:most_names]] = True
+    always[longest[: most // 8]] = True
     others = np.bincount(bars.lane[~always], minlength=len(bars.lanes))
     left = by_length[~always[by_length]]
     place = np.full(len(bars), -1)

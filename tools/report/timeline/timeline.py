@@ -16,7 +16,7 @@ from .packed import Packed, packed
 from .picture import Strip, picture, strips
 from .summary import Summary, kinds, summarised
 
-ROOM, SUMS = 1_900_000, 3
+ROOM, SUMS = 1_900_000, 2
 """Bytes that all ranks take together; the sums take at most one part in so many of a rank's."""
 LEAST, OF_CELL, FEWEST = 3, 7, 1000
 """Bytes that a bar takes at least, and that a sum takes about; so many bars are told of every rank in any case."""
@@ -53,22 +53,24 @@ class Told(NamedTuple):
 def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Timeline | None:
     """Of the replayed ranks, all on one clock, first seen where about `around` bars are; None where no time was recorded.
 
-    The small ranks are told whole, the large ones share equally what these leave. One rank at a time, linear in bars but for sorting.
+    The small ranks are told whole, the large ones share equally what these leave; the largest says what is seen first. One rank at a time,
+    linear in bars but for sorting.
     """
     known = timed(replays)
+    if not known:
+        return None
     begin = dict(zip(known, began([*known.values()]).tolist(), strict=True))
-    length = max((int(one.work.measured_end_ns.max()) + begin[rank] for rank, one in known.items()), default=0)
-    told, window = dict[int, Told](), (0, 0)
-    drawn, times, count = list[Strip](), dict[int, list[Row]](), 0
-    for rank in sorted(known, key=lambda rank: (rank != min(known), len(known[rank].work))):
-        bars = bars_of(rank, known[rank], begin[rank])
-        window = window if told else around_the_path(bars, around // len(known))
+    length = max(int(one.work.measured_end_ns.max()) + begin[rank] for rank, one in known.items())
+    told, drawn, times, count = dict[int, Told](), list[Strip](), dict[int, list[Row]](), 0
+    *others, last = sorted(known, key=lambda rank: (len(known[rank].work), -rank))
+    largest = bars_of(last, known[last], begin[last])
+    window = around_the_path(largest, around // len(known))
+    for rank in (*others, last):
+        bars = largest if rank == last else bars_of(rank, known[rank], begin[rank])
         told[rank] = told_within(bars, length, window, room // (len(known) - len(told)))
         room, count = room - len(told[rank].json), count + len(bars)
         drawn += strips(bars, length)
         times[rank] = lane_times(bars)
-    if not told:
-        return None
     ranks = sorted(told)
     meta = {"length": length, "window": window, "looks": LOOKS}
     json = b'{"meta":' + orjson.dumps(meta) + b',"ranks":[' + b",".join(told[rank].json for rank in ranks) + b"]}"
@@ -86,13 +88,13 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
 
 
 def told_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int) -> Told:
-    """As many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them."""
+    """As many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them if that leaves half of the room."""
     most, order = room // LEAST, None
     while True:
         if len(bars) <= most:
             chosen = np.ones(len(bars), bool)
         else:
-            order = order or order_of_detail(bars, window_ns, most // 8)
+            order = order or order_of_detail(bars, window_ns, most)
             chosen = detailed(bars, order, most)
         sums = None if chosen.all() else _sums(bars, ~chosen, length_ns, room // SUMS)
         made = _json(bars, chosen, sums)
