@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import read_device_trace
-from execgraph.linker.readers.categories import bulky
+from execgraph.linker.readers.categories import INSTANT, bulky
 from execgraph.schema.recovery import json_stream
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import given, settings
@@ -78,3 +78,15 @@ def test_a_trace_with_stacks_reads_like_the_same_one_without(tmp_path: Path) -> 
     assert read_fast.ignored == read_whole.ignored == without.ignored + calls
     assert read_fast.ops.start.tolist() == without.ops.start.tolist()
     assert read_fast.activities.end.tolist() == without.activities.end.tolist()
+
+
+@pytest.mark.parametrize("modules", [False, True])
+@pytest.mark.parametrize("needed", [(), (INSTANT,)])
+def test_whatever_is_asked_for_all_else_is_read_alike(tmp_path: Path, modules: bool, needed: tuple[str, ...]) -> None:
+    allocation = {"ph": "i", "cat": INSTANT, "name": "[memory]", "ts": 1, "s": "t", "args": {"Bytes": 1}}
+    rows = [{**row, "pid": 1, "tid": 1, "dur": 1} for row in (OP, CALL, allocation, OP, CALL, allocation, OP)]
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"traceEvents": rows}))
+    trace = read_device_trace(str(file), modules=modules, needed=needed)
+    assert (trace.read, trace.ignored, len(trace.ops.start)) == (7, 4, 1)
+    assert trace.python is None if not modules else len(trace.python.start) == 2
