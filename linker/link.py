@@ -118,7 +118,7 @@ def _linked(
     on_host, host_row = host_communications(transfers, groups)
     around = transfer_waits(transfers, calls)
     sync.noted.update(around.noted)
-    ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
+    ops.communication_row = settled(np.where(host_row >= 0, host_row + len(communications), -1))
     linked = LinkedTrace(
         info=info,
         ops=ops,
