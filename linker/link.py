@@ -42,9 +42,9 @@ def link(
         raise DataError(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
         )
-    match = match_ops(host, device, allow_mismatch) if host is not None else None
+    match = settled(match_ops(host, device, allow_mismatch)) if host is not None else None
     device = messages_in_flight(device)
-    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
+    nesting = settled(nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index))
     linked, sync = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
     linked = settled(linked)
     part, remarks = _part(linked, device, match, window)
@@ -98,6 +98,7 @@ def _linked(
     ops = settled(ops)
     op_parent = np.full(len(ops), -1, np.int64)
     op_parent[device_op] = through(device_op, nesting.parent)
+    op_parent = settled(op_parent)
     calls = Calls(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
         through(device_op, call_op),
@@ -108,6 +109,7 @@ def _linked(
     activities = _activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
     awaited = awaited_collectives(collectives, ops, activities, communications)
     info = _info(host, device, rank)
+    let_go()
     info.machine = machine_of(activities, calls, device.syncs)
     shifted = on_host_clock(activities, info.machine)
     let_go()
@@ -115,12 +117,13 @@ def _linked(
     let_go()
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
+    let_go()
     groups = process_groups(host, device)
     transfers = host_transfers(ops, device, device_op)
     on_host, host_row = host_communications(transfers, groups)
     around = transfer_waits(transfers, calls)
     sync.noted.update(around.noted)
-    ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
+    ops.communication_row = settled(np.where(host_row >= 0, host_row + len(communications), -1))
     linked = LinkedTrace(
         info=info,
         ops=ops,
@@ -166,10 +169,10 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
     def timed(column: Int64) -> Int64:
         full = np.full(count, ABSENT, np.int64)
         full[device_op] = column
-        return full
+        return settled(full)
 
     def joined(from_host: Int64, from_device: Int64) -> Int64:
-        return np.concatenate((from_host, from_device[alone]))
+        return settled(np.concatenate((from_host, from_device[alone])))
 
     ids = np.concatenate((host.id, largest + 1 + np.arange(int(alone.sum()))))
     parent_id = np.full(count, -1, np.int64)
@@ -202,7 +205,7 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
         fw_tid=joined(host.fw_tid, device.forward_thread),
         inputs=Texts.joined([host.inputs, Texts.of(arguments)]),
         outputs=Texts.joined([host.outputs, Texts.of(missing)]),
-        extra=dict(host.extra),
+        extra=host.extra,
         communication_row=np.full(count, -1, np.int64),
     )
     # only the device trace tells sequence and forward thread of evaluate_function nodes

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.schema.columns import ABSENT, Strings, Texts
+from execgraph.schema.columns import ABSENT, Sparse, Strings, Texts
 from execgraph.schema.linked.linked_trace import (
     Activities,
     Calls,
@@ -148,7 +148,7 @@ def ops_of(ops: Sequence[Op]) -> Ops:
         "op_schema": Strings.of("" for _ in ops),
         "inputs": Texts.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
         "outputs": Texts.of(NO_TENSORS for _ in ops),
-        "extra": {},
+        "extra": Sparse.of({}, dict[str, Any]),
         "communication_row": np.full(len(ops), -1),
     }
     return Ops(**columns)

@@ -1,10 +1,10 @@
 """Tables of a linked trace by hand, one named tuple per row, for tests of a single part; times are in ns."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.linker.readers.device_rows import SyncRows
-from execgraph.schema.columns import Texts
+from execgraph.schema.columns import Sparse, Texts
 from execgraph.schema.columns.column_types import ABSENT, Int64, Strings
 from execgraph.schema.linked.linked_trace import Activities, Calls, Ops
 
@@ -79,7 +79,7 @@ def ops(*rows: Op) -> Ops:
         fw_tid=column(*(row.forward for row in rows)),
         inputs=Texts.of(row.inputs for row in rows),
         outputs=Texts.of(row.outputs for row in rows),
-        extra={},
+        extra=Sparse.of({}, dict[str, Any]),
         communication_row=unknown,
     )
 

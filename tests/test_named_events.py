@@ -52,8 +52,9 @@ def recordings() -> Recordings:
 
 
 def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
-    assert named_events().named(LATER, record(1)) == 1
-    assert named_events().named(LATER, record(0)) == 0
+    events = named_events(record(1), record(0))
+    assert events.named(LATER, record(1)) == 1
+    assert events.named(LATER, record(0)) == 0
     assert named_events().named(LATER, None) == UNKNOWN
     assert named_events().named(LATER, record()) == UNKNOWN
 

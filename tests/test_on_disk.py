@@ -1,10 +1,25 @@
 """Large columns may be on disk: they are the same there, no file of theirs ever has a name, and what is written is the same."""
 
+import tempfile
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import Strings, TextPieces, Texts, columns_in, let_go, on_disk, settled
+from execgraph.schema.columns import (
+    NumberPieces,
+    Sparse,
+    Strings,
+    TextPieces,
+    Texts,
+    columns_in,
+    let_go,
+    on_disk,
+    pieces,
+    settled,
+)
 from execgraph.tools.commands import trace_convert, trace_link
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +31,8 @@ TEXTS = st.lists(st.sampled_from([b"", b"a", b"bc", b"[1,2]"]), max_size=12)
 def all_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest column counts as large."""
     monkeypatch.setattr(on_disk, "LARGE", 1)
-    monkeypatch.setattr(on_disk, "PIECE", 1)
+    monkeypatch.setattr(pieces, "PIECE", 1)
+    monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
 
 
 @given(TEXTS, TEXTS)
@@ -68,7 +84,48 @@ def test_what_is_written_does_not_depend_on_where_columns_are(
         with pytest.raises(SystemExit, match="0"):
             trace_convert.main(["--input", linked, "--output", graph, "--quiet"])
         monkeypatch.setattr(on_disk, "LARGE", 1)
-        monkeypatch.setattr(on_disk, "PIECE", 1)
+        monkeypatch.setattr(pieces, "PIECE", 1)
+        monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
     for name in ("linked.json", "graph.et"):
         assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "disk" / name).read_bytes()
     assert {path.name for path in (tmp_path / "disk").iterdir()} == {"linked.json", "graph.et"}
+
+
+@given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=5), st.booleans())
+def test_numbers_come_together_from_pieces(given_pieces: list[list[int]], on_disk_too: bool) -> None:
+    with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as folder:
+        patched.setattr(pieces, "PIECE", 1)
+        with columns_in(Path(folder)) if on_disk_too else nullcontext():
+            column = NumberPieces()
+            for piece in given_pieces:
+                column.add(np.array(piece, np.int64))
+            found = settled(column.column())
+            assert found.tolist() == column.column().tolist() == [*chain.from_iterable(given_pieces)]
+            found[:] = 0  # a column may be changed
+
+
+def test_a_settled_record_needs_one_file_for_columns_that_came_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE", 1)
+    open_files = Path("/proc/self/fd")
+    if not open_files.is_dir():
+        pytest.skip("only Linux shows the open files")
+    with columns_in(tmp_path):
+        before = len([*open_files.iterdir()])
+        columns = [NumberPieces() for _ in range(20)]
+        for number, column in enumerate(columns):
+            column.add(np.full(9, number))
+        record = settled({str(number): column.column() for number, column in enumerate(columns)})
+        del column, columns
+        assert len([*open_files.iterdir()]) <= before + 1
+    assert [values.tolist() for values in record.values()] == [[number] * 9 for number in range(20)]
+
+
+def test_records_of_some_rows_are_as_they_were_given() -> None:
+    records = {2: {"a": [1, 2.5]}, 7: {"b": "text", "large": 1 << 70}}
+    sparse = Sparse.of(records, dict[str, Any])
+    assert sparse == records and 3 not in sparse and sparse.get(8) is None
+    kept = np.ones(9, np.bool_)
+    kept[[0, 2]] = False
+    assert sparse.take(kept) == {5: records[7]}

@@ -363,6 +363,28 @@ def test_ranks_on_their_own_are_renumbered_wherever_they_stand() -> None:
     assert lists("pg_ranks", restrict_to_ranks(g.build(), [7, 3], whole_groups=True)) == [[1, -1, 0, -1], [], []]
 
 
+def test_groups_that_the_metadata_lists_are_restricted_too() -> None:
+    g = GraphBuilder(rank=7, world_size=10)
+    for name, split in (("inside", [1, 2]), ("across", [1, 2, 3]), ("own", [4, 5])):
+        g.collective(0, 1, pg_name=name, comm_split=split, ranks=[7, 8] if name == "own" else ())
+    graph = g.build()
+    graph.metadata |= {f"ranks_of_group_{name}": text for name, text in (("inside", "7,3"), ("across", "3-7:2"))}
+    graph.metadata["ranks_of_group_elsewhere"] = "8-9"
+
+    def told(of: ExecutionGraph) -> tuple[dict[str, str], list[list[int]], list[list[int]]]:
+        named = {name: str(text) for name, text in of.metadata.items() if name.startswith("ranks_of_group_")}
+        lists = (of.attributes[name] for name in ("pg_ranks", "comm_split"))
+        ranks, splits = (
+            [values[row].tolist() for row in range(len(of))] for values in lists if isinstance(values, Ragged)
+        )
+        return named, ranks, splits
+
+    inside, across = {"ranks_of_group_inside": "0,1"}, {"ranks_of_group_across": "1,0"}
+    assert told(restrict_to_ranks(graph, [7, 3])) == (inside | across, [[], [], [0]], [[1, 2], [1, 3], [4]])
+    whole = restrict_to_ranks(graph, [7, 3], whole_groups=True)
+    assert told(whole) == (inside, [[], [1, -1, 0], [0, -1]], [[1, 2], [1, 2, 3], [4, 5]])
+
+
 def test_a_graph_that_does_not_know_its_rank_is_none_of_the_ranks() -> None:
     with pytest.raises(DataError, match="of rank -1, which is not one of the 2"):
         restrict_to_ranks(GraphBuilder().build(), [0, 1])

@@ -4,6 +4,7 @@ import numpy as np
 from device_rows import ActivityRow, CallRow, OpRow, device_trace
 from execgraph.linker.readers.categories import Role
 from execgraph.linker.readers.selection import Kept, select, select_linked, select_rows, through
+from execgraph.schema.columns import Sparse
 from execgraph.schema.linked import Communication
 from execgraph.schema.traces import kineto
 from references import COMMUNICATION, Act, Call, Op, linked_of
@@ -26,22 +27,25 @@ def test_rows_are_selected_by_mask_and_by_number() -> None:
     assert ([by_number.name[row] for row in (0, 1)], by_number.start.tolist()) == (["c", "a"], [4, 0])
 
 
+def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dict[Role, Sparse[kineto.Args]]:
+    """What communication recorded, by row."""
+    return {role: Sparse.of(args, kineto.Args) for role, args in ((Role.OP, ops), (Role.ACTIVITY, activities))}
+
+
 def test_communication_follows_its_op_and_its_activity() -> None:
-    args = [kineto.Args(group_name=str(number)) for number in range(4)]
+    args = [kineto.Args(group_name=str(number), first_rank=1 << 70) for number in range(4)]
     trace = device_trace(
         ops=[OpRow(start) for start in range(3)], activities=[ActivityRow(start) for start in range(3)]
     )
-    trace.communication = dict(
-        zip([(Role.OP, 0), (Role.OP, 2), (Role.ACTIVITY, 1), (Role.ACTIVITY, 2)], args, strict=True)
-    )
+    trace.communication = told({0: args[0], 2: args[1]}, {1: args[2], 2: args[3]})
     taken = select(trace, ops=mask(0, 1, 1), activities=mask(0, 1, 0))
-    assert taken.communication == {(Role.OP, 1): args[1], (Role.ACTIVITY, 0): args[2]}
+    assert taken.communication == {Role.OP: {1: args[1]}, Role.ACTIVITY: {0: args[2]}}
     assert (taken.ops.start.tolist(), taken.activities.start.tolist()) == ([1, 2], [1])
 
 
 def test_tables_without_a_mask_are_kept_with_their_communication() -> None:
     trace = device_trace([OpRow()] * 2, [CallRow(0), CallRow(1)], [ActivityRow()] * 2)
-    trace.communication = {(Role.OP, 1): kineto.Args(), (Role.ACTIVITY, 1): kineto.Args()}
+    trace.communication = told({1: kineto.Args()}, {1: kineto.Args()})
     taken = select(trace, calls=mask(0, 1))
     assert taken.communication == trace.communication
     assert taken.ops is trace.ops and taken.activities is trace.activities
@@ -60,7 +64,7 @@ def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
         host_waits=[(2, 1), (1, 0), (0, 1)],
         communications=[Communication(name="first"), Communication(name="other")],
     )
-    whole.ops.extra = {0: {"a": 1}, 2: {"b": 2}}
+    whole.ops.extra = Sparse.of({0: {"a": 1}, 2: {"b": 2}}, dict[str, int])
     part = select_linked(whole, Kept(mask(0, 1, 1), mask(0, 1, 1), mask(0, 1, 1, 1)))
     assert ([part.ops.name[row] for row in (0, 1)], part.ops.extra) == (["second", "third"], {1: {"b": 2}})
     assert part.ops.inputs == whole.ops.inputs[1:] and part.ops.outputs == whole.ops.outputs[1:]

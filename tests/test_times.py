@@ -101,7 +101,7 @@ def test_exact_times_know_how_many_digits_they_had() -> None:
     ],
 )
 def test_a_lack_of_padding_is_told_by_the_digits(texts: list[bytes], lacks: bool) -> None:
-    assert lacks_padding(exact_times(texts)) is lacks
+    assert lacks_padding([exact_times(texts)]) is lacks
 
 
 def test_padding_is_added_to_fractions() -> None:

@@ -12,10 +12,14 @@ from .rank_lists import given_ranks
 
 
 class Groups(NamedTuple):
-    """The distinct rank lists of a graph, and for each node the place of its own in `lists`, -1 where none is recorded."""
+    """The distinct rank lists of a graph, and for each node the place of its own in `lists`, -1 where none is recorded.
+
+    `named` has the places of those that the metadata lists, by `pg_name`.
+    """
 
     lists: list[RankList]
     of_node: Int64
+    named: dict[str, int]
 
 
 def recorded_groups(graph: ExecutionGraph) -> Groups:
@@ -40,7 +44,7 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
     if listed:
         by_name = graph.texts("pg_name").numbers(lambda name: listed.get(name, -1), -1)
         of_node = np.where(of_node < 0, by_name, of_node)
-    return Groups(list(place), of_node)
+    return Groups(list(place), of_node, listed)
 
 
 def _listed(name: str, text: str) -> RankList:

@@ -13,7 +13,7 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings
+from ...schema.columns import ABSENT, Bool, Int64, Strings, let_go
 from ...schema.linked import Activities, Calls, Communication, Ops
 from ...schema.traces import kineto
 from ..readers import DeviceTrace, Role
@@ -29,6 +29,7 @@ KERNEL = re.compile(
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
 COALESCED = "coalesced"
 BARRIER = "barrier"
+AT_ONCE = 1 << 10
 SINGLE = (WAIT, "init", BARRIER, COALESCED)
 """Records of what is never given to the library to be launched together with others."""
 
@@ -45,7 +46,7 @@ class CollectiveOps:
     recorded: dict[int, Communication]
     parent: Int64
     ops: Ops
-    shapes: Mapping[tuple[Role, int], kineto.Args]
+    shapes: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: Int64
 
     def around(self, op: int) -> int:
@@ -83,7 +84,7 @@ class CollectiveOps:
             return Communication(name=name)
         if ops.recorded_by_host[op] and elements(ops.inputs[op]) >= 0:
             return Communication(name, dtype_of(ops.inputs[op].decode()), elements(ops.inputs[op]))
-        args = self.shapes.get((Role.OP, int(self.device_row[op])))
+        args = self.shapes[Role.OP].get(int(self.device_row[op]))
         return msgspec.structs.replace(from_device(args) if args else Communication(), name=name)
 
 
@@ -95,10 +96,12 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
     recorded: dict[int, Communication] = {}
     device_row = np.full(len(ops), -1, np.int64)
     device_row[device_op] = np.arange(len(device_op))
-    for op in np.flatnonzero(ops.name.equal(RECORD)).tolist():
+    for number, op in enumerate(np.flatnonzero(ops.name.equal(RECORD)).tolist()):
+        if not number % AT_ONCE:
+            let_go()
         known = ops.recorded_by_host[op]
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
-        args = device.communication.get((Role.OP, int(device_row[op])))
+        args = device.communication[Role.OP].get(int(device_row[op]))
         recorded[op] = merge(found, from_device(args)) if args else found
     collectives = CollectiveOps(recorded, parent, ops, device.communication, device_row)
     for op, found in recorded.items():
@@ -124,7 +127,7 @@ def link_communications(
     kernels = kernels[np.argsort(device.activities.start[kernels], kind="stable")]
     together = _launched_together(collectives, device, ops, calls, call_row, activity_op, kernels)
     for row in kernels.tolist():
-        op, args = int(activity_op[row]), device.communication.get((Role.ACTIVITY, row))
+        op, args = int(activity_op[row]), device.communication[Role.ACTIVITY].get(row)
         record, parts = collectives.around(op), together.get(row, [])
         source = ("record", record) if record >= 0 else ("records", parts[0]) if parts else ("kernel", row)
         if source in of_source:
@@ -181,7 +184,7 @@ def _launched_together(
 
 
 def _is_told(device: DeviceTrace, row: int) -> bool:
-    args = device.communication.get((Role.ACTIVITY, row))
+    args = device.communication[Role.ACTIVITY].get(row)
     return args is not None and str(args.collective or COALESCED) != COALESCED
 
 

@@ -50,8 +50,9 @@ class Transfers:
 
 def host_transfers(ops: Ops, device: DeviceTrace, device_op: Int64) -> Transfers:
     """The transfers that the device trace holds. O(n log n). `device_op` is the row in `ops` of each op row of the device trace."""
-    recorded = {int(device_op[row]): args for (role, row), args in device.communication.items() if role is Role.OP}
     transfers = _timed(ops, TRANSFER)
+    told = device.communication[Role.OP] if len(transfers) else {}
+    recorded = {int(device_op[row]): args for row, args in told.items()}
     counterparts = _unmatched_counterparts(ops, transfers)
     node = np.array([counterparts.get(op, op) for op in transfers.tolist()], np.int64)
     made = ops.rf_id[node]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Figures, Int64, Shown, Strings, counted
+from ...schema.columns import Bool, Figures, Int64, Shown, Sparse, Strings, counted
 from ...schema.traces import MergedRank, kineto
 from .categories import Role
 
@@ -136,7 +136,7 @@ class DeviceTrace(Shown):
     activities: ActivityRows
     syncs: SyncRows
     event_records: EventRecordRows
-    communication: dict[tuple[Role, int], kineto.Args]
+    communication: dict[Role, Sparse[kineto.Args]]
     queue_events: QueueEventRows = field(default_factory=no_queue_events)
     python: PythonRows | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)

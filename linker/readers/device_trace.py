@@ -102,9 +102,7 @@ def _trace(path: str, top: kineto.DeviceFile, events: DeviceEvents) -> DeviceTra
         activities=device_tables.activities(rows[Role.ACTIVITY], pad),
         syncs=device_tables.syncs(rows[Role.SYNC], pad),
         event_records=device_tables.event_records(rows[Role.EVENT_RECORD]),
-        communication={
-            (role, row): args for role in (Role.OP, Role.ACTIVITY) for row, args in rows[role].communication.items()
-        },
+        communication={role: rows[role].communication.column() for role in (Role.OP, Role.ACTIVITY)},
         queue_events=device_tables.queue_events(rows[Role.DEVICE_WAIT], pad),
         python=device_tables.python(rows[Role.PYTHON], pad) if Role.PYTHON in rows else None,
         labels=events.labels,

@@ -1,12 +1,12 @@
 """Collects events of the device trace as columns, a piece of the file at a time: one `EventRows` for each role that linking uses."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, StringPieces, Strings
+from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings
 from ...schema.traces import ExactTimes, identities, integers, kineto, lacks_padding, with_padding
 from .categories import Role
 
@@ -15,7 +15,7 @@ Event = kineto.Event | kineto.ExactEvent
 NO_ARGS = kineto.Args()
 COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
 """Ops whose tensors tell what is communicated, in versions that do not say it otherwise."""
-NONE: Int64 = np.empty(0, np.int64)
+AT_ONCE = 1 << 16
 LONGEST = 1 << 55
 """ns, about a year: what is said to have lasted longer was not measured."""
 GIGA, FASTEST = 10**9, 10**9
@@ -39,19 +39,19 @@ class EventRows:
         self.count = 0
         self.arguments = StringPieces()
         self._keep_arguments = keep_arguments
-        self.communication: dict[int, kineto.Args] = {}
+        self.communication: SparsePieces[kineto.Args] = SparsePieces(kineto.Args)
         self.name, self.category, self.sync_kind = StringPieces(), StringPieces(), StringPieces()
         self._role = role
-        self._columns: dict[str, list[Int64]] = defaultdict(list)
+        self._columns: dict[str, NumberPieces] = defaultdict(NumberPieces)
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
         """Adds events with their times (ns); decisions about them are counted in `noted`."""
         self.name.add([event.name or "" for event in events])
-        self._append("process", identities([event.pid for event in events]))
-        self._append("thread", identities([event.tid for event in events]))
+        self._columns["process"].add(identities([event.pid for event in events]))
+        self._columns["thread"].add(identities([event.tid for event in events]))
         for name, column in (("start", start), ("duration", duration)):
-            self._append(name, column.ns)
-            self._append(f"digits of {name}", column.digits)
+            self._columns[name].add(column.ns)
+            self._columns[f"digits of {name}"].add(column.digits)
         noted["device events without a duration, or with a negative one, taken as 0"] += int((duration.ns < 0).sum())
         if self._role is not Role.PYTHON:
             self._add_arguments(events, noted)
@@ -66,19 +66,23 @@ class EventRows:
             pairs = zip(events, arguments, strict=True)
             self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
         if self._role is Role.ACTIVITY:
-            self._append("lane", integers([event.tid for event in events], -1))
-            self._append("bandwidth", _bytes_per_second([args.bandwidth for args in arguments]))
+            self._columns["lane"].add(integers([event.tid for event in events], -1))
+            self._columns["bandwidth"].add(_bytes_per_second([args.bandwidth for args in arguments]))
         for name, missing in INTEGERS[self._role].items():
-            self._append(name, integers([getattr(args, name) for args in arguments], missing))
+            self._columns[name].add(integers([getattr(args, name) for args in arguments], missing))
         named = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
-        for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count):
-            if args.collective is not None or args.group_name is not None or event.name in named:
-                self.communication[row] = _detached(args)
+        self.communication.add(
+            {
+                row: args
+                for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count)
+                if args.collective is not None or args.group_name is not None or event.name in named
+            }
+        )
         noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
         """A column of integers."""
-        return joined(self._columns[name])
+        return self._columns[name].column()
 
     def argument_column(self) -> Strings:
         """The arguments of each event as JSON text, empty where they were not to be kept."""
@@ -94,9 +98,6 @@ class EventRows:
             with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
         return start, start + np.maximum(np.where(duration == ABSENT, 0, duration), 0)
-
-    def _append(self, name: str, column: Int64) -> None:
-        self._columns[name].append(column)
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:
@@ -115,27 +116,15 @@ def _argument_lists(args: kineto.Args) -> str:
     return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
 
 
-def _detached(args: kineto.Args) -> kineto.Args:
-    """The arguments without a hold on the piece of the file that they were read from."""
-    if args is NO_ARGS:
-        return args
-    args.input_dims, args.input_types, args.concrete_inputs = (
-        kineto.Raw(bytes(text)) for text in (args.input_dims, args.input_types, args.concrete_inputs)
-    )
-    return args
-
-
 def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
     """Whether a file's starts and durations were written without zeros before their ns."""
     rows = list(tables)
-
-    def whole_column(name: str) -> ExactTimes:
-        times = [table.times(name) for table in rows]
-        return ExactTimes(joined([part.ns for part in times]), joined([part.digits for part in times]))
-
-    return {name: lacks_padding(whole_column(name)) for name in ("start", "duration")}
+    return {
+        name: lacks_padding(piece for table in rows for piece in _in_pieces(table.times(name)))
+        for name in ("start", "duration")
+    }
 
 
-def joined(pieces: list[Int64]) -> Int64:
-    """The pieces one after the other; an empty column for none."""
-    return np.concatenate(pieces) if pieces else NONE
+def _in_pieces(times: ExactTimes) -> Iterator[ExactTimes]:
+    for first in range(0, len(times.ns), AT_ONCE):
+        yield ExactTimes(*(column[first : first + AT_ONCE] for column in times))

@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Figures, Int64, Shown, StringPieces, Strings, TextPieces, Texts, settled
+from ...schema.columns import (
+    ABSENT,
+    Figures,
+    Int64,
+    NumberPieces,
+    Shown,
+    Sparse,
+    SparsePieces,
+    StringPieces,
+    Strings,
+    TextPieces,
+    Texts,
+    settled,
+)
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
@@ -49,7 +62,7 @@ class HostTrace(Shown):
     fw_tid: Int64
     inputs: Texts
     outputs: Texts
-    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
+    extra: Sparse[dict[str, Any]] = field(default_factory=lambda: Sparse.of({}, dict[str, Any]))
     skipped: Counter[str] = field(default_factory=Counter)
     noted: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
@@ -113,10 +126,10 @@ class _Nodes:
     """The nodes of the file as columns, piece by piece."""
 
     def __init__(self) -> None:
-        self._integers: dict[str, list[Int64]] = defaultdict(list)
+        self._integers: dict[str, NumberPieces] = defaultdict(NumberPieces)
         self._texts = {"name": StringPieces(), "op_schema": StringPieces()}
         self._inputs, self._outputs = TextPieces(), TextPieces()
-        self._extra: dict[int, dict[str, Any]] = {}
+        self._extra: SparsePieces[dict[str, Any]] = SparsePieces(dict[str, Any])
         self._unusable = 0
 
     def __len__(self) -> int:
@@ -125,9 +138,9 @@ class _Nodes:
     def add(self, nodes: list[host.Node]) -> None:
         attributes = self._attributes(nodes)
         for name, missing in INTEGERS.items():
-            self._integers[name].append(integers(attributes[name], missing))
-        self._integers["id"].append(integers([node.id for node in nodes], ABSENT))
-        self._integers["parent"].append(integers([_parent(node) for node in nodes], -1))
+            self._integers[name].add(integers(attributes[name], missing))
+        self._integers["id"].add(integers([node.id for node in nodes], ABSENT))
+        self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
         self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
         self._texts["name"].add([node.name or "" for node in nodes])
         self._inputs.add([self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes])
@@ -140,7 +153,7 @@ class _Nodes:
             if not node.attrs:
                 for name, column in columns.items():
                     column[row] = getattr(node, name)
-        self._extra |= {len(self) + row: attributes for row, attributes in further.items()}
+        self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 
     def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
@@ -155,7 +168,7 @@ class _Nodes:
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
         def column(name: str) -> Int64:
-            return np.concatenate(self._integers[name])
+            return self._integers[name].column()
 
         ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
         pid = integer(top.pid, -1)
@@ -178,7 +191,7 @@ class _Nodes:
             fw_tid=column("fw_tid"),
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
-            extra=self._extra,
+            extra=self._extra.column(),
             noted=Counter(
                 {
                     "host nodes without an id of their own, given one": renumbered,

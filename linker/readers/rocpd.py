@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Int64, Sparse, Strings
 from ...schema.errors import DataError
-from ...schema.traces import integer
+from ...schema.traces import integer, kineto
+from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from .rocpd_database import Database, dialect, opened, processes
 
@@ -79,7 +80,7 @@ def read_rocpd(path: str) -> DeviceTrace:
         activities=_activities(ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process, skipped),
         syncs=SyncRows(Strings.of(()), *[NONE] * 9),
         event_records=EventRecordRows(*[NONE] * 4),
-        communication={},
+        communication={role: Sparse.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
         skipped=skipped,
         read=len(api) + len(ops),
     )

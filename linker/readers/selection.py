@@ -60,14 +60,10 @@ def select(
         "python": python,
     }
     tables = {name: select_rows(getattr(device, name), mask) for name, mask in masks.items() if mask is not None}
-    place = {
-        role: np.cumsum(mask) - 1 for role, mask in ((Role.OP, ops), (Role.ACTIVITY, activities)) if mask is not None
-    }
     kept = {Role.OP: ops, Role.ACTIVITY: activities}
     communication = {
-        (role, int(place[role][row]) if role in place else row): args
-        for (role, row), args in device.communication.items()
-        if (mask := kept[role]) is None or mask[row]
+        role: records if (mask := kept[role]) is None else records.take(mask)
+        for role, records in device.communication.items()
     }
     return replace(device, **tables, communication=communication)
 
@@ -107,9 +103,4 @@ def _places(kept: Bool) -> Int64:
 
 
 def _select_ops(ops: Ops, rows: Bool) -> Ops:
-    place = np.cumsum(rows) - 1
-    return replace(
-        ops,
-        **_columns(ops, rows),
-        extra={int(place[row]): attributes for row, attributes in ops.extra.items() if rows[row]},
-    )
+    return replace(ops, **_columns(ops, rows), extra=ops.extra.take(rows))

@@ -7,6 +7,8 @@ From CUDA 12.9 on only the id is recorded, and without cuda_sync records neither
 from bisect import bisect_left
 from typing import NamedTuple
 
+import numpy as np
+
 from ...schema.linked import Calls, Found
 from ..readers import EventRecordRows, SyncCall
 from .recordings import Recordings
@@ -43,7 +45,10 @@ class NamedEvents:
         self, calls: Calls, records: dict[int, SyncRecord], event_rows: EventRecordRows, queues: StreamQueues
     ) -> None:
         self._calls, self._queues = calls, queues
-        self._call_of: dict[int, int] = dict(zip(calls.correlation.tolist(), range(len(calls)), strict=True))
+        named = {record.record_correlation for record in records.values()} | {*event_rows.correlation.tolist()}
+        of_named = np.flatnonzero(np.isin(calls.correlation, [*named]))
+        self._call_of: dict[int, int] = dict(zip(calls.correlation[of_named].tolist(), of_named.tolist(), strict=True))
+        """The calls that records name, by correlation."""
         self._stream_of = {r.record_correlation: r.wait_stream for r in records.values() if r.record_correlation > 0}
         """The stream's number by the correlation of the recording call, -1 for unknown."""
         self.awaited = [self._call_of[c] for c in self._stream_of if c in self._call_of]

@@ -6,7 +6,7 @@ went on can have held it up, except by as much as the clocks are in doubt.
 
 import numpy as np
 
-from ...schema.columns import ROUNDING
+from ...schema.columns import ROUNDING, one_by_one
 from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
 from ...schema.traces import NEVER
@@ -29,8 +29,8 @@ class Evidence:
         ended, begun = np.append(activities.end, NEVER)[before], np.append(calls.start, NEVER)[call]
         arrived = np.append(calls.end + of_each(machine.launch, calls.name).most, NEVER)[call]
         passed = np.where(before >= 0, ended + of_each(machine.gap, activities.category).most, NEVER)
-        self.freed: list[int] = np.maximum(ended, begun).tolist()
-        self.due: list[int] = np.maximum(passed, arrived).tolist()
+        self.freed = one_by_one(np.maximum(ended, begun))
+        self.due = one_by_one(np.maximum(passed, arrived))
         since_launch = activities.start[called] - begun[called]
         self.ahead = self.doubt + (max(int(since_launch.min()), 0) if len(since_launch) else 0)
         self.gap = of_name(machine.gap, "").most

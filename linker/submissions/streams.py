@@ -1,12 +1,13 @@
 """Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, previous_in_group, split_groups
+from ...schema.columns import Bool, Int64, begins, one_by_one, previous_in_group, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
@@ -36,13 +37,13 @@ class StreamQueues:
         submitted = np.full(len(activities), NEVER, np.int64)
         called = activities.call_row >= 0
         submitted[called] = calls.start[activities.call_row[called]]
-        self.rows: dict[StreamKey, list[int]] = {}
-        self.submitted: dict[StreamKey, list[int]] = {}
+        self.rows: dict[StreamKey, array[int]] = {}
+        self.submitted: dict[StreamKey, array[int]] = {}
         self.waits: dict[StreamKey, list[PendingWait]] = {}
         for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
             key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
-            self.rows[key] = rows.tolist()
-            self.submitted[key] = np.maximum.accumulate(submitted[rows]).tolist()
+            self.rows[key] = one_by_one(rows)
+            self.submitted[key] = one_by_one(np.maximum.accumulate(submitted[rows]))
             self.waits[key] = []
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
@@ -91,7 +92,7 @@ class StreamQueues:
 
     def _without_work(self, key: StreamKey) -> StreamKey:
         """A stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
-        self.rows[key], self.submitted[key], self.waits[key] = [], [], []
+        self.rows[key], self.submitted[key], self.waits[key] = array("q"), array("q"), []
         return key
 
 
@@ -130,7 +131,7 @@ class Tails:
         """For each time the last activity submitted to each stream before, -1 for none; a row a time, a column a stream."""
         tails = np.full((len(times), len(self.streams)), -1, np.int64)
         for number, key in enumerate(self.streams):
-            rows = np.array([-1, *self._queues.rows[key]], np.int64)
+            rows = np.append(-1, self._queues.rows[key])
             tails[:, number] = rows[np.searchsorted(self._queues.submitted[key], times)]
         return tails
 
@@ -161,16 +162,16 @@ class ThreadLaunches:
         rows = np.flatnonzero(activities.call_row >= 0)
         thread, time = calls.thread[activities.call_row[rows]], calls.start[activities.call_row[rows]]
         order = np.lexsort((activities.start[rows], time, thread))
-        self._times: dict[int, list[int]] = {}
-        self._rows: dict[int, list[int]] = {}
+        self._times: dict[int, array[int]] = {}
+        self._rows: dict[int, array[int]] = {}
         self._changes: dict[int, _Changes] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
         self._is_first = _first_of_call(activities)
         for number in np.unique(thread).tolist():
             mine = order[thread[order] == number]
-            self._times[number] = time[mine].tolist()
-            self._rows[number] = rows[mine].tolist()
+            self._times[number] = one_by_one(time[mine])
+            self._rows[number] = one_by_one(rows[mine])
             self._changes[number] = self._changes_of(rows[mine], time[mine])
         by_time = np.argsort(time, kind="stable")
         self._all_changes = self._changes_of(rows[by_time], time[by_time])

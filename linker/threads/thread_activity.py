@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, innermost
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, begins
 from ...schema.linked import Calls, Ops
 from ...schema.traces import NEVER
+
+AT_ONCE = 1 << 16
 
 
 class ThreadActivity(NamedTuple):
@@ -41,28 +43,36 @@ class ThreadActivity(NamedTuple):
 def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: int) -> ThreadActivity:
     """Of the ops in rows `mine`, all of one thread, whose parents are rows, too."""
     called = np.flatnonzero(calls.thread == thread)
-    times = (ops.start[mine], ops.end[mine], calls.start[called], calls.end[called])
-    boundaries = np.unique(np.concatenate(times))
+    times = np.concatenate((ops.start[mine], ops.end[mine], calls.start[called], calls.end[called]))
+    times.sort()
+    boundaries = times[begins(times)]
     place = np.full(len(ops), -1, np.int64)
     place[mine] = np.arange(len(mine))
     outer = np.where(parent[mine] >= 0, place[parent[mine]], -1)
 
-    middle = (boundaries[:-1] + boundaries[1:]) // 2
-    owner = innermost(
-        np.full(len(middle), thread), middle, middle, ops.thread[mine], ops.start[mine], ops.end[mine], outer
-    )
+    del times
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
-    may_wait = np.where(owner >= 0, ~computes[mine[owner]], True) if len(mine) else np.ones(len(middle), np.bool_)
+    # of no op (-1) is the last
+    computes, around = (
+        np.append(computes[mine], False),
+        Intervals(ops.thread[mine], ops.start[mine], ops.end[mine], outer),
+    )
+    may_wait, idle = np.ones((2, max(len(boundaries) - 1, 0)), np.bool_)
+    for first in range(0, len(may_wait), AT_ONCE):
+        edges = boundaries[first : first + AT_ONCE + 1]
+        middle = (edges[:-1] + edges[1:]) // 2
+        owner = around.innermost(np.full(len(middle), thread), middle, middle)
+        may_wait[first : first + AT_ONCE], idle[first : first + AT_ONCE] = ~computes[owner], owner < 0
     in_call = _covered(boundaries, calls.start[called], calls.end[called])
 
     top = mine[outer < 0]
     top = top[np.argsort(ops.start[top], kind="stable")]
-    return ThreadActivity(boundaries, may_wait & ~in_call, (owner < 0) & ~in_call, ops.start[top], ops.end[top])
+    return ThreadActivity(boundaries, may_wait & ~in_call, idle & ~in_call, ops.start[top], ops.end[top])
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
     """Which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
-    change = np.zeros(len(boundaries), np.int64)
+    change = np.zeros(len(boundaries), np.int32)
     np.add.at(change, np.searchsorted(boundaries, start), 1)
     np.add.at(change, np.searchsorted(boundaries, end), -1)
-    return np.cumsum(change)[:-1] > 0
+    return np.cumsum(change, out=change)[:-1] > 0

@@ -3,9 +3,14 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
+import numpy as np
+
+from ...schema.columns import one_by_one
 from ...schema.traces import NEVER
 from ..readers import QueueEventRows
 from ..submissions import StreamKey, StreamQueues
+
+NOTHING = one_by_one(np.empty(0, np.int64))
 
 
 def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
@@ -20,7 +25,7 @@ def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) ->
         if awaited < 0:
             continue
         at = recorded.get((device, awaited, number), NEVER)
-        before, after = queues.rows.get(StreamKey(device, awaited), []), queues.rows.get(StreamKey(device, stream), [])
+        before, after = (queues.rows.get(StreamKey(device, one), NOTHING) for one in (awaited, stream))
         last = bisect_left(before, at, key=start.__getitem__) - 1
         # what stood still goes on while the recording that it waited for is still being made
         first = bisect_left(after, max(begin, at), key=start.__getitem__)

@@ -4,13 +4,15 @@ Every other room builds on these. Also here: how what is large shows itself in a
 """
 
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
-from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
+from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us, one_by_one
 from .frames import Values, nullable, to_pandas, to_polars
 from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, repetition, split_groups
-from .intervals import ROUNDING, TOLERANCE, Nesting, innermost, nest, thread_order
-from .numbering import Numbering, StringPieces, rows_of
-from .on_disk import TextPieces, columns_in, let_go, mapped_file, settled
+from .intervals import ROUNDING, TOLERANCE, Intervals, Nesting, innermost, nest, thread_order
+from .numbering import Numbering, rows_of
+from .on_disk import columns_in, let_go, mapped_file, settled
+from .pieces import NumberPieces, StringPieces, TextPieces
 from .shown import Figures, Shown, counted, microseconds
+from .sparse import Sparse, SparsePieces
 from .texts import Texts
 
 __all__ = [
@@ -22,14 +24,18 @@ __all__ = [
     "Figures",
     "Int32",
     "Int64",
+    "Intervals",
     "Nesting",
     "NodeIds",
     "Ns",
+    "NumberPieces",
     "Numbering",
     "Ragged",
     "Rows",
     "Shown",
     "Spans",
+    "Sparse",
+    "SparsePieces",
     "StringPieces",
     "Strings",
     "TextPieces",
@@ -51,6 +57,7 @@ __all__ = [
     "nest",
     "nullable",
     "numbered",
+    "one_by_one",
     "places",
     "previous_in_group",
     "repeated",

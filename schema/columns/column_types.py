@@ -1,5 +1,6 @@
 """Column types that the records are made of: interned strings and rows of varying length."""
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -123,3 +124,8 @@ class Ragged(Shown):
     def grouped(row: Int64, value: Int64, count: int) -> "Ragged":
         """`count` rows from (row, value) pairs that are already sorted by row."""
         return Ragged(np.searchsorted(row, np.arange(count + 1)).astype(np.int64), value)
+
+
+def one_by_one(column: Int64) -> "array[int]":
+    """A column for what looks at single numbers, which are Python's own only then."""
+    return array("q", column.astype(np.int64, copy=False).tobytes())

@@ -13,6 +13,8 @@ TOLERANCE = 1_000
 ROUNDING = 2
 """ns by which rounded decimal µs may misstate an end."""
 
+AT_ONCE = 1 << 17
+
 
 @dataclass(slots=True)
 class Nesting:
@@ -91,14 +93,30 @@ def innermost(
     A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to `tolerance` ns
     belongs to the innermost of them.
     """
-    order = thread_order(of_thread, of_start, of_end)
-    place = last_up_to(of_thread[order], of_start[order], thread, start)
-    found = np.append(order, -1)[place]
-    strict = _climb(found, end - rounding, of_end, parent)
-    if not tolerance:
-        return strict
-    loose = _climb(np.where(strict < 0, found, -1), np.maximum(end - tolerance, start + 1), of_end, parent)
-    return np.where(strict >= 0, strict, loose)
+    intervals, row = Intervals(of_thread, of_start, of_end, parent), np.empty(len(start), np.int64)
+    for first in range(0, len(start), AT_ONCE):
+        spans = slice(first, first + AT_ONCE)
+        row[spans] = intervals.innermost(thread[spans], start[spans], end[spans], rounding, tolerance)
+    return row
+
+
+class Intervals:
+    """Nested intervals that are sorted once, to be asked for spans a block at a time."""
+
+    def __init__(self, thread: Int64, start: Int64, end: Int64, parent: Int64) -> None:
+        order = thread_order(thread, start, end)
+        self._thread, self._start, self._end, self._parent = thread[order], start[order], end, parent
+        self._row = np.append(order, -1)
+
+    def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
+        """For each span what the function of that name says."""
+        found = self._row[last_up_to(self._thread, self._start, thread, start)]
+        strict = _climb(found, end - rounding, self._end, self._parent)
+        if not tolerance:
+            return strict
+        until = np.maximum(end - tolerance, start + 1)
+        loose = _climb(np.where(strict < 0, found, -1), until, self._end, self._parent)
+        return np.where(strict >= 0, strict, loose)
 
 
 def _climb(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:

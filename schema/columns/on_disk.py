@@ -17,19 +17,17 @@ from weakref import WeakSet
 
 import numpy as np
 
-from .column_types import Int32, Int64
 from .texts import Buffer, Texts
 
 T = TypeVar("T")
 LARGE = 1 << 18
 """Bytes from which on a column goes to disk."""
-MANY = 64
 ALIGNED, AT_ONCE = 64, 1 << 16
-PIECE = 1 << 20
-"""Bytes of texts that stay in memory while a column of them comes together."""
 _folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
 
 _mappings: "WeakSet[mmap.mmap]" = WeakSet()
+_passing: "WeakSet[mmap.mmap]" = WeakSet()
+"""Files of one column each, of which a settled record needs only one for all, as the system limits how many are open."""
 
 
 @contextmanager
@@ -62,58 +60,11 @@ def settled(record: T) -> T:
     return cast(T, _with_views(record, views))
 
 
-class TextPieces:
-    """A column of texts on its way, a piece at a time. Where columns are settled, the text goes to disk as it comes."""
-
-    def __init__(self) -> None:
-        self._folder = _folder.get()
-        self._file: IO[bytes] | None = None
-        self._waiting: list[bytes] = []
-        self._written = self._size = 0
-        self._start: list[Int64] = []
-        self._length: list[Int32] = []
-
-    def add(self, texts: Sequence[bytes]) -> None:
-        """Takes a piece."""
-        piece = Texts.of(texts)
-        self._start.append(piece.start + self._size)
-        self._length.append(piece.length)
-        self._waiting += map(bytes, piece.parts)
-        self._size += len(piece.parts[0])
-        if self._size - self._written > PIECE:
-            if self._folder is not None:
-                self._write(self._folder)
-            elif len(self._waiting) > MANY:
-                self._waiting = [*self._waiting[:-MANY], b"".join(self._waiting[-MANY:])]
-
-    def column(self) -> Texts:
-        """All texts, in order."""
-        mapped = [mapped_file(self._file)] if self._file is not None and self._written else []
-        buffers: list[Buffer] = [*mapped, *self._waiting]
-        begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
-        start = np.concatenate([np.empty(0, np.int64), *self._start])
-        part = np.maximum(np.searchsorted(begins, start, side="right") - 1, 0)
-        start -= np.append(begins, 0)[part]
-        return Texts(buffers, part.astype(np.int32), start, np.concatenate([np.empty(0, np.int32), *self._length]))
-
-    def _write(self, folder: Path) -> None:
-        try:
-            self._file = self._file or _unnamed(folder)
-            for text in self._waiting:
-                _write(self._file, text)
-        except OSError:
-            # what is not whole in the file stays in memory, as all that comes
-            self._folder = None
-        else:
-            self._waiting, self._written = [], self._size
-        if self._file is not None:
-            self._file.truncate(self._written)
-
-
 def _is_large(column: Any) -> bool:
     """Whether it is worth a place on disk, and has none."""
     if isinstance(column, np.ndarray):
-        return column.nbytes >= LARGE and column.flags.c_contiguous and _mapping(column) is None
+        mapping = _mapping(column)
+        return mapping in _passing or (mapping is None and column.nbytes >= LARGE and column.flags.c_contiguous)
     return isinstance(column, bytes) and len(column) >= LARGE
 
 
@@ -124,31 +75,41 @@ def _bytes(column: Any) -> memoryview:
 def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> memoryview | None:
     """A file that has the columns at these places and the end at the last; None where the folder takes none."""
     try:
-        with _unnamed(folder) as file:
+        with unnamed(folder) as file:
             for column, place in zip(columns, places, strict=False):
                 file.seek(place)
-                _write(file, _bytes(column))
+                append(file, _bytes(column))
+                let_go()
             file.truncate(places[-1])
             return mapped_file(file)
     except OSError:
         return None
 
 
-def _unnamed(folder: Path) -> IO[bytes]:
+def chosen_folder() -> Path | None:
+    """Where large columns go, None for memory."""
+    return _folder.get()
+
+
+def unnamed(folder: Path) -> IO[bytes]:
+    """A new file that the system removes with the process. Raises OSError where the folder takes none."""
     return tempfile.TemporaryFile(dir=folder, prefix=".columns.", buffering=0)
 
 
-def _write(file: IO[bytes], content: Buffer) -> None:
+def append(file: IO[bytes], content: Buffer) -> None:
+    """Writes all of it where the file stands. Raises OSError where there is no room."""
     rest = memoryview(content)
     while rest:
         # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2 MB
         rest = rest[file.write(rest[:AT_ONCE]) :]
 
 
-def mapped_file(file: IO[bytes]) -> memoryview:
-    """The content of a file that is not empty, which `let_go` knows of."""
+def mapped_file(file: IO[bytes], passing: bool = False) -> memoryview:
+    """The content of a file that is not empty, which `let_go` knows of. Columns in a `passing` one are still to be settled."""
     mapping = mmap.mmap(file.fileno(), 0)
     _mappings.add(mapping)
+    if passing:
+        _passing.add(mapping)
     return memoryview(mapping)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Strings, Texts, counted
+from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Sparse, Strings, Texts, counted
 from ..machine import Machine
 
 
@@ -47,7 +47,7 @@ class Ops(Shown):
     fw_tid: Int64
     inputs: Texts
     outputs: Texts
-    extra: dict[int, dict[str, Any]]
+    extra: Sparse[dict[str, Any]]
     communication_row: Rows
     module: Strings | None = None
     python_function: Strings | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, StringPieces, Strings, TextPieces
+from ..columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, TextPieces
 from ..traces import Attr, InexactTime, integers, listed_attributes, nanoseconds
 from .layout import INTEGER_ATTRIBUTES, Node
 
@@ -22,7 +22,7 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.count = 0
-        self._parts: dict[str, list[Int64]] = defaultdict(list)
+        self._parts: dict[str, NumberPieces] = defaultdict(NumberPieces)
         self._texts: dict[str, StringPieces] = defaultdict(StringPieces)
 
     def add(self, nodes: Sequence[Node], start: Int64, inclusive: Int64, exclusive: Int64) -> None:
@@ -30,7 +30,7 @@ class NodeTable:
         self.count += len(nodes)
         end = np.where(start == ABSENT, ABSENT, start + np.where(inclusive == ABSENT, 0, inclusive))
         for name, times in (("start", start), ("end", end), ("exclusive", exclusive)):
-            self._parts[name].append(times)
+            self._parts[name].add(times)
         self.integers("id", [node.id for node in nodes])
         self.integers("parent_id", [_parent(node) for node in nodes])
         self.integers("communication", [node.communication for node in nodes])
@@ -38,7 +38,7 @@ class NodeTable:
 
     def integers(self, name: str, values: Sequence[int] | Int64) -> None:
         """Adds a piece of an integer column."""
-        self._parts[name].append(np.asarray(values, np.int64))
+        self._parts[name].add(np.asarray(values, np.int64))
 
     def texts(self, name: str, values: list[str]) -> None:
         """Adds a piece of a column of texts."""
@@ -46,7 +46,7 @@ class NodeTable:
 
     def column(self, name: str) -> Int64:
         """The whole integer column."""
-        return np.concatenate(self._parts[name])
+        return self._parts[name].column()
 
     def strings(self, name: str) -> Strings:
         """The whole column of texts."""
@@ -61,7 +61,7 @@ class LinkedNodes:
         self.timed = False
         self.recorded_by_host: list[bool] = []
         self.inputs, self.outputs = TextPieces(), TextPieces()
-        self.extra: dict[int, dict[str, Any]] = {}
+        self.extra: SparsePieces[dict[str, Any]] = SparsePieces(dict[str, Any])
         self.modules = False
         """Whether any node has a module or a Python function."""
         self.waits: list[tuple[int, int]] = []
@@ -111,7 +111,7 @@ class LinkedNodes:
         for name, _, missing in INTEGER_ATTRIBUTES:
             self.ops.integers(name, integers(columns[name], missing))
         self.ops.texts(SCHEMA, [text if type(text) is str else "" for text in columns[SCHEMA]])
-        self.extra |= {self.ops.count + row: rest for row, rest in further.items()}
+        self.extra.add({self.ops.count + row: rest for row, rest in further.items()})
 
     def _add_activities(self, nodes: list[Node]) -> None:
         for name in ("device", "stream", "correlation", "graph_node", "size", "bandwidth", "call"):

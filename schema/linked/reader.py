@@ -83,7 +83,7 @@ def _ops(nodes: LinkedNodes) -> Ops:
         op_schema=table.strings("op_schema"),
         inputs=nodes.inputs.column(),
         outputs=nodes.outputs.column(),
-        extra=nodes.extra,
+        extra=nodes.extra.column(),
         communication_row=table.column("communication"),
         **{attribute.name: table.column(attribute.name) for attribute in INTEGER_ATTRIBUTES},
         module=module,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64, Spans, Strings, let_go, repeated, rows_of
+from ..columns import ABSENT, Int64, Spans, Sparse, Strings, let_go, repeated, rows_of
 from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
@@ -178,11 +178,10 @@ def _given(key: str, column: Int64, missing: int) -> Member:
     return Member(key, [integers(column[rows])], rows)
 
 
-def _extra_attributes(extra: dict[int, dict[str, Any]]) -> SparseMember:
+def _extra_attributes(extra: Sparse[dict[str, Any]]) -> SparseMember:
     """The further attributes of the ops that have some, as the list of all goes on with them."""
-    rows = sorted(extra)
-    texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in extra[row].items()) for row in rows]
-    return SparseMember("", [Spans.of(texts)], np.array(rows, np.int64))
+    texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in own.items()) for own in extra.values()]
+    return SparseMember("", [Spans.of(texts)], extra.rows)
 
 
 def _extra_attribute(name: str, value: Any) -> Attr:

@@ -14,7 +14,7 @@ Raw = msgspec.Raw
 NOTHING = Raw()
 
 
-class Args(msgspec.Struct, gc=False):
+class Args(msgspec.Struct, gc=False, omit_defaults=True):
     """The arguments that linking reads, of every category."""
 
     correlation: Number = None

@@ -5,7 +5,7 @@ have it, must be read as decimal text.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
@@ -84,15 +84,19 @@ def _exact_time(text: bytes) -> tuple[int, int]:
     return -time if sign else time, len(fraction)
 
 
-def lacks_padding(times: ExactTimes) -> bool:
-    """Was a file's column written as `µs.ns` without zeros before the ns, 5 ns as .5, as traces of March 2024 were?
+def lacks_padding(column: Iterable[ExactTimes]) -> bool:
+    """Was a file's column, given in pieces, written as `µs.ns` without zeros before the ns, 5 ns as .5, as traces of March 2024 were?
 
     Such a column has fractions of one or two digits, and none of several digits that begins with 0, as a tenth of any others do.
     """
-    fraction, digits = times.ns % 1000, times.digits
-    short = np.isin(digits, (1, 2)) & ~np.isin(fraction, DOUBLE_FRACTIONS)
-    padded = (digits >= 2) & (fraction < 100) | (digits < 0) & (times.ns != ABSENT)
-    return bool(short.any() and not padded.any())
+    any_short = False
+    for times, digits in column:
+        fraction = times % 1000
+        padded = (digits >= 2) & (fraction < 100) | (digits < 0) & (times != ABSENT)
+        if padded.any():
+            return False
+        any_short |= bool((np.isin(digits, (1, 2)) & ~np.isin(fraction, DOUBLE_FRACTIONS)).any())
+    return any_short
 
 
 def with_padding(times: ExactTimes) -> Int64:

@@ -74,6 +74,7 @@ trace_diff_modules              depth name difference count_a count_b device_tim
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...schema.columns import let_go
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
 from .critical_path import critical_path
@@ -131,7 +132,11 @@ def analyse(
     chosen = [analysis for analysis in ANALYSES if only is None or analysis.name in only]
 
     def parts_of(rank: RankTrace) -> list[Any]:
-        return [analysis.of_rank(rank, options) for analysis in chosen]
+        parts = []
+        for analysis in chosen:
+            parts.append(analysis.of_rank(rank, options))
+            let_go()
+        return parts
 
     parts = list(map(parts_of, ranks))  # holds no rank while the next one is read
     if not parts:

@@ -206,7 +206,7 @@ def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
 
 def _groups(device: DeviceTrace) -> list[GroupCount]:
     """The collectives that the kernels' recorded arguments tell, by the members of their group; no sends and receives."""
-    recorded = [from_device(args) for (role, _), args in device.communication.items() if role is Role.ACTIVITY]
+    recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]
     numbers: dict[tuple[int, ...], list[int]] = {}
     for found in with_members(recorded, process_groups(None, device), device.world_size or -1):
         if not re.search("send|recv", found.name):

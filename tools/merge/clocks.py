@@ -32,7 +32,7 @@ def collective_ends(trace: DeviceTrace) -> Ends:
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
-    args = (trace.communication.get((Role.ACTIVITY, row), Args()) for row in kernels.tolist())
+    args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
     recorded = with_members([*map(from_device, args)], process_groups(None, trace), trace.world_size or -1)
     calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))

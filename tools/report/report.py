@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
+from ...schema.columns import let_go
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, unwatched
 from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
@@ -97,6 +98,7 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
         tables["what_if"] = what_if(seen.graphs, wanted.scales)
     notes = sources.notes + seen.notes()
     report = Report(sources.title, tables, _ranks_table(seen.facts), notes, options=wanted.options)
+    let_go()
     if wanted.page:
         _add_pictures(report, sources, seen, progress)
     return report
@@ -111,7 +113,9 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         window, seen = seen.wanted.window, _Seen(Wanted(), len(chosen))
         for _ in seen.passing(read_ranks(chosen, True, progress, window)):
             pass
-    report.timeline, report.twice_as_fast = timeline(seen.replays, SHOWN_FIRST), classes_twice_as_fast(seen.graphs)
+    report.timeline = timeline(seen.replays, SHOWN_FIRST)
+    seen.replays.clear()
+    report.twice_as_fast = classes_twice_as_fast(seen.graphs)
 
 
 def report_on_diff(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...schema.columns import let_go
 from ...schema.graph import ExecutionGraph
 from ...schema.traces import integer
 from ..analyses import Column, Table
@@ -34,9 +35,8 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
     graphs = [graph for graph in graphs if len(graph)]
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
-    replay = replay_ranks(graphs)
-    before = replay.makespan_ns
-    after = np.array([replay_ranks(graphs, scales).makespan_ns for scales in changes.values()], np.int64)
+    before, note = _as_measured(graphs)
+    after = np.array([_makespan(graphs, scales) for scales in changes.values()], np.int64)
     columns = [
         Column("change", "", list(changes)),
         Column("before", "µs", np.full(len(after), before / 1000)),
@@ -44,7 +44,18 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
         Column("saved", "µs", (before - after) / 1000),
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
-    return Table(NAME, TITLE, columns, _note(replay))
+    return Table(NAME, TITLE, columns, note)
+
+
+def _as_measured(graphs: Sequence[ExecutionGraph]) -> tuple[int, str]:
+    """The makespan without any change, and what is to say of that replay, which takes too much memory to be kept."""
+    replay = replay_ranks(graphs)
+    return replay.makespan_ns, _note(replay)
+
+
+def _makespan(graphs: Sequence[ExecutionGraph], scales: list[Scale]) -> int:
+    let_go()
+    return replay_ranks(graphs, scales).makespan_ns
 
 
 def _note(replay: Replay) -> str:

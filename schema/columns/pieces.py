@@ -1,0 +1,125 @@
+"""Columns on their way, a piece of the file at a time. Where columns are settled, what has come goes to disk at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from .column_types import Int32, Int64, Strings
+from .numbering import Numbering
+from .on_disk import append, chosen_folder, mapped_file, unnamed
+from .texts import Buffer, Texts
+
+PIECE, TEXT_PIECE = 1 << 16, 1 << 20
+"""Bytes of numbers, and of texts, that stay in memory while a column of them comes together."""
+MANY = 64
+
+
+class _Spilled:
+    """Bytes in order, of which the last ones may still be in memory; all of them where no folder takes them."""
+
+    def __init__(self, at_once: int) -> None:
+        self._folder, self._at_once = chosen_folder(), at_once
+        self._file: IO[bytes] | None = None
+        self._waiting: list[bytes] = []
+        self._written = self._size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes have come."""
+        return self._size
+
+    def add(self, content: bytes) -> None:
+        self._waiting.append(content)
+        self._size += len(content)
+        if self._size - self._written > self._at_once:
+            if self._folder is not None:
+                self._write(self._folder)
+            elif len(self._waiting) > MANY:
+                self._waiting = [*self._waiting[:-MANY], b"".join(self._waiting[-MANY:])]
+
+    def buffers(self, passing: bool) -> list[Buffer]:
+        """All of them, of which the first are mapped."""
+        mapped = [mapped_file(self._file, passing)] if self._file is not None and self._written else []
+        return [*mapped, *self._waiting]
+
+    def whole(self) -> Buffer:
+        """All of them in one, mapped if they are in a file and the rest goes there, too."""
+        if self._file is not None and self._folder is not None:
+            self._write(self._folder)
+        buffers = self.buffers(passing=True)
+        return buffers[0] if len(buffers) == 1 and self._written else memoryview(bytearray(b"".join(buffers)))
+
+    def _write(self, folder: Path) -> None:
+        try:
+            self._file = self._file or unnamed(folder)
+            for content in self._waiting:
+                append(self._file, content)
+        except OSError:
+            # what is not whole in the file stays in memory, as all that comes
+            self._folder = None
+        else:
+            self._waiting, self._written = [], self._size
+        if self._file is not None:
+            self._file.truncate(self._written)
+
+
+class NumberPieces:
+    """A column of integers on its way."""
+
+    def __init__(self) -> None:
+        self._content = _Spilled(PIECE)
+
+    def add(self, numbers: Int64) -> None:
+        """Takes a piece."""
+        self._content.add(numbers.astype(np.int64, copy=False).tobytes())
+
+    def column(self) -> Int64:
+        """All numbers, in order."""
+        return np.frombuffer(self._content.whole(), np.int64)
+
+
+class StringPieces:
+    """A column of strings on its way."""
+
+    def __init__(self) -> None:
+        self._codes = _Spilled(PIECE)
+        self._seen = Numbering[str]()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Takes a piece."""
+        self._codes.add(self._seen.codes(texts, len(texts)).tobytes())
+        self._count += len(texts)
+
+    def column(self) -> Strings:
+        """All strings, in order."""
+        return Strings(np.frombuffer(self._codes.whole(), np.int32), list(self._seen))
+
+
+class TextPieces:
+    """A column of texts on its way."""
+
+    def __init__(self) -> None:
+        self._content = _Spilled(TEXT_PIECE)
+        self._start, self._length = NumberPieces(), NumberPieces()
+
+    def add(self, texts: Sequence[bytes]) -> None:
+        """Takes a piece."""
+        piece = Texts.of(texts)
+        self._start.add(piece.start + self._content.size)
+        self._length.add(piece.length.astype(np.int64))
+        self._content.add(b"".join(map(bytes, piece.parts)))
+
+    def column(self) -> Texts:
+        """All texts, in order."""
+        buffers = self._content.buffers(passing=False)
+        begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
+        start = self._start.column()
+        part = np.maximum(np.searchsorted(begins, start, side="right") - 1, 0)
+        length: Int32 = self._length.column().astype(np.int32)
+        return Texts(buffers, part.astype(np.int32), start - np.append(begins, 0)[part], length)

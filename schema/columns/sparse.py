@@ -1,0 +1,66 @@
+"""What only some rows have: records that are JSON text, and Python objects only while they are looked at."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from .column_types import Bool, Int64
+from .pieces import NumberPieces, TextPieces
+from .texts import Texts
+
+Record = TypeVar("Record")
+
+
+@dataclass(slots=True, eq=False)
+class Sparse(Mapping[int, Record], Generic[Record]):
+    """The records of some rows, by row; `rows` ascend. What is changed in a record that was looked up is not kept."""
+
+    rows: Int64
+    texts: Texts
+    kind: Any
+
+    def __getitem__(self, row: int) -> Record:
+        place = int(np.searchsorted(self.rows, row))
+        if place == len(self.rows) or self.rows[place] != row:
+            raise KeyError(row)
+        record: Record = msgspec.json.decode(self.texts[place], type=self.kind)
+        return record
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.rows.tolist())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, kept: Bool) -> "Sparse[Record]":
+        """The records of the kept rows, by their places among these."""
+        own = kept[self.rows]
+        return Sparse((np.cumsum(kept) - 1)[self.rows[own]], self.texts.take(own), self.kind)
+
+    @staticmethod
+    def of(records: Mapping[int, Record], kind: Any) -> "Sparse[Record]":
+        """The same as a mapping of ascending rows."""
+        pieces: SparsePieces[Record] = SparsePieces(kind)
+        pieces.add(records)
+        return pieces.column()
+
+
+class SparsePieces(Generic[Record]):
+    """Such records on their way, those of later rows after the others."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind, self._rows, self._texts = kind, NumberPieces(), TextPieces()
+        self._encode = msgspec.json.Encoder().encode
+
+    def add(self, records: Mapping[int, Record]) -> None:
+        """Takes a piece."""
+        if records:
+            self._rows.add(np.array([*records], np.int64))
+            self._texts.add([*map(self._encode, records.values())])
+
+    def column(self) -> "Sparse[Record]":
+        """All records."""
+        return Sparse(self._rows.column(), self._texts.column(), self._kind)
