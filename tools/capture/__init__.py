@@ -1,0 +1,10 @@
+"""A training or serving process in, the host trace and the device trace of some of its steps out, as linking them needs.
+
+`capture` is for loops without a profiler, `trace_handler` for those that have one.
+"""
+
+from .handler import trace_handler
+from .installed import experimental_config
+from .recorder import Recorder, capture
+
+__all__ = ["Recorder", "capture", "experimental_config", "trace_handler"]

@@ -1,0 +1,39 @@
+"""What the installed PyTorch can record, and which rank of a job this process is."""
+
+import importlib
+import os
+from typing import Any
+
+
+def import_torch() -> Any:
+    """PyTorch; ImportError with the remedy where there is none."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise ImportError("recording traces needs PyTorch 2.1 or newer in this Python: pip install torch") from error
+
+
+def this_rank(torch: Any) -> int:
+    """The rank in the job: of the initialised process group, else what the launcher says, else 0."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return int(torch.distributed.get_rank())
+    return int(os.environ.get("RANK", "0"))
+
+
+def experimental_config(*, memory: bool = False, trace_only: bool = False) -> Any:
+    """What `torch.profiler.profile` is to get as `experimental_config`, as far as the installed PyTorch has it.
+
+    Records of what waits were for, and all threads, which the host trace always follows. For a profiler that records `memory` only
+    its own thread: PyTorch (issue 166121) loses allocations otherwise. `trace_only` makes no event objects beside the file.
+    """
+    config = import_torch()._C._profiler._ExperimentalConfig
+    wishes = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}
+    return config(**{wish: True for wish, wanted in wishes.items() if wanted and _takes(config, wish)})
+
+
+def _takes(config: Any, option: str) -> bool:
+    try:
+        config(**{option: True})
+    except TypeError:
+        return False
+    return True
