@@ -1,11 +1,11 @@
 """What `import execgraph` gives."""
 
 from .converter import ConvertReport, Options, convert
-from .linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from .linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace, read_linked
 from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError
 from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges
-from .schema.linked import LinkedTrace, read_linked, write_linked
+from .schema.linked import LinkedTrace, write_linked
 from .tools import Replay, WhatIf, replay, replay_ranks, what_if
 
 __all__ = [

@@ -10,7 +10,14 @@ from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, let_go, nes
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
-from .communication import awaited_collectives, collective_ops, link_communications, process_groups, with_members
+from .communication import (
+    awaited_collectives,
+    collective_ops,
+    groups_of_host,
+    link_communications,
+    process_groups,
+    with_members,
+)
 from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from .link_report import report_of
 from .machine import machine_of
@@ -103,9 +110,11 @@ def _linked(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
         through(device_op, call_op),
     )  # fmt: skip
-    collectives = collective_ops(ops, op_parent, device, device_op)
+    collectives = collective_ops(ops, op_parent, device.communication, device_op)
     activity_op = through(device_op, activity_op)
-    communications, communication_row = link_communications(collectives, device, ops, calls, call_row, activity_op)
+    communications, communication_row = link_communications(
+        collectives, device.activities, ops, calls, call_row, activity_op
+    )
     activities = _activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
     awaited = awaited_collectives(collectives, ops, activities, communications)
     info = _info(host, device, rank)
@@ -118,7 +127,7 @@ def _linked(
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
     let_go()
-    groups = process_groups(host, device)
+    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups])
     transfers = host_transfers(ops, device, device_op)
     on_host, host_row = host_communications(transfers, groups)
     around = transfer_waits(transfers, calls)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.converter.convert import convert
+from execgraph.linker.foreign import read_linked as read_linked_of_anyone
 from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
@@ -18,6 +19,7 @@ from execgraph.schema.linked import writer as linked_writer
 from execgraph.schema.linked.file import read_linked, write_linked
 from execgraph.schema.linked.linked_trace import LinkedTrace
 from execgraph.schema.recovery import json_stream
+from graph_file import read_nodes
 from hypothesis import given, settings
 from programs import VERSIONS, Step, one_thread, play
 from runs import convert_linked, link_run
@@ -177,6 +179,15 @@ def test_only_device_nodes_have_a_category(tmp_path: Path) -> None:
     assert kernel["ctrl_deps"] == nodes["aten::mm"]["id"]
 
 
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_a_collective_on_the_device_holds_the_tensors_that_it_was_called_with(tmp_path: Path, torch: str) -> None:
+    """Chakra's converter takes its size from them; the annotation that it was launched in has none."""
+    nodes = written_nodes(rich_run(torch), tmp_path / "linked.json")
+    collective = next(node for name, node in nodes.items() if name.startswith("ncclDevKernel"))
+    assert collective["inputs"]["types"][0] == "Tensor(c10::Half)"
+    assert collective["inputs"]["values"][0][3:5] == [64, 2]
+
+
 def test_what_waits_names_what_it_waits_for(tmp_path: Path) -> None:
     nodes = written_nodes(rich_run(), tmp_path / "linked.json")
     collective = next(node for name, node in nodes.items() if name.startswith("ncclDevKernel"))
@@ -270,6 +281,70 @@ def test_a_compressed_file_is_read_whatever_its_name(tmp_path: Path) -> None:
     plain = Path(chakra_file(tmp_path / "chakra.json"))
     (tmp_path / "compressed.json").write_bytes(gzip.compress(plain.read_bytes()))
     assert len(read_linked(str(tmp_path / "compressed.json")).activities) == 2
+
+
+OF_CHAKRA = {
+    "id",
+    "name",
+    "ctrl_deps",
+    "inputs",
+    "outputs",
+    "attrs",
+    "ts",
+    "inclusive_dur",
+    "exclusive_dur",
+    "cat",
+    "ph",
+    "stream",
+    "pg_name",
+}
+KNOWN_TO_CHAKRA = ("schema", "pid", "time", "start_ts", "finish_ts", "nodes")
+
+
+def as_chakra_links(t: TraceBuilder, path: Path) -> str:
+    """A run as chakra_trace_link writes it: indented, without tables, its activities with the attributes and tensors of their op."""
+    write_linked(link_run(t), str(path))
+    document = {key: value for key, value in json.loads(path.read_text()).items() if key in KNOWN_TO_CHAKRA}
+    ops = {node["id"]: node for node in document["nodes"] if "cat" not in node}
+    nodes = [{key: value for key, value in node.items() if key in OF_CHAKRA} for node in document["nodes"]]
+    for node in nodes:
+        if "cat" in node and node["ctrl_deps"] in ops:
+            node |= {key: ops[node["ctrl_deps"]][key] for key in ("attrs", "inputs", "outputs")}
+    path.write_text(json.dumps(document | {"nodes": nodes}, indent=4))
+    return str(path)
+
+
+def collective(linked: LinkedTrace, path: Path) -> dict[str, Any]:
+    """What the graph of a linked trace says of its only collective."""
+    convert(linked).write(str(path))
+    told = ("comm_type", "comm_size", "comm_seq", "pg_name")
+    [found] = [node.attributes for node in read_nodes(path) if "comm_type" in node.attributes]
+    return {name: found.get(name) for name in told}
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_communication_in_a_file_of_chakra_trace_link_is_what_its_ops_recorded(tmp_path: Path, torch: str) -> None:
+    path = as_chakra_links(rich_run(torch), tmp_path / "chakra.json")
+    assert read_linked(path).communications == []
+    theirs = collective(read_linked_of_anyone(path), tmp_path / "theirs.et")
+    assert theirs == collective(link_run(rich_run(torch)), tmp_path / "ours.et")
+    assert theirs["comm_size"][1] == 128
+
+
+def test_kernels_in_a_file_of_chakra_trace_link_have_the_work_of_their_ops(tmp_path: Path) -> None:
+    report = convert(read_linked_of_anyone(as_chakra_links(rich_run(), tmp_path / "chakra.json"))).report
+    assert report is not None
+    assert report.kernels_with_work == 1
+
+
+def test_ops_that_are_their_own_or_each_others_parents_end_nothing(tmp_path: Path) -> None:
+    """Roots are their own parents; loops are nonsense, but must not hold up the reader."""
+    path = Path(chakra_file(tmp_path / "chakra.json"))
+    document = json.loads(path.read_text())
+    nodes = {node["id"]: node for node in document["nodes"]}
+    nodes[3]["ctrl_deps"], nodes[5]["ctrl_deps"], nodes[4]["name"] = 5, 3, "ncclDevKernel_Generic"
+    path.write_text(json.dumps(document))
+    assert read_linked_of_anyone(str(path)).activities.communication_row.tolist() == [0, -1]
 
 
 # What is no linked trace

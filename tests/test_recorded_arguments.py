@@ -17,7 +17,7 @@ from execgraph.converter.building.communication import (
     meaning,
     peers,
 )
-from execgraph.linker.communication.process_groups import process_groups, with_members
+from execgraph.linker.communication.process_groups import groups_of_host, process_groups, with_members
 from execgraph.linker.communication.recorded_arguments import from_device, from_host
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
@@ -393,9 +393,8 @@ def test_groups_are_those_that_the_host_trace_describes(tmp_path: Path, write: C
     init["inputs"] = {"values": [write(DESCRIBED), 5], "shapes": [[], []], "types": ["String", "Int"]}
     (tmp_path / "host.json").write_text(json.dumps({**host, "nodes": [*host["nodes"], init]}))
     (tmp_path / "device.json").write_text(json.dumps(t.device_trace()))
-    groups = process_groups(
-        read_host_trace(str(tmp_path / "host.json")), read_device_trace(str(tmp_path / "device.json"))
-    )
+    host, device = read_host_trace(str(tmp_path / "host.json")), read_device_trace(str(tmp_path / "device.json"))
+    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups])
     assert [(group.name, group.description, group.ranks, group.size) for group in groups] == [
         ("3", "pairs", [2, 5], 2),
         ("4", "", [0, 1, 2], 3),
@@ -409,7 +408,7 @@ def test_a_group_described_without_ranks_and_size_has_unknown_members(tmp_path: 
     trace = t.device_trace()
     trace["distributedInfo"]["pg_config"] = [{"pg_name": "7", "ranks": []}]
     (tmp_path / "device.json").write_text(json.dumps(trace))
-    (found,) = process_groups(None, read_device_trace(str(tmp_path / "device.json")))
+    (found,) = process_groups(read_device_trace(str(tmp_path / "device.json")).groups)
     assert (found.name, found.ranks, found.size) == ("7", [], -1)
 
 

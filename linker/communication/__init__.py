@@ -8,7 +8,7 @@ from .communication import (
     is_communication_kernel,
     link_communications,
 )
-from .process_groups import process_groups, with_members
+from .process_groups import groups_of_host, process_groups, with_members
 from .recorded_arguments import TENSOR, dtype_of, elements, from_device
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "dtype_of",
     "elements",
     "from_device",
+    "groups_of_host",
     "is_communication_kernel",
     "link_communications",
     "process_groups",

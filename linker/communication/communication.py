@@ -16,7 +16,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Strings, let_go
 from ...schema.linked import Activities, Calls, Communication, Ops
 from ...schema.traces import kineto
-from ..readers import DeviceTrace, Role
+from ..readers import ActivityRows, Role
 from .process_groups import WAIT
 from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
 
@@ -46,7 +46,7 @@ class CollectiveOps:
     recorded: dict[int, Communication]
     parent: Int64
     ops: Ops
-    shapes: Mapping[Role, Mapping[int, kineto.Args]]
+    arguments: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: Int64
 
     def around(self, op: int) -> int:
@@ -84,12 +84,14 @@ class CollectiveOps:
             return Communication(name=name)
         if ops.recorded_by_host[op] and elements(ops.inputs[op]) >= 0:
             return Communication(name, dtype_of(ops.inputs[op].decode()), elements(ops.inputs[op]))
-        args = self.shapes[Role.OP].get(int(self.device_row[op]))
+        args = self.arguments[Role.OP].get(int(self.device_row[op]))
         return msgspec.structs.replace(from_device(args) if args else Communication(), name=name)
 
 
-def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int64) -> CollectiveOps:
-    """Collects the arguments of all communication ops, from the host trace completed by the device trace.
+def collective_ops(
+    ops: Ops, parent: Int64, arguments: Mapping[Role, Mapping[int, kineto.Args]], device_op: Int64
+) -> CollectiveOps:
+    """Collects the arguments of all communication ops, from the host trace completed by the device trace's `arguments`.
 
     `device_op` holds the row in `ops` of each op row of the device trace.
     """
@@ -101,9 +103,9 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
             let_go()
         known = ops.recorded_by_host[op]
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
-        args = device.communication[Role.OP].get(int(device_row[op]))
+        args = arguments[Role.OP].get(int(device_row[op]))
         recorded[op] = merge(found, from_device(args)) if args else found
-    collectives = CollectiveOps(recorded, parent, ops, device.communication, device_row)
+    collectives = CollectiveOps(recorded, parent, ops, arguments, device_row)
     for op, found in recorded.items():
         # a barrier is an all-reduce of one element, which some versions record too
         outer = collectives.outside(op)
@@ -113,7 +115,12 @@ def collective_ops(ops: Ops, parent: Int64, device: DeviceTrace, device_op: Int6
 
 
 def link_communications(
-    collectives: CollectiveOps, device: DeviceTrace, ops: Ops, calls: Calls, call_row: Int64, activity_op: Int64
+    collectives: CollectiveOps,
+    activities: ActivityRows | Activities,
+    ops: Ops,
+    calls: Calls,
+    call_row: Int64,
+    activity_op: Int64,
 ) -> tuple[list[Communication], Int64]:
     """The communications that ran on the device, and for each activity the position of its own (-1 for none).
 
@@ -122,12 +129,12 @@ def link_communications(
     """
     communications: list[Communication] = []
     position, of_source = np.full(len(activity_op), -1, np.int64), dict[tuple[str, int], int]()
-    of_library = device.activities.category.equal("collective_comm")
-    kernels = np.flatnonzero(is_communication_kernel(device.activities.name) | of_library)
-    kernels = kernels[np.argsort(device.activities.start[kernels], kind="stable")]
-    together = _launched_together(collectives, device, ops, calls, call_row, activity_op, kernels)
+    of_library = activities.category.equal("collective_comm")
+    kernels = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
+    kernels = kernels[np.argsort(activities.start[kernels], kind="stable")]
+    together = _launched_together(collectives, ops, calls, call_row, activity_op, kernels)
     for row in kernels.tolist():
-        op, args = int(activity_op[row]), device.communication[Role.ACTIVITY].get(row)
+        op, args = int(activity_op[row]), collectives.arguments[Role.ACTIVITY].get(row)
         record, parts = collectives.around(op), together.get(row, [])
         source = ("record", record) if record >= 0 else ("records", parts[0]) if parts else ("kernel", row)
         if source in of_source:
@@ -146,7 +153,6 @@ def _completed(args: kineto.Args, told: Communication) -> Communication:
 
 def _launched_together(
     collectives: CollectiveOps,
-    device: DeviceTrace,
     ops: Ops,
     calls: Calls,
     call_row: Int64,
@@ -175,7 +181,7 @@ def _launched_together(
                 given.append(op)
                 continue
             # a call with several activities launches what was captured before, not what was just given
-            if around[row] < 0 and alone[call_row[row]] and not _is_told(device, row):
+            if around[row] < 0 and alone[call_row[row]] and not _is_told(collectives, row):
                 here = int(activity_op[row])
                 together[row] = given or (last[1] if here >= 0 and here == last[0] else [])
                 last = (here, together[row])
@@ -183,8 +189,8 @@ def _launched_together(
     return together
 
 
-def _is_told(device: DeviceTrace, row: int) -> bool:
-    args = device.communication[Role.ACTIVITY].get(row)
+def _is_told(collectives: CollectiveOps, row: int) -> bool:
+    args = collectives.arguments[Role.ACTIVITY].get(row)
     return args is not None and str(args.collective or COALESCED) != COALESCED
 
 

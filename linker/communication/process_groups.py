@@ -7,31 +7,33 @@ So a group is known by its ranks.
 import ast
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from ...schema.columns import Strings
 from ...schema.linked import Communication, ProcessGroup
 from ...schema.traces import GROUP_INIT, integer
 from ...schema.traces import host as host_schema
-from ..readers import DeviceTrace, HostTrace
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
-def process_groups(host: HostTrace | None, device: DeviceTrace) -> list[ProcessGroup]:
-    """The groups that either trace describes, the host's first, each name and rank list once. Without ranks it is 0 to size - 1."""
-    described: list[Any] = []
-    if host is not None:
-        for code in np.flatnonzero([GROUP_INIT in name for name in host.name.table]).tolist():
-            for node in np.flatnonzero(host.name.codes == code).tolist():
-                described += _described(host.inputs[node])
+def groups_of_host(names: Strings, inputs: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """What host ops of these names and inputs describe of process groups."""
+    for code in np.flatnonzero([GROUP_INIT in name for name in names.table]).tolist():
+        for node in np.flatnonzero(names.codes == code).tolist():
+            yield from _described(inputs[node])
+
+
+def process_groups(described: Iterable[dict[str, Any]]) -> list[ProcessGroup]:
+    """The groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1."""
     found: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
-    for entry in [*described, *device.groups]:
+    for entry in described:
         size = integer(entry.get("group_size", entry.get("pg_size")), -1)
         group = ProcessGroup(
             name=str(entry.get("pg_name", "")),

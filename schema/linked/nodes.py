@@ -6,6 +6,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, TextPieces
@@ -102,8 +103,8 @@ class LinkedNodes:
         self._add_attributes([node.attrs for node in nodes])
         self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
         self.recorded_by_host += [node.recorded_by is None for node in nodes]
-        self.inputs.add([bytes(node.inputs) for node in nodes])
-        self.outputs.add([bytes(node.outputs) for node in nodes])
+        self.inputs.add([_on_one_line(node.inputs) for node in nodes])
+        self.outputs.add([_on_one_line(node.outputs) for node in nodes])
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
         """The ops' attributes as columns; those without a column stay in `extra`."""
@@ -119,6 +120,12 @@ class LinkedNodes:
         self.activities.texts("category", [node.cat or "" for node in nodes])
         for row, node in enumerate(nodes, self.activities.count):
             self.waits += [(row, source) for source in node.sync_dep or ()]
+
+
+def _on_one_line(arguments: msgspec.Raw) -> bytes:
+    """As PyTorch writes them; chakra_trace_link indents."""
+    text = bytes(arguments)
+    return msgspec.json.format(text, indent=0) if b"\n" in text else text
 
 
 def _times(nodes: Sequence[Node]) -> list[Int64]:

@@ -16,6 +16,7 @@ from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTab
 from .linked_trace import Activities, Found, LinkedTrace, Ops
 
 NODES_AT_ONCE = 1 << 13
+A_TENSOR = b"Tensor("
 encoded = msgspec.json.encode
 
 
@@ -149,9 +150,10 @@ class _ActivityNodes:
         launched = (activities.communication_row[block] >= 0) & (activities.op_row[block] >= 0)
         for row in np.flatnonzero(launched).tolist():
             op = int(activities.op_row[block.start + row])
-            while ops.inputs[op] == NO_TENSORS and self.parent[op] not in (-1, op):
+            while A_TENSOR not in ops.inputs[op] and self.parent[op] not in (-1, op):
                 op = int(self.parent[op])
-            tensors[row] = ops.inputs[op]
+            if A_TENSOR in ops.inputs[op]:
+                tensors[row] = ops.inputs[op]
         return tensors
 
 

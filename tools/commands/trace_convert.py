@@ -9,11 +9,11 @@ from typing import NoReturn, get_args
 from ...converter import Options, convert
 from ...converter.options import InputsOutputs, Promotion
 from ...converter.targets import GOAL, TARGET_HELP, TARGETS, WHOLE_JOB
+from ...linker import read_linked
 from ...schema.columns import columns_in
 from ...schema.comm_groups import read_groups
 from ...schema.graph import ConvertReport, Delay, TargetChanges
 from ...schema.io import STANDARD_STREAM, folder_beside
-from ...schema.linked import read_linked
 from ..command import (
     command_parser,
     output_as,

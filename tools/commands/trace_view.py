@@ -28,9 +28,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         f"{NAME} --input graph.0.et --output around.svg --around 1234 --hops 3",
     )
     parser.add_argument(
-        "--input", required=True, metavar="GRAPH.et", help="an execution graph (gzip accepted, - is stdin)"
+        "--input",
+        "--input_filename",
+        required=True,
+        metavar="GRAPH.et",
+        help="an execution graph (gzip accepted, - is stdin)",
     )
-    parser.add_argument("--output", required=True, metavar="X.svg|.dot|.graphml", help="may end in .gz besides")
+    parser.add_argument(
+        "--output", "--output_filename", required=True, metavar="X.svg|.dot|.graphml", help="may end in .gz besides"
+    )
     parser.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
     parser.add_argument("--hops", type=_hops, metavar="N", help="how many dependencies away, either way (2)")
     parser.add_argument(

@@ -208,7 +208,7 @@ def _groups(device: DeviceTrace) -> list[GroupCount]:
     """The collectives that the kernels' recorded arguments tell, by the members of their group; no sends and receives."""
     recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]
     numbers: dict[tuple[int, ...], list[int]] = {}
-    for found in with_members(recorded, process_groups(None, device), device.world_size or -1):
+    for found in with_members(recorded, process_groups(device.groups), device.world_size or -1):
         if not re.search("send|recv", found.name):
             numbers.setdefault(tuple(found.ranks), []).append(found.sequence)
     return [GroupCount(list(ranks), len(own), min(own), max(own)) for ranks, own in sorted(numbers.items())]

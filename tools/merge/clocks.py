@@ -33,7 +33,7 @@ def collective_ends(trace: DeviceTrace) -> Ends:
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
     args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
-    recorded = with_members([*map(from_device, args)], process_groups(None, trace), trace.world_size or -1)
+    recorded = with_members([*map(from_device, args)], process_groups(trace.groups), trace.world_size or -1)
     calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
     return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns)

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ...linker import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.linked import read_linked
 from ...schema.progress import Progress, unwatched
 from ..analyses import RankTrace, graph_of, rank_of_graph, read_rank
 from ..inputs import Kind, find_pairs, rank_in_name, recognise

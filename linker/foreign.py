@@ -1,0 +1,34 @@
+"""Reads linked traces whoever linked them: what another linker leaves out and the ops still tell is added."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..schema.columns import rows_of
+from ..schema.linked import LinkedTrace
+from ..schema.linked import read_linked as read_linked_file
+from ..schema.progress import Advanced, unseen
+from .communication import collective_ops, groups_of_host, link_communications, process_groups, with_members
+from .readers import Role
+
+
+def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
+    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is none."""
+    linked = read_linked_file(path, advanced)
+    return linked if linked.communications else _with_communications(linked)
+
+
+def _with_communications(linked: LinkedTrace) -> LinkedTrace:
+    """With what its communication kernels did, as the `record_param_comms` ops around their launches recorded it."""
+    ops, activities = linked.ops, linked.activities
+    # a parent begins, and is numbered, before its children; roots are their own
+    parent = np.where(ops.parent_id < ops.id, rows_of(ops.id, ops.parent_id), -1)
+    collectives = collective_ops(ops, parent, {role: {} for role in Role}, np.empty(0, np.int64))
+    found, row = link_communications(collectives, activities, ops, linked.calls, activities.call_row, activities.op_row)
+    groups = process_groups(groups_of_host(ops.name, ops.inputs))
+    return replace(
+        linked,
+        communications=with_members(found, groups, -1),
+        groups=groups,
+        activities=replace(activities, communication_row=row),
+    )
