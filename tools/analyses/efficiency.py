@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64
+from ...schema.columns import ABSENT, Int64, split_groups
 from ...schema.device_peaks import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .rank import (
@@ -150,10 +150,11 @@ def _by_step(rank: RankTrace, work: _Work) -> Table:
     """Model FLOPs utilisation: the time that the operations of a step take at their formats' peaks, over the time that the step took."""
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
-    rows = [(one, number) for one in range(len(steps.name)) for number in np.unique(device[step == one]).tolist()]
+    order = np.lexsort((device, step))
+    own = split_groups(order[step[order] >= 0], step, device)
+    rows = [(int(step[chosen[0]]), int(device[chosen[0]])) for chosen in own]
     least = np.nan_to_num(least_time(work.kernels, work.peaks).compute)
     operations = np.where(work.kernels.operations == ABSENT, 0, work.kernels.operations)
-    own = [(step == one) & (device == number) for one, number in rows]
     of_step = np.array([one for one, _ in rows], np.int64)
     time = (steps.end - steps.start)[of_step]
     done = np.array([operations[chosen].sum() for chosen in own], np.float64)
