@@ -27,7 +27,7 @@ from references import (
 )
 
 RUN = tuple[list[Act], list[Call]]
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=60, deadline=None)
 
 
 def tables(acts: list[Act], calls: list[Call] | tuple[()] = (), **more: Any) -> dict[str, Table]:

@@ -53,7 +53,7 @@ def names_around(ops: list[Op], op: int) -> list[str]:
     return found
 
 
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=60, deadline=None)
 
 
 @many

@@ -131,7 +131,9 @@ def let_go() -> None:
     for mapping in _mappings:
         with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
             mapping.madvise(mmap.MADV_DONTNEED)
-    _trim()
+    # what is freed beside small columns is little, and to look for it takes longer than a small trace
+    if _mappings:
+        _trim()
 
 
 def _columns(value: Any) -> Iterator[Any]:

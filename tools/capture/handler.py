@@ -14,7 +14,7 @@ BY_WINDOW = "window{window}/{trace}_rank{rank}"
 
 
 def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, name: str = BY_WINDOW) -> Any:
-    """What a `torch.profiler.profile` is to get both as `on_trace_ready` and as `execution_trace_observer` (PyTorch 2.4 or newer).
+    """What a `torch.profiler.profile` is to get both as `on_trace_ready` and as `execution_trace_observer` (PyTorch 2.5 or newer).
 
         handler = trace_handler("traces")
         with torch.profiler.profile(schedule=…, on_trace_ready=handler, execution_trace_observer=handler) as profiler:
