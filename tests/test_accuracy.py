@@ -107,7 +107,7 @@ def test_the_order_leads_over_threads() -> None:
 
 @cache
 def run_of(name: str) -> Run:
-    return simulate(build_job(name, seed=1, steps=3, ranks=2 if PRESETS[name].size.ranks > 1 else 1))
+    return simulate(build_job(name, seed=1, steps=2, ranks=2 if PRESETS[name].size.ranks > 1 else 1))
 
 
 def tallies_of(run: Run, graphs: list[ExecutionGraph]) -> dict[str, Tally]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from execgraph.linker.matching.alignment import ANCHOR, LARGEST_DIFFERENCE, align, align_steps, occurrences
 from execgraph.schema.columns.column_types import Int64
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tables import column
 
@@ -37,7 +37,6 @@ def longest_common_subsequence(left: str, right: str) -> int:
     return above[-1]
 
 
-@settings(max_examples=150)
 @given(st.text("abc", min_size=1, max_size=14), st.text("abc", max_size=14))
 def test_alignment_is_as_long_as_the_longest_common_subsequence(left: str, right: str) -> None:
     # one that is much longer is searched for a window instead
@@ -49,7 +48,6 @@ def test_alignment_is_as_long_as_the_longest_common_subsequence(left: str, right
     assert len(found.left) == longest_common_subsequence(left, right)
 
 
-@settings(max_examples=100)
 @given(st.text("ab", min_size=1, max_size=6), st.text("ab", max_size=20))
 def test_occurrences_are_all_places_of_a_part(part: str, whole: str) -> None:
     wanted = [at for at in range(len(whole)) if whole.startswith(part, at)]

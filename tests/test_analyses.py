@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.tools.analyses import Options, RankTrace, Table, analyse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from references import (
     COMMUNICATION,
@@ -27,7 +27,6 @@ from references import (
 )
 
 RUN = tuple[list[Act], list[Call]]
-many = settings(max_examples=60, deadline=None)
 
 
 def tables(acts: list[Act], calls: list[Call] | tuple[()] = (), **more: Any) -> dict[str, Table]:
@@ -38,7 +37,6 @@ def ns(us: float) -> int:
     return round(us * 1000)
 
 
-@many
 @given(runs())
 def test_each_device_is_computing_busy_otherwise_or_idle(run: RUN) -> None:
     acts, calls = run
@@ -52,7 +50,6 @@ def test_each_device_is_computing_busy_otherwise_or_idle(run: RUN) -> None:
             assert math.isclose(row["idle_pct"] + row["compute_pct"] + row["non_compute_pct"], 100)
 
 
-@many
 @given(runs())
 def test_classes_and_their_overlaps_share_out_the_busy_time(run: RUN) -> None:
     acts, calls = run
@@ -64,7 +61,6 @@ def test_classes_and_their_overlaps_share_out_the_busy_time(run: RUN) -> None:
         assert not rows or math.isclose(sum(row["pct"] for row in rows), 100)
 
 
-@many
 @given(runs())
 def test_overlap_is_communication_while_something_computes(run: RUN) -> None:
     acts, calls = run
@@ -78,7 +74,6 @@ def test_overlap_is_communication_while_something_computes(run: RUN) -> None:
         )
 
 
-@many
 @given(runs(), st.integers(0, 12))
 def test_each_gap_of_a_stream_is_in_one_category(run: RUN, short: int) -> None:
     acts, calls = sorted(set(run[0])), run[1]
@@ -120,7 +115,6 @@ def test_a_copy_that_waited_in_its_own_call_was_held_by_the_host() -> None:
     assert [(row["category"], row["cause"]) for row in alone] == [("other", "")]
 
 
-@many
 @given(runs())
 def test_statistics_of_a_kernel_are_over_all_its_activities(run: RUN) -> None:
     acts, calls = run
@@ -163,7 +157,6 @@ def test_the_top_kernels_stand_alone_and_the_rest_are_others() -> None:
     )
 
 
-@many
 @given(runs())
 def test_every_launch_has_its_call_its_work_and_its_delay(run: RUN) -> None:
     acts, calls = run
@@ -189,7 +182,6 @@ def test_slow_calls_and_long_delays_are_flagged() -> None:
     assert by_api == [("hipLaunchKernel", 1, 0), ("cudaLaunchKernel", 0, 1)]
 
 
-@many
 @given(runs())
 def test_each_kernel_is_in_the_bucket_of_its_duration(run: RUN) -> None:
     acts = [Act(act.start, act.start + 777 * (act.end - act.start), act.kind) for act in run[0]]
@@ -214,7 +206,6 @@ def test_buckets_of_durations_are_powers_of_two() -> None:
     ]
 
 
-@many
 @given(runs())
 def test_a_launch_is_queued_until_its_first_activity_starts(run: RUN) -> None:
     acts, calls = run

@@ -12,7 +12,7 @@ from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.critical_path import to_networkx
 from generated import graphs_of
 from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from references import MEMORY, Act, bandwidth_at, began, linked_of
 from runs import link_run
@@ -75,7 +75,6 @@ def test_an_edited_networkx_graph_tells_the_new_makespan(tmp_path: Path) -> None
     assert critical == set(path)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.builds(

@@ -9,7 +9,7 @@ from builder import TraceBuilder
 from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
 from execgraph.tools.analyses.ops.frequent_kernel_patterns import ARROW
 from execgraph.tools.analyses.rank.op_tree import op_tree
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of
 from runs import link_run
@@ -53,10 +53,6 @@ def names_around(ops: list[Op], op: int) -> list[str]:
     return found
 
 
-many = settings(max_examples=60, deadline=None)
-
-
-@many
 @given(programs())
 def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], list[Call], list[Op]]) -> None:
     acts, calls, ops = program
@@ -71,7 +67,6 @@ def test_an_op_owns_the_device_time_of_its_subtree(program: tuple[list[Act], lis
             assert round(1000 * rows[op]["start"]) == ops[op].start - began(acts, calls, ops)
 
 
-@many
 @given(programs())
 def test_a_name_owns_the_time_of_its_outermost_ops_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
     acts, calls, ops = program
@@ -81,7 +76,6 @@ def test_a_name_owns_the_time_of_its_outermost_ops_once(program: tuple[list[Act]
         assert (round(1000 * row["subtree"]), row["count"]) == (sum(owned), len(owned))
 
 
-@many
 @given(programs())
 def test_ops_of_a_name_and_shape_own_device_time_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
     acts, calls, ops = program
@@ -100,7 +94,6 @@ def test_ops_of_a_name_and_shape_own_device_time_once(program: tuple[list[Act], 
     assert [row["subtree"] for row in rows] == sorted((row["subtree"] for row in rows), reverse=True)
 
 
-@many
 @given(programs())
 def test_ops_of_a_kind_keep_the_host_once(program: tuple[list[Act], list[Call], list[Op]]) -> None:
     _, _, ops = program
@@ -140,7 +133,6 @@ def test_host_time_is_told_by_thread_on_a_cpu_alone() -> None:
     assert len(found["per_op_device_time_by_shape"]) == 0
 
 
-@many
 @given(programs())
 def test_delays_of_launches_are_told_by_the_op_that_launched(program: tuple[list[Act], list[Call], list[Op]]) -> None:
     acts, calls, ops = program
@@ -174,7 +166,6 @@ def test_ops_that_call_each_other_in_a_circle_are_roots() -> None:
     assert (tree.parent.tolist(), sorted(tree.first.tolist())) == ([-1, -1, -1], [0, 1, 2])
 
 
-@many
 @given(programs(), st.sampled_from(["", "linear", "aten::m"]))
 def test_patterns_are_what_an_operator_launched_in_launch_order(
     program: tuple[list[Act], list[Call], list[Op]], operator: str
@@ -271,7 +262,6 @@ def test_a_moved_kernel_shows_at_both_places_of_the_call_tree() -> None:
     assert [row["depth"] for row in tree.rows()][:3] == [0, 1, 2]
 
 
-@many
 @given(programs(), programs())
 def test_sums_of_a_diff_are_those_of_its_runs(
     one: tuple[list[Act], list[Call], list[Op]], other: tuple[list[Act], list[Call], list[Op]]

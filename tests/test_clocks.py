@@ -11,7 +11,7 @@ from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace, on_host_clock
 from execgraph.tools.replay.execution import replay
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from programs import Step, go_on, one_thread
 from runs import Nodes, broken_rules, convert_linked, convert_run, link_run
@@ -151,7 +151,6 @@ def dependencies(nodes: Nodes) -> Edges:
     return {edge for edge in kept if edge[2] and not (edge[0].startswith(DELAYS) or edge[1].startswith(DELAYS))}
 
 
-@settings(max_examples=60)
 @given(one_thread, st.floats(-6, 6), st.floats(-0.05, 0.05))
 def test_no_clock_of_a_device_changes_any_runs_dependencies(steps: list[Step], offset: float, drift: float) -> None:
     """But whether a call waited for an upload that began as it returned: a clock that may be off by more than this does not tell."""
@@ -165,7 +164,6 @@ def test_no_clock_of_a_device_changes_any_runs_dependencies(steps: list[Step], o
     assert abs(replay(shown.graph).error_pct or 0) <= 0.5
 
 
-@settings(max_examples=60)
 @given(one_thread, st.sampled_from(["2.1", "2.3"]), st.floats(0, 1))
 def test_where_whole_microseconds_are_cut_changes_no_dependency(program: list[Step], torch: str, moved: float) -> None:
     uneven = [step._replace(us=1.37 * step.us) for step in program]  # type: ignore[arg-type]

@@ -43,7 +43,6 @@ def check_run(t: TraceBuilder, nodes: Nodes) -> None:
     assert nodes.makespan_ns() / 1000 == pytest.approx(t.makespan_us, abs=0.002)
 
 
-@settings(max_examples=120, deadline=None)
 @given(one_thread, VERSIONS)
 def test_any_run_of_one_thread_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
     t = play(steps, torch=torch)
@@ -52,7 +51,6 @@ def test_any_run_of_one_thread_is_sound_and_replays_as_measured(steps: list[Step
     assert nodes.replay_error() <= 0.005
 
 
-@settings(max_examples=80, deadline=None)
 @given(two_threads, VERSIONS)
 def test_any_run_of_two_threads_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
     t = play(steps, threads=2, torch=torch)
@@ -61,14 +59,12 @@ def test_any_run_of_two_threads_is_sound_and_replays_as_measured(steps: list[Ste
     assert nodes.replay_error() <= 0.005
 
 
-@settings(max_examples=60, deadline=None)
 @given(two_threads, st.sampled_from([{"sync_records": False}, {"event_correlations": False}]))
 def test_any_run_is_sound_where_synchronisation_has_to_be_guessed(steps: list[Step], known: dict[str, Any]) -> None:
     t = play(steps, threads=2, **known)
     check_run(t, convert_run(t))
 
 
-@settings(max_examples=60, deadline=None)
 @given(one_thread, st.sampled_from([{"promote": "all"}, {"inferred": False}, {"delays": False}, {"io": "none"}]))
 def test_any_run_is_sound_with_any_option(steps: list[Step], option: dict[str, Any]) -> None:
     t = play(steps)

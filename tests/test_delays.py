@@ -13,7 +13,7 @@ from execgraph.tools.commands.trace_link import main as link_main
 from execgraph.tools.replay.execution import replay
 from execgraph.tools.replay.scaling import parse_scale
 from execgraph.tools.replay.summary import summarise
-from hypothesis import given, settings
+from hypothesis import given
 from programs import Step, play, with_delays
 from runs import Nodes, broken_rules, convert_run
 
@@ -104,7 +104,6 @@ def test_a_graph_without_its_host_keeps_the_time_of_delays_before_their_activiti
 
 
 @pytest.mark.parametrize("options", [{}, {"promote": "all"}, {"host": False}], ids=["sync", "all", "no host"])
-@settings(max_examples=40)
 @given(with_delays)
 def test_any_run_with_delays_is_sound_and_replays_as_measured(options: dict[str, str], program: list[Step]) -> None:
     t = play([*program, Step("launch", 7, 1, 5)])
@@ -114,7 +113,6 @@ def test_any_run_with_delays_is_sound_and_replays_as_measured(options: dict[str,
         assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
 
 
-@settings(max_examples=40)
 @given(with_delays)
 def test_without_delays_no_run_gets_longer(program: list[Step]) -> None:
     t = play(program)

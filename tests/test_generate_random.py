@@ -32,7 +32,7 @@ ANY_SCALE = st.dictionaries(
     st.sampled_from(["class:host", "class:computation", "class:communication", "class:memory", "gemm", "^aten::"]),
     st.sampled_from([0.0, 0.2, 0.5, 2.0, 4.0]),
 )
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @MANY

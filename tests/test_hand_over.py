@@ -8,7 +8,7 @@ import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from programs import BACKWARD, STEPS, VERSIONS, Step, play
 from runs import broken_rules, convert_linked, convert_run, link_run
@@ -175,7 +175,6 @@ def test_work_right_before_a_hand_over_is_no_waiting(torch: str) -> None:
 # Whatever the run
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(BACKWARD | STEPS, min_size=3, max_size=15), VERSIONS)
 def test_any_run_with_hand_overs_replays_as_measured(steps: list[Step], torch: str) -> None:
     t = play(steps, torch=torch)

@@ -61,7 +61,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.dictionaries(st.sampled_from(["ph", "args", "x"]), VALUES, max_size=3), max_size=8), st.integers(1, 90)
 )

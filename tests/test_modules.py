@@ -14,7 +14,7 @@ from execgraph.linker.windows import Window
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
 from execgraph.tools.commands import trace_build, trace_convert, trace_jsonize, trace_link, trace_merge
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from module_references import Place, Reference, rows_of
 from runs import link_run
@@ -271,7 +271,6 @@ class Draft:
             self.backward(depth - 1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_random_runs_have_the_places_that_a_slow_search_finds(seed: int) -> None:
     t = Draft(seed).play()

@@ -10,7 +10,7 @@ from execgraph.converter.context import Edges
 from execgraph.converter.edit.order import ROUNDS, check, deduplicated, topological_order
 from execgraph.schema.columns.column_types import Int64, Strings
 from execgraph.schema.errors import DataError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from runs import broken_rules, convert_run
 
@@ -49,7 +49,6 @@ def test_a_long_chain_of_ties_is_settled() -> None:
     assert order(np.full(count, 7, np.int64), *chain) == list(reversed(range(count)))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.permutations(range(9)),
     st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))),

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from builder import TraceBuilder
 from execgraph.schema.graph.execution_graph import DependencyKind
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from programs import Step, one_thread, play
 from runs import Nodes, broken_rules, convert_run
@@ -36,7 +36,6 @@ def test_whoever_followed_one_of_several_graphs_follows_the_tails_of_that_one() 
         assert nodes.follows(after) == {f"{before} on {stream}": PROGRAM_ORDER for stream in (7, 20, 24)}
 
 
-@settings(max_examples=60, deadline=None)
 @given(one_thread, st.booleans())
 def test_whoever_followed_a_launching_slice_follows_its_tails(steps: list[Step], sync_records: bool) -> None:
     t = play(steps, sync_records=sync_records)

@@ -10,7 +10,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.graph.execution_graph import DependencyKind
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads
 from runs import Nodes, convert_linked, convert_run, link_run
@@ -207,7 +207,6 @@ def launch_times(nodes: Nodes) -> dict[str, float]:
     return {activity: nodes.time(launcher)[1] for launcher, activity in nodes.edges(DependencyKind.LAUNCH)}
 
 
-@settings(max_examples=100, deadline=None)
 @given(one_thread, VERSIONS, st.sampled_from([500, 2_500, 6_000, 1_000_000_000]))
 def test_folding_keeps_every_threads_total_and_every_launch(steps: list[Step], torch: str, shortest: int) -> None:
     linked = link_run(play(steps, torch=torch))
@@ -240,7 +239,6 @@ def test_short_durations_add_up_in_whole_microseconds() -> None:
     assert off_by(convert_run(t)) <= 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(two_threads, VERSIONS)
 def test_whole_microseconds_stay_within_one_of_the_exact_total(steps: list[Step], torch: str) -> None:
     assert off_by(convert_run(play(steps, threads=2, torch=torch))) <= 1

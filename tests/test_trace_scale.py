@@ -216,7 +216,10 @@ def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_pat
 
 
 @pytest.mark.parametrize(("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1))])
-def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(job: str, machine: tuple[Any, ...]) -> None:
+def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
+    job: str, machine: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "TO", (8, 16))
     for scaled in measure(Traced(job, FROM[job][0], *machine)):
         assert abs(scaled.error_pct) < min(accuracy.ALLOWED_PCT, abs(scaled.unscaled_error_pct) / 2)
 

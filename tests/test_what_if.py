@@ -35,7 +35,7 @@ EVERY_JOB = pytest.mark.parametrize("name", NAMED)
 
 @cache
 def job_of(name: str) -> Job:
-    return build_job(name, seed=1, steps=3, ranks=2 if PRESETS[name].size.ranks > 1 else 1)
+    return build_job(name, seed=1, steps=2, ranks=2 if PRESETS[name].size.ranks > 1 else 1)
 
 
 @cache

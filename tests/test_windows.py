@@ -18,7 +18,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace
 from execgraph.tools.generate import build_job, simulate, write_traces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, play, two_threads
 from runs import broken_rules, convert_linked, read_pair
@@ -418,7 +418,6 @@ def test_a_window_in_which_nothing_ran_is_refused() -> None:
 BORDERS = st.lists(st.integers(1, 99), min_size=1, max_size=3, unique=True).map(sorted)
 
 
-@settings(max_examples=40, deadline=None)
 @given(two_threads, VERSIONS, st.booleans(), BORDERS)
 def test_parts_of_any_run_add_up_and_replay_as_measured(
     steps: list[Step], torch: str, sync_records: bool, percent: list[int]

@@ -28,7 +28,7 @@ class PartialOrder:
         by_target = np.argsort(target, kind="stable")
         before = Ragged.grouped(target[by_target], source[by_target], len(self._lane))
         clock = np.full((len(self._lane), len(self._rows)), -1, np.int64)
-        for row in topological_order(source, target, len(self._lane)):
+        for row in topological_order(source, target, len(self._lane)).tolist():
             followed = before[row]
             if len(followed):
                 clock[followed].max(axis=0, out=clock[row])

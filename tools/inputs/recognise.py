@@ -26,7 +26,8 @@ END = 1 << 18
 """Bytes that are looked at from the start, and from the end."""
 
 JSON_START = ("{", "[")
-EVENTS = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
+EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+ONLY_EVENTS = re.compile(r"\s*\[")
 NODES = re.compile(r'"nodes"\s*:\s*\[')
 HOST_PROCESS = re.compile(r'"pid"\s*:\s*(\d+)')
 MERGED_RANKS = re.compile(r'"mergedRanks"\s*:\s*\[')
@@ -74,7 +75,7 @@ def recognise(path: Path) -> Recognised:
             raise DataError(f"{path}: damaged compressed file; copy it again")
         if not head.lstrip("\ufeff \t\r\n").startswith(JSON_START):
             return Recognised(Kind.GRAPH if ".et" in path.suffixes else Kind.OTHER)
-        if EVENTS.search(head):
+        if _first_event(head) is not None:
             signs = _signs(head)
             if not signs.complete:
                 signs = _signs(head + _text(_last(stream)))
@@ -156,8 +157,7 @@ def _recorded_ranks(text: str) -> set[int]:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The outermost complete JSON objects of a text that was cut out of a larger one."""
-    events = EVENTS.search(text)
-    at = text.find("{", events.end() if events else 0)
+    at = text.find("{", _first_event(text) or 0)
     while at >= 0:
         try:
             found, end = DECODER.raw_decode(text, at)
@@ -166,6 +166,12 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         else:
             yield found
         at = text.find("{", end)
+
+
+def _first_event(text: str) -> int | None:
+    """Where the list of events begins; None where there is none."""
+    events = ONLY_EVENTS.match(text) or EVENTS.search(text)
+    return events.end() if events else None
 
 
 def _first(stream: BinaryIO) -> bytes:

@@ -166,7 +166,7 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     order = topological_order(source, target, len(cost))
     if len(order) < len(cost):
         ready = np.zeros(len(cost), bool)
-        ready[np.asarray(order, np.int64)] = True
+        ready[order] = True
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
     problem = Problem(source, target, lag, cost)
     if work.place.max(initial=-1) >= 0:
@@ -175,10 +175,10 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
     return Schedule(*problem, earliest_ends(order, problem), finish_row, np.full(len(cost), -1))
 
 
-def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]:
+def topological_order(source: Int64, target: Int64, count: int) -> Rows:
     """Rows with every source before its targets; rows on a cycle or behind one are missing. O(count + edges)."""
     if np.all(source < target):
-        return range(count)
+        return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     dependents = Ragged.grouped(source[by_source], target[by_source], count)
     starts, values = _numbers(dependents.starts), _numbers(dependents.values)
@@ -190,22 +190,20 @@ def topological_order(source: Int64, target: Int64, count: int) -> Sequence[int]
             unmet[dependent] -= 1
             if not unmet[dependent]:
                 order.append(dependent)
-    return order
+    return np.array(order, np.int64)
 
 
-def earliest_ends(order: Sequence[int], problem: Problem) -> Int64:
-    """For each row the latest end of its sources plus their lag, 0 without any, plus its cost; dependencies sorted by target."""
+def earliest_ends(order: Rows, problem: Problem) -> Int64:
+    """For each row the latest end of its sources plus their lag, 0 without any, plus its cost. The `order` has sources before targets."""
     source, target, lag, cost = problem
-    before, lags = Ragged.grouped(target, source, len(cost)), _numbers(Ragged.grouped(target, lag, len(cost)).values)
-    starts, values, costs = (_numbers(column) for column in (before.starts, before.values, cost))
-    end = _numbers(np.zeros(len(costs), np.int64))
-    for row in order:
-        ready = 0
-        for place in range(starts[row], starts[row + 1]):
-            after = end[values[place]] + lags[place]
-            if after > ready:
-                ready = after
-        end[row] = ready + costs[row]
+    place = np.empty(len(cost), np.int64)
+    place[order] = np.arange(len(cost))
+    in_order = np.argsort(place[target], kind="stable")
+    end, took = _numbers(cost), lag + cost[target]
+    for before, row, after in zip(*(_numbers(column[in_order]) for column in (source, target, took)), strict=True):
+        ends = end[before] + after
+        if ends > end[row]:
+            end[row] = ends
     return np.array(end, np.int64)
 
 

@@ -18,7 +18,7 @@ from .files import lay_over, overlay_path
 from .inputs import Sources, read_ranks
 from .rank_groups import MANY, RankGroup, of_ranks, rank_groups
 from .timeline import Timeline, timeline
-from .what_if import classes_twice_as_fast, what_if
+from .what_if import classes_twice_as_fast, unchanged, what_if
 
 RANKS_DRAWN, SHOWN_FIRST = 8, 3000
 OF_GRAPHS = {"critical_path", "step_breakdown", "modules"}
@@ -114,8 +114,9 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         for _ in seen.passing(read_ranks(chosen, True, progress, window)):
             pass
     report.timeline = timeline(seen.replays, SHOWN_FIRST)
+    before = unchanged(seen.graphs, [*seen.replays.values()])
     seen.replays.clear()
-    report.twice_as_fast = classes_twice_as_fast(seen.graphs)
+    report.twice_as_fast = classes_twice_as_fast(seen.graphs, before)
 
 
 def report_on_diff(
@@ -158,7 +159,7 @@ class _Seen:
         for rank in ranks:
             self.facts.append(_facts(rank))
             self.remarks += [(rank.rank, remark) for remark in rank.linked.report.remarks]
-            if rank.graph is not None and (self.drawn or self.wanted.scales):
+            if rank.graph is not None and len(rank.graph) and (self.drawn or self.wanted.scales):
                 self.graphs.append(rank.graph)
             if self.wanted.perfetto:
                 lay_over(rank, overlay_path(self.wanted.perfetto, rank.rank, self.ranks > 1), self.wanted.options)

@@ -1,6 +1,7 @@
 """What each of some changes would bring to the whole run, by replay of the graphs of all ranks."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,23 +20,37 @@ def what_if(graphs: Sequence[ExecutionGraph], scales: Sequence[Scale]) -> Table:
     changes = {scale.spec: [scale] for scale in scales}
     if len(changes) > 1:
         changes["all of these"] = list(scales)
-    return _table(graphs, changes)
+    return _table(graphs, changes, unchanged(graphs))
 
 
-def classes_twice_as_fast(graphs: Sequence[ExecutionGraph]) -> Table:
+class Unchanged(NamedTuple):
+    """The makespan without any change, and what is to say of that replay, which takes too much memory to be kept."""
+
+    makespan_ns: int
+    note: str
+
+
+def unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) -> Unchanged:
+    """`replays` are those of each graph alone, where they are known; one of the only graph there is needs no other."""
+    if not graphs:
+        return Unchanged(0, "")
+    replay = replays[0] if len(graphs) == len(replays) == 1 else replay_ranks(graphs)
+    return Unchanged(replay.makespan_ns, _note(replay))
+
+
+def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: Unchanged) -> Table:
     """The same for half the duration of each class of nodes that the graphs have."""
     present = {NodeClass(one) for graph in graphs for one in np.unique(node_classes(graph)).tolist()}
     changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")] for label, one in SCALABLE.items() if one in present
     }
-    return _table(graphs, changes)
+    return _table(graphs, changes, before)
 
 
-def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) -> Table:
-    graphs = [graph for graph in graphs if len(graph)]
+def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], unscaled: Unchanged) -> Table:
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
-    before, note = _as_measured(graphs)
+    before, note = unscaled
     after = np.array([_makespan(graphs, scales) for scales in changes.values()], np.int64)
     columns = [
         Column("change", "", list(changes)),
@@ -45,12 +60,6 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]]) ->
         Column("saved_pct", "%", 100 * (before - after) / max(before, 1)),
     ]
     return Table(NAME, TITLE, columns, note)
-
-
-def _as_measured(graphs: Sequence[ExecutionGraph]) -> tuple[int, str]:
-    """The makespan without any change, and what is to say of that replay, which takes too much memory to be kept."""
-    replay = replay_ranks(graphs)
-    return replay.makespan_ns, _note(replay)
 
 
 def _makespan(graphs: Sequence[ExecutionGraph], scales: list[Scale]) -> int:

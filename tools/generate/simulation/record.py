@@ -4,9 +4,11 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +19,16 @@ from ..job import Job
 NONE = -1
 
 
+@cache
+def _columns_of(table: type) -> Callable[[Any], Any]:
+    return attrgetter(*(column.name for column in fields(table)))
+
+
 def _column() -> "array[int]":
     return array("q")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Table:
     """Columns of equal length."""
 
@@ -31,9 +38,10 @@ class Table:
             column.append(value)
         return len(self) - 1
 
-    def columns(self) -> "list[array[int]]":
+    def columns(self) -> "tuple[array[int], ...]":
         """The columns in the order of `append`."""
-        return [getattr(self, column.name) for column in fields(self)]
+        columns: tuple[array[int], ...] = _columns_of(type(self))(self)
+        return columns
 
     def __len__(self) -> int:
         return len(self.columns()[0])
