@@ -477,3 +477,19 @@ def test_of_a_linked_trace_no_part_is_taken(steps: Path, tmp_path: Path, capfd: 
     write_linked(link(None, read_device_trace(str(steps / "device_rank0.json"))), str(tmp_path / "linked.json"))
     assert run(tmp_path / "linked.json", "--steps", "1") == 1
     assert "no part can be taken; give the traces, or link that part" in capfd.readouterr().err
+
+
+@needs_page
+def test_scripts_are_bundled_once_and_again_where_they_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import vl_convert
+    from execgraph.tools.report.drawing_library import drawing_library
+
+    bundled: list[str] = []
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda script: bundled.append(script) or "drawn")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    assert [drawing_library(), drawing_library()] == ["drawn", "drawn"] and len(bundled) == 1
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert drawing_library() == "drawn" and len(bundled) == 2

@@ -1,6 +1,5 @@
 """Writes a report as one HTML file that needs no network: charts with values on hover, tables to search, a timeline they lead to."""
 
-from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -20,10 +19,10 @@ from .words import WORDS
 
 try:
     import jinja2
-    import vl_convert
     from altair.utils.schemapi import debug_mode
 
     from .charts import CHARTS, Chart
+    from .drawing_library import drawing_library
     from .overview_charts import gains, limits, spent
 except ImportError as error:  # without the extra there are still tables
     MISSING: str | None = error.name
@@ -33,7 +32,6 @@ else:
 MODULES = "modules"
 FEW = 10
 """Tables of more rows can be searched."""
-LIBRARY = "window.vegaEmbed = vegaEmbed;"
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 """How charts on half of the page differ from page.js."""
 
@@ -147,7 +145,7 @@ def _rendered(report: Report) -> str:
     return template.render(
         content,
         style=texts["css"],
-        library=_library(),
+        library=_script(drawing_library()),
         of_tables=texts["tables.js"],
         of_timeline=texts["timeline.data.js"] + texts["timeline.js"],
         script=texts["js"],
@@ -159,15 +157,13 @@ def _rendered(report: Report) -> str:
 
 
 def _in_script(json: bytes) -> str:
-    """A script ends at the first `</script`, even inside a string."""
+    """JSON that a script may hold, which would end at the first `</script`, even inside a string."""
     return json.decode().replace("<", "\\u003c")
 
 
-@cache
-def _library() -> str:
-    """The scripts that draw the charts, which take seconds to bundle; a script ends at the first `</script`, even inside a string."""
-    bundle: str = vl_convert.javascript_bundle(LIBRARY)
-    return bundle.replace("</script", "<\\/script")
+def _script(text: str) -> str:
+    """A script ends at the first `</script`, even inside a string."""
+    return text.replace("</script", "<\\/script")
 
 
 def _text(name: str) -> str:

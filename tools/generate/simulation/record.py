@@ -4,11 +4,9 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 """
 
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from functools import cache
-from operator import attrgetter
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,16 +17,11 @@ from ..job import Job
 NONE = -1
 
 
-@cache
-def _columns_of(table: type) -> Callable[[Any], Any]:
-    return attrgetter(*(column.name for column in fields(table)))
-
-
 def _column() -> "array[int]":
     return array("q")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Table:
     """Columns of equal length."""
 
@@ -40,8 +33,7 @@ class Table:
 
     def columns(self) -> "tuple[array[int], ...]":
         """The columns in the order of `append`."""
-        columns: tuple[array[int], ...] = _columns_of(type(self))(self)
-        return columns
+        return tuple(map(self.__getattribute__, self.__slots__))
 
     def __len__(self) -> int:
         return len(self.columns()[0])
