@@ -9,7 +9,7 @@ import pytest
 from builder import TraceBuilder
 from execgraph.tools.analyses import Options, RankTrace, analyse, read_captures
 from execgraph.tools.analyses.graphs.attribution import BY_NAME, BY_NODE, BY_ORDER, attribution
-from execgraph.tools.analyses.rank import KERNEL, Capture, Launched
+from execgraph.tools.analyses.rank import KERNEL, Capture, Launched, read_rank
 from execgraph.tools.commands import trace_report
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,3 +217,19 @@ def test_the_command_takes_traces_of_captures(tmp_path: Path, capfd: pytest.Capt
     with pytest.raises(SystemExit) as ended:
         trace_report.main([device, "--capture-trace", str(tmp_path / "none.json")])
     assert ended.value.code == 1
+
+
+def test_marks_of_a_captured_program_tell_what_its_kernels_are(tmp_path: Path) -> None:
+    """As `torch.cuda._annotate_cuda_graph_trace` writes what `mark_kernels` noted."""
+    t = TraceBuilder()
+    for _ in range(2):
+        kernels = t.graph_launch(GRAPH)
+        for node, (kernel, mark) in enumerate(zip(kernels, ("attention", "", "attention"), strict=True), 1):
+            kernel.args["graph node id"] = (5 << 32) + node
+            if mark:
+                kernel.args["str"] = mark
+    t.write(tmp_path)
+    graphs, _, ops = tables(read_rank(str(tmp_path / "device.json")))
+    assert [row["ops_known"] for row in graphs.rows()] == ["by mark"]
+    assert [(row["op"], row["count"], row["time"]) for row in ops.rows()] == [("attention", 4, 44), ("", 2, 4)]
+    assert graphs.note == "graph 0: 1 of its 3 nodes were not marked"

@@ -1,18 +1,18 @@
-"""Finds the ops that a graph's kernels were captured from, in traces of captures.
+"""Finds the ops that a graph's kernels were captured from, in traces of captures, or what the program called them.
 
 Nodes of the graph tell where both traces recorded them: a node's number holds that of its graph, which another one has once the graph is
 made ready, and its place there, which stays. Else the whole sequence tells: as many launches of the same kinds, and of the same names where
 these were recorded. What ran before by itself is searched for the same names in a row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 from ..rank import KERNEL, Capture, Launched
 
 PLACE_IN_GRAPH = (1 << 32) - 1
-BY_NODE, BY_NAME, BY_ORDER = "by node", "by name", "by order"
+BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark"
 
 
 class Attribution(NamedTuple):
@@ -38,6 +38,12 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
             return Attribution(ops[0], found, len(graph), sum(other != ops[0] for other in ops[1:]))
     agreeing = max((_agreeing(graph, one.launches) for one in captures if one.whole), default=0)
     return Attribution([""] * len(graph), "", agreeing)
+
+
+def by_mark(graph: Sequence[Launched], marks: Mapping[int, str]) -> Attribution | None:
+    """What the program called the graph's nodes while it was captured, "" for those that it did not mark; None where it marked none."""
+    ops = [marks.get(one.node, "") for one in graph]
+    return Attribution(ops, BY_MARK) if any(ops) else None
 
 
 def _by_node(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:

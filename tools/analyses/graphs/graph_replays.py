@@ -6,6 +6,7 @@ stand by the node of the graph that they are, where that was recorded, else by s
 """
 
 import itertools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from ..rank import (
     rank_column,
     texts,
 )
-from .attribution import BY_ORDER, Attribution, attribution
+from .attribution import BY_MARK, BY_ORDER, Attribution, attribution, by_mark
 
 NONE = "no call launched several activities"
 NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
@@ -44,7 +45,7 @@ class _Launches(NamedTuple):
 
 def _table(rank: RankTrace, options: Options) -> Table:
     found, activities, calls = _launches(rank.linked), rank.linked.activities, rank.linked.calls
-    ops = _attributed(rank.linked, found, options)
+    ops = _attributed(rank.linked, found, options, rank.recorded.marks if rank.recorded else {})
     count = int(found.graph.max(initial=-1)) + 1
     first = np.unique(found.launch, return_index=True)[1]
     of_launch, call = found.graph[first], found.call[first]
@@ -75,8 +76,8 @@ def _table(rank: RankTrace, options: Options) -> Table:
     )
 
 
-def _attributed(linked: LinkedTrace, found: _Launches, options: Options) -> list[Attribution]:
-    """Of each graph the ops behind its places, by its first launch."""
+def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: Mapping[int, str]) -> list[Attribution]:
+    """Of each graph the ops behind its places, by its first launch: from captures, else as the program marked its nodes."""
     graphs, first = np.unique(found.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
@@ -94,7 +95,7 @@ def _attributed(linked: LinkedTrace, found: _Launches, options: Options) -> list
             again = attribution([launches[one] for one in by_start.tolist()], captures)
             ops = dict(zip(by_start.tolist(), again.ops, strict=True))
             told = max(told, again._replace(ops=[ops[one] for one in range(len(rows))]), key=lambda one: one.agreeing)
-        attributed.append(told)
+        attributed.append(told if told.found else by_mark(launches, marks) or told)
     return attributed
 
 
@@ -108,6 +109,8 @@ def _note(ops: list[Attribution]) -> str:
             )
         elif one.found == BY_ORDER:
             notes.append(f"graph {graph}: by the order of launches alone, as the capture has no names of kernels")
+        if one.found == BY_MARK and "" in one.ops:
+            notes.append(f"graph {graph}: {one.ops.count('')} of its {len(one.ops)} nodes were not marked")
         if one.others:
             notes.append(
                 f"graph {graph}: {one.others} other captures fit as well and tell other ops; the first is taken"

@@ -1,4 +1,5 @@
-"""A device trace and, in the same pass, what linking does not need of it: hardware counters, and what was allocated."""
+"""A device trace and, in the same pass, what linking does not need of it: hardware counters, what was allocated, and how the program
+marked the nodes of graphs."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +10,7 @@ import numpy as np
 
 from ....linker.readers import INSTANT, DeviceTrace, one_rank, read_device_trace
 from ....schema.columns import ABSENT, Bool, Int64
-from ....schema.traces import identities, identity, integers, nanoseconds
+from ....schema.traces import identities, identity, integer, integers, nanoseconds
 
 PROFILER_RANGE = "cuda_profiler_range"
 MEMORY = "[memory]"
@@ -53,10 +54,15 @@ def no_allocations() -> Allocations:
 
 @dataclass(slots=True)
 class Recorded:
-    """What a device trace records beside work and waits."""
+    """What a device trace records beside work and waits.
+
+    `marks` tells by node of a graph what the program called it while it was captured: PyTorch's `mark_kernels`, which
+    `torch.cuda._annotate_cuda_graph_trace` writes into the trace.
+    """
 
     ranges: list[ProfilerRange] = field(default_factory=list)
     allocations: Allocations = field(default_factory=no_allocations)
+    marks: dict[int, str] = field(default_factory=dict)
 
 
 def read_recorded(
@@ -67,10 +73,11 @@ def read_recorded(
     Raises DataError as reading and linking do.
     """
     ranges: list[ProfilerRange] = []
+    marks: dict[int, str] = {}
     pieces = [no_allocations()]
     whole = read_device_trace(
         path,
-        also=partial(_add, ranges, pieces if memory else None),
+        also=partial(_add, ranges, marks, pieces if memory else None),
         arguments=of_ops,
         needed=(INSTANT,) if memory else (),
         modules=modules,
@@ -78,7 +85,7 @@ def read_recorded(
     device = one_rank(whole, rank)
     ranges.sort(key=lambda one: (one.device, one.start))
     found = Allocations(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
-    return device, Recorded(ranges, _of_rank(found, whole, device, rank))
+    return device, Recorded(ranges, _of_rank(found, whole, device, rank), marks)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -102,12 +109,30 @@ class _Memory(msgspec.Struct, gc=False):
     reserved: Any = msgspec.field(name="Total Reserved", default=None)
 
 
+class _Node(msgspec.Struct, gc=False):
+    """The arguments of an activity of a graph, with what PyTorch adds to them where it was marked with a text."""
+
+    node: Any = msgspec.field(name="graph node id", default=None)
+    text: Any = msgspec.field(name="str", default=None)
+    annotation: Any = None
+
+
+class _Marked(msgspec.Struct, gc=False):
+    args: _Node | None = None
+
+
+MARKS = b'"str"', b'"annotation"'
+NODES = msgspec.json.Decoder(list[_Marked])
 EVENTS = msgspec.json.Decoder(list[_Event])
 MEMORY_ARGUMENTS = msgspec.json.Decoder(_Memory)
 
 
-def _add(ranges: list[ProfilerRange], allocations: list[Allocations] | None, text: bytes) -> None:
-    """Most lists of events hold neither and are not decoded a second time."""
+def _add(
+    ranges: list[ProfilerRange], marks: dict[int, str], allocations: list[Allocations] | None, text: bytes
+) -> None:
+    """Most lists of events hold none of these and are not decoded a second time."""
+    if any(mark in text for mark in MARKS):
+        _add_marks(marks, NODES.decode(text))
     wants_memory = allocations is not None and MEMORY.encode() in text
     if not wants_memory and PROFILER_RANGE.encode() not in text:
         return
@@ -115,6 +140,14 @@ def _add(ranges: list[ProfilerRange], allocations: list[Allocations] | None, tex
     ranges += _ranges([event for event in events if str(event.cat or "").lower() == PROFILER_RANGE])
     if allocations is not None and wants_memory:
         allocations.append(_allocations([event for event in events if event.name == MEMORY and bytes(event.args)]))
+
+
+def _add_marks(marks: dict[int, str], events: list[_Marked]) -> None:
+    for event in events:
+        told = event.args or _Node()
+        node, mark = integer(told.node, 0), told.text if isinstance(told.text, str) else told.annotation
+        if node > 0 and isinstance(mark, str):
+            marks[node] = mark
 
 
 def _ranges(events: list[_Event]) -> list[ProfilerRange]:
