@@ -10,7 +10,7 @@ from ..analyses import Column, Table
 from .charts import first, kind, largest, short_and_full
 
 ROOM = 4_500_000
-"""Bytes that the rows of all tables take at most, so that a page with its library and charts stays below 10 MB."""
+"""Bytes that the rows of all tables take at most."""
 FEWEST = 200
 """So many rows are held of every table in any case."""
 

@@ -9,7 +9,7 @@ from ...schema.errors import DataError
 from ..analyses import Table
 from .absent import absent
 from .charts import heading
-from .embedded import FEWEST, Embedded, embedded
+from .embedded import FEWEST, ROOM, Embedded, embedded
 from .module_tree import ModuleTree, module_tree
 from .overview import figures, findings
 from .rank_groups import groups_table, in_words
@@ -30,6 +30,8 @@ else:
     MISSING = None
 
 MODULES = "modules"
+LARGEST = 9_400_000
+"""Bytes that rows, charts, timeline and library take together at most, so that pages stay below 10 MB."""
 FEW = 10
 """Tables of more rows can be searched."""
 HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
@@ -121,6 +123,7 @@ def _rendered(report: Report) -> str:
     if report.twice_as_fast:
         tables["twice_as_fast"] = report.twice_as_fast
     sections = [shown for section in SECTIONS if (shown := page.section(section))]
+    packed = _in_script(report.timeline.json) if report.timeline else ""
     content = {
         "title": report.title,
         "figures": figures(tables),
@@ -129,14 +132,15 @@ def _rendered(report: Report) -> str:
         "limits": page.add("limits", limits(report), half=True),
         "gains": page.add("gains", gains(report), half=True),
         "timeline": report.timeline,
-        "packed": _in_script(report.timeline.json) if report.timeline else "",
+        "packed": packed,
         "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
         "sections": [one for one in sections if one.tables],
         "empty": absent((report.tables[one.name] for one in sections if not one.tables), report.on_device),
         "notes": report.notes,
         "words": WORDS,
     }
-    held = embedded(page.tables)
+    specs, library = _in_script(orjson.dumps(page.specs)), _script(drawing_library())
+    held = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(library)))
     texts = {name: _text(f"page.{name}") for name in ("css", "js", "tables.js", "timeline.js", "timeline.data.js")}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -145,11 +149,11 @@ def _rendered(report: Report) -> str:
     return template.render(
         content,
         style=texts["css"],
-        library=_script(drawing_library()),
+        library=library,
         of_tables=texts["tables.js"],
         of_timeline=texts["timeline.data.js"] + texts["timeline.js"],
         script=texts["js"],
-        specs=_in_script(orjson.dumps(page.specs)),
+        specs=specs,
         tables={name: _shown(table, held[name]) for name, (table, _) in page.tables.items()},
         rows="{" + ",".join(f'"{name}":{_in_script(one.json)}' for name, one in held.items()) + "}",
         few=FEW,
