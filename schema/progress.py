@@ -21,3 +21,21 @@ def unseen(_: int) -> None:
 def unwatched(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """Nobody looks on."""
     return items
+
+
+class Stages:
+    """Progress of work that tells what it has done, made of one that goes on with items."""
+
+    def __init__(self, progress: Progress, what: str, total: int, unit: str = "stage") -> None:
+        self._items = iter(progress(range(total), what, total, unit))
+        self.done = 0
+
+    def advanced(self, count: int) -> None:
+        """So many more are done."""
+        self.done += count
+        for _ in range(count):
+            next(self._items, None)
+
+    def reached(self, count: int) -> None:
+        """So many are done in all, whoever told of them."""
+        self.advanced(max(count - self.done, 0))

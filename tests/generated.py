@@ -49,7 +49,7 @@ def built_job(job: str, ranks: int) -> Built:
     return Built(report, graphs, run.makespan_ns)
 
 
-def here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Outcomes:
+def here(function: Callable[[Any], Any], tasks: Sequence[Any], _: object = None) -> Outcomes:
     """Builds one rank after the other, in this process."""
     for task in tasks:
         yield task, function(task)

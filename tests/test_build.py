@@ -17,7 +17,7 @@ from execgraph.tools.build_job.build_rank import RankResult, RankTask
 from execgraph.tools.build_job.job import Built, Outcomes, build
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.workers import WorkerDied, in_processes
+from execgraph.tools.workers import WorkerDied, in_processes, stage_done
 from generated import here
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_report_builds_everything_again(traces: Path, tmp_path: Path) 
 
 
 def test_an_interrupted_build_goes_on_where_it_was(traces: Path, tmp_path: Path) -> None:
-    def interrupted(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask]) -> Outcomes:
+    def interrupted(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask], _: object) -> Outcomes:
         yield tasks[0], function(tasks[0])
         raise KeyboardInterrupt
 
@@ -232,8 +232,21 @@ def test_a_killed_worker_fails_its_own_task_only() -> None:
     assert outcomes == {number: number * number for number in (0, 1, 2, 4, 5)}
 
 
+def staged(number: int) -> int:
+    for _ in range(number):
+        stage_done()
+    return number
+
+
+@pytest.mark.parametrize("tasks", [[3], [2, 1, 3]])
+def test_stages_are_told_while_tasks_run(tasks: list[int]) -> None:
+    told: list[int] = []
+    assert sorted(outcome for _, outcome in in_processes(staged, tasks, 2, told.append)) == sorted(tasks)
+    assert sum(told) == sum(tasks)
+
+
 def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) -> None:
-    def losing(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask]) -> Outcomes:
+    def losing(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask], _: object) -> Outcomes:
         yield tasks[0], WorkerDied("its process was killed")
         yield tasks[1], function(tasks[1])
 

@@ -14,42 +14,66 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
+from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ..schema.errors import DataError
+from ..schema.progress import Advanced, unseen
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+    _Count = Synchronized[int]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 SECONDS_TO_CLEAN_UP = 10
+SECONDS_BETWEEN_LOOKS = 0.5
+
+_advanced: ContextVar[Advanced] = ContextVar("advanced", default=unseen)
 
 
 class WorkerDied(Exception):
     """The process that had a task ended before the task did."""
 
 
+def stage_done() -> None:
+    """Tells who waits for the result of a task that one more stage of it is done."""
+    _advanced.get()(1)
+
+
 def in_processes(
-    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
+    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, advanced: Advanced = unseen
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
-    """Runs the tasks in up to `jobs` processes, so many at a time; a single one in this process, as it need not wait for another."""
+    """Runs the tasks in up to `jobs` processes, so many at a time; a single one in this process, as it need not wait for another.
+
+    `advanced` is told how many more stages tasks say are done.
+    """
     if len(tasks) == 1:
-        yield tasks[0], _outcome(partial(function, tasks[0]))
+        token = _advanced.set(advanced)
+        outcome = _outcome(partial(function, tasks[0]))
+        _advanced.reset(token)
+        yield tasks[0], outcome
         return
     waiting = deque(tasks)
     while waiting:
         # all tasks of a broken pool are lost, whoever broke it: each alone shows which it was
-        for task in (yield from _until_a_worker_dies(function, waiting, min(jobs, len(waiting)))):
-            if (yield from _until_a_worker_dies(function, deque([task]), 1)):
+        for task in (yield from _until_a_worker_dies(function, waiting, min(jobs, len(waiting)), advanced)):
+            if (yield from _until_a_worker_dies(function, deque([task]), 1, advanced)):
                 yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
 
 
 def _until_a_worker_dies(
-    function: Callable[[Task], Result], waiting: deque[Task], jobs: int
+    function: Callable[[Task], Result], waiting: deque[Task], jobs: int, advanced: Advanced
 ) -> Generator[tuple[Task, Result | Exception], None, list[Task]]:
     """Takes tasks from `waiting` and yields what became of them; returns those that a dying worker took along."""
     running: dict[Future[Result], Task] = {}
-    with _pool(jobs) as pool:
+    spawn, seen = multiprocessing.get_context("spawn"), 0
+    stages: _Count = spawn.Value("q", 0)
+    with _pool(jobs, spawn, stages) as pool:
         while waiting or running:
             while waiting and len(running) < jobs:
                 try:
@@ -57,7 +81,10 @@ def _until_a_worker_dies(
                 except BrokenProcessPool:
                     return list(running.values())
                 waiting.popleft()
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            ended = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED).done
+            advanced(stages.value - seen)
+            seen = stages.value
+            for future in ended:
                 outcome = _outcome(future.result)
                 if isinstance(outcome, BrokenProcessPool):
                     return list(running.values())
@@ -98,9 +125,9 @@ def _outcome(result: Callable[[], Result]) -> Result | Exception:
 
 
 @contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+def _pool(jobs: int, spawn: SpawnContext, stages: "_Count") -> Iterator[ProcessPoolExecutor]:
     """Worker processes that are stopped at once, and clean up, when the block is left by an exception."""
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_prepare_worker)
+    pool = ProcessPoolExecutor(jobs, spawn, _prepare_worker, (stages,))
     try:
         yield pool
     except BaseException:
@@ -111,12 +138,19 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _prepare_worker() -> None:
-    """Workers draw no progress bars, leave Ctrl-C to their parent, clean up when told to stop, and do not outlive it."""
+def _prepare_worker(stages: "_Count") -> None:
+    """Workers count the stages that they have done, draw no progress bars, leave Ctrl-C to their parent, clean up when told to stop,
+    and do not outlive it."""
+    _advanced.set(partial(_add, stages))
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_stop_after_parent, daemon=True).start()
+
+
+def _add(stages: "_Count", count: int) -> None:
+    with stages.get_lock():
+        stages.value += count
 
 
 def _stop(*_: object) -> NoReturn:

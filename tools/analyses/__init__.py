@@ -75,6 +75,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...schema.columns import let_go
+from ...schema.progress import Advanced, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
 from .critical_path import critical_path
@@ -89,7 +90,19 @@ from .modules import modules
 from .ops import frequent_kernel_patterns, host_time_per_op, per_op_device_time
 from .overlap import communication_computation_overlap
 from .overlay import overlay_events
-from .rank import Analysis, Column, Floats, Options, RankTrace, Table, graph_of, rank_of_graph, read_captures, read_rank
+from .rank import (
+    READ_STAGES,
+    Analysis,
+    Column,
+    Floats,
+    Options,
+    RankTrace,
+    Table,
+    graph_of,
+    rank_of_graph,
+    read_captures,
+    read_rank,
+)
 from .step_breakdown import step_breakdown
 from .temporal_breakdown import temporal_breakdown
 from .trace_diff import trace_diff
@@ -118,11 +131,16 @@ ANALYSES: tuple[Analysis, ...] = (
 
 
 def analyse(
-    ranks: Iterable[RankTrace], only: Sequence[str] | None = None, options: Options | None = None
+    ranks: Iterable[RankTrace],
+    only: Sequence[str] | None = None,
+    options: Options | None = None,
+    advanced: Advanced = unseen,
 ) -> dict[str, Table]:
     """The tables of all analyses, or of those named in `only`, by name and in their order, details among them.
 
-    Ranks are taken one after the other, none is kept. Raises ValueError for a name that no analysis has, and without any rank.
+    Ranks are taken one after the other, none is kept; `advanced` is told of each analysis of each.
+
+    Raises ValueError for a name that no analysis has, and without any rank.
     """
     options = options or Options()
     names = {analysis.name for analysis in ANALYSES}
@@ -136,6 +154,7 @@ def analyse(
         for analysis in chosen:
             parts.append(analysis.of_rank(rank, options))
             let_go()
+            advanced(1)
         return parts
 
     parts = list(map(parts_of, ranks))  # holds no rank while the next one is read
@@ -149,6 +168,7 @@ def analyse(
 
 __all__ = [
     "ANALYSES",
+    "READ_STAGES",
     "Analysis",
     "Column",
     "Floats",

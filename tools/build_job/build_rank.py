@@ -18,6 +18,7 @@ from ...schema.errors import DataError
 from ...schema.linked import LinkedTrace
 from ..command import no_garbage_collection
 from ..inputs import Pair
+from ..workers import stage_done
 from .build_options import BuildOptions
 from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
 from .job_plan import Communicates, look_up
@@ -36,6 +37,10 @@ class RankTask(NamedTuple):
     ranks: tuple[int, ...]
     earlier: RankSummary | None = None
     window: Window = EVERYTHING
+
+
+BUILD_STAGES = 4
+"""A rank is read, linked and converted, and then written."""
 
 
 class RankResult(NamedTuple):
@@ -92,7 +97,9 @@ def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
 
 def _built_in(task: RankTask, inputs: Future[Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
+    stage_done()
     graph = before_target(linked, task.options)
+    stage_done()
     report = graph.report
     if task.options.target == ASTRA_SIM:
         graph = separate_messages(restrict_to_ranks(graph, task.ranks, whole_groups=task.options.whole_groups))
@@ -124,6 +131,7 @@ def linked_rank(task: RankTask) -> LinkedTrace:
     folder = task.graph.parent if len(task.ranks) == 1 else None
     device_path = str(task.folder / pair.device)
     host_trace, device_trace = read_traces(host_path, device_path, folder=folder, modules=task.options.modules)
+    stage_done()
     return link(host_trace, device_trace, None if pair.records_rank else pair.rank, window=task.window)
 
 

@@ -20,10 +20,10 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.progress import Progress, unwatched
+from ...schema.progress import Advanced, Progress, Stages, unseen, unwatched
 from ..inputs import Pairs, find_pairs
 from .build_options import BuildOptions
-from .build_rank import RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
+from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
@@ -41,8 +41,8 @@ EXPLAINED = 8
 OUTPUT = re.compile(rf"graph\.\d+\.et|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
 
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
-Runner = Callable[[Callable[[Any], RankResult], Sequence[Any]], Outcomes]
-"""Runs a function on tasks and yields each with what became of it, in any order."""
+Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], Advanced], Outcomes]
+"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say are done."""
 
 
 class Built(NamedTuple):
@@ -115,8 +115,10 @@ def _first_step(
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     try:
-        with closing(run(build_rank, list(tasks.values()))) as outcomes:
-            for task, outcome in progress(outcomes, "building ranks", len(tasks), "rank"):
+        stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
+        with closing(run(build_rank, list(tasks.values()), stages.advanced)) as outcomes:
+            for built, (task, outcome) in enumerate(outcomes, 1):
+                stages.reached(BUILD_STAGES * built)
                 result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
                 results[task.pair.rank] = _sharing(result, lists)
     except KeyboardInterrupt:
@@ -162,7 +164,7 @@ def _finish(
     network = plan.network if plan.network.transfers else None
     if not finishing:
         return network
-    with closing(run(finish_rank, finishing)) as outcomes:
+    with closing(run(finish_rank, finishing, unseen)) as outcomes:
         for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
             result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
             results[task.task.pair.rank] = result

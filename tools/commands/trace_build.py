@@ -6,7 +6,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -140,9 +139,11 @@ def _run(options: argparse.Namespace) -> int:
         roofline=options.roofline,
         modules=options.modules,
     )
-    run: Runner = partial(in_processes, jobs=options.jobs or os.cpu_count() or 1)
+    jobs = options.jobs or os.cpu_count() or 1
+
+    run: Runner = lambda build_one, tasks, advanced: in_processes(build_one, tasks, jobs, advanced)  # noqa: E731
     if options.scheduler:
-        run = partial(on_cluster, address=options.scheduler)
+        run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
     report, unchanged = build(
         options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
     )

@@ -14,8 +14,8 @@ from ...linker import read_linked
 from ...linker.windows import EVERYTHING, Window
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
-from ...schema.progress import Progress, unwatched
-from ..analyses import RankTrace, graph_of, rank_of_graph, read_rank
+from ...schema.progress import Advanced, Progress, unseen, unwatched
+from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
 from ..inputs import Kind, find_pairs, rank_in_name, recognise
 from ..rank_rows import ranges
 
@@ -85,19 +85,19 @@ def of_ranks(sources: Sources, wanted: Collection[int]) -> Sources:
 def read_ranks(
     sources: list[Source],
     graphs: bool = True,
-    progress: Progress = unwatched,
+    advanced: Advanced = unseen,
     window: Window = EVERYTHING,
     memory: bool = False,
     modules: bool = False,
 ) -> Iterator[RankTrace]:
     """Each source as a rank, or a part of it, with its graph unless told otherwise, and if told so with the recorded allocations and with
-    Python's calls.
+    Python's calls. `advanced` is told of each of the READ_STAGES of a rank.
 
     Raises DataError where a file cannot be used or two are of one rank.
     """
     seen: dict[int, Path] = {}
-    for place, source in enumerate(progress(sources, "reading ranks", unit="rank")):
-        rank = _read(source, place, graphs, window, memory, modules)
+    for place, source in enumerate(sources):
+        rank = _read(source, place, graphs, advanced, window, memory, modules)
         if rank.rank in seen:
             raise DataError(
                 f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
@@ -106,7 +106,9 @@ def read_ranks(
         yield rank
 
 
-def _read(source: Source, place: int, graphs: bool, window: Window, memory: bool, modules: bool) -> RankTrace:
+def _read(
+    source: Source, place: int, graphs: bool, advanced: Advanced, window: Window, memory: bool, modules: bool
+) -> RankTrace:
     """A rank that is neither recorded nor in the name is the place in the list."""
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
@@ -116,11 +118,13 @@ def _read(source: Source, place: int, graphs: bool, window: Window, memory: bool
     if source.kind is Kind.LINKED:
         linked = read_linked(str(source.path))
         rank = RankTrace(linked.info.rank, linked, graph_of(linked) if graphs else None)
+        advanced(READ_STAGES)
     elif source.kind is Kind.GRAPH:
         rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
+        advanced(READ_STAGES)
     else:
         host = str(source.host) if source.host else None
-        rank = read_rank(str(source.path), host, source.rank, graphs, window, memory, modules)
+        rank = read_rank(str(source.path), host, source.rank, graphs, window, memory, modules, advanced)
     if rank.linked.info.rank < 0:
         rank.rank = place if named is None else named
     return rank

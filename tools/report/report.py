@@ -10,8 +10,8 @@ import numpy as np
 from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import let_go
 from ...schema.graph import ExecutionGraph
-from ...schema.progress import Progress, unwatched
-from ..analyses import Column, Options, RankTrace, Table, analyse, trace_diff
+from ...schema.progress import Progress, Stages, unwatched
+from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
 from ..rank_rows import ranges
 from ..replay import Replay, Scale
 from .files import lay_over, overlay_path
@@ -89,9 +89,10 @@ ALL_OF_IT = Wanted()
 def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress = unwatched) -> Report:
     """Analyses the sources. Raises DataError where a file cannot be used, ValueError for a name that no analysis has."""
     seen = _Seen(wanted, len(sources.ranks))
-    read = read_ranks(sources.ranks, wanted.graphs, progress, wanted.window, wanted.memory, wanted.modules)
-    ranks = seen.passing(read)
-    tables = analyse(ranks, wanted.only, wanted.options)
+    analyses = len(ANALYSES if wanted.only is None else wanted.only)
+    stages = Stages(progress, "reading and analysing", (READ_STAGES + analyses) * len(sources.ranks))
+    read = read_ranks(sources.ranks, wanted.graphs, stages.advanced, wanted.window, wanted.memory, wanted.modules)
+    tables = analyse(seen.passing(read), wanted.only, wanted.options, stages.advanced)
     if wanted.only is None:
         tables[NO_DIFF.name] = NO_DIFF
     if wanted.scales:
@@ -111,7 +112,8 @@ def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Pro
         order = np.asarray(report.ranks["rank"]).tolist()
         chosen = [sources.ranks[order.index(group.rank)]._replace(rank=group.rank) for group in report.groups]
         window, seen = seen.wanted.window, _Seen(Wanted(), len(chosen))
-        for _ in seen.passing(read_ranks(chosen, True, progress, window)):
+        stages = Stages(progress, "reading what is drawn", READ_STAGES * len(chosen))
+        for _ in seen.passing(read_ranks(chosen, True, stages.advanced, window)):
             pass
     report.timeline = timeline(seen.replays, SHOWN_FIRST)
     before = unchanged(seen.graphs, [*seen.replays.values()])
@@ -132,7 +134,11 @@ def report_on_diff(
     """
     seen = tuple(_Seen(Wanted(page=False), len(sources.ranks)) for sources in (before, after))
     pairs = zip(seen, (before, after), strict=True)
-    ranks = [one.passing(read_ranks(sources.ranks, False, progress, window, modules=modules)) for one, sources in pairs]
+    stages = Stages(progress, "reading both runs", READ_STAGES * (len(before.ranks) + len(after.ranks)))
+    ranks = [
+        one.passing(read_ranks(sources.ranks, False, stages.advanced, window, modules=modules))
+        for one, sources in pairs
+    ]
     tables = {table.name: table for table in trace_diff(*ranks).with_details()}
     notes = [
         f"{run}: {note}"

@@ -7,7 +7,7 @@ from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_o
 from .graph_alone import activity_rows, rank_of_graph
 from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
 from .op_tree import USER_SCOPE, OpTree, op_tree
-from .rank_trace import Analysis, Options, RankTrace, graph_of, per_rank, read_rank
+from .rank_trace import READ_STAGES, Analysis, Options, RankTrace, graph_of, per_rank, read_rank
 from .recorded import Allocations, ProfilerRange
 from .shapes import op_shapes
 from .steps import Steps, steps_of
@@ -16,6 +16,7 @@ from .table import Column, Floats, Table, Texts, microseconds, percentage, rank_
 __all__ = [
     "KERNEL",
     "LABELS",
+    "READ_STAGES",
     "USER_SCOPE",
     "ActivityClass",
     "Allocations",

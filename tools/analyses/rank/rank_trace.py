@@ -12,6 +12,7 @@ from ....linker.windows import EVERYTHING, Window
 from ....schema.columns import Strings
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
+from ....schema.progress import Advanced, unseen
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
 from .annotations import with_modules
@@ -117,6 +118,10 @@ def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGr
     return convert(with_modules(linked), ConvertOptions(io="none"), work=work)
 
 
+READ_STAGES = 4
+"""Both traces are read, linked, and made into a graph."""
+
+
 def read_rank(
     device_path: str,
     host_path: str | None = None,
@@ -125,20 +130,25 @@ def read_rank(
     window: Window = EVERYTHING,
     memory: bool = True,
     modules: bool = False,
+    advanced: Advanced = unseen,
 ) -> RankTrace:
     """One rank, or a part of it, from its files, with its graph and the recorded allocations unless told otherwise.
 
     Raises DataError where they cannot be used.
 
     With `modules` Python's calls are read, too, which tell the module of each op. A trace that records no rank is rank 0 unless `rank`
-    says which.
+    says which. `advanced` is told of each of the READ_STAGES.
     """
     host = read_host_trace(host_path) if host_path else None
+    advanced(1)
     device, recorded = read_recorded(device_path, rank, host is None, memory, modules)
+    advanced(1)
     linked = link(host, device, rank, window=window)
+    advanced(1)
     read = RankTrace(max(linked.info.rank, 0), linked, recorded=recorded, path=device_path)
     if graph:
         read.graph = graph_of(linked, read.work())
+    advanced(1)
     if window != EVERYTHING:
         recorded.allocations = _within(recorded.allocations, linked)
     return read
