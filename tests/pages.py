@@ -31,6 +31,11 @@ class Example(NamedTuple):
     command: str
     printed: str | None
 
+    @property
+    def fails(self) -> bool:
+        """Whether the page shows an error."""
+        return ": error: " in (self.printed or "")
+
 
 def blocks(page: Path) -> list[Block]:
     found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -47,19 +52,20 @@ def examples(block: Block) -> Iterator[Example]:
             yield Example(command, printed)
 
 
-def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command line prints; it must succeed. Our own commands run in this process, all else by the shell."""
-    name, *arguments = shlex.split(command)
-    if not name.startswith("trace-") or "|" in command or ">" in arguments:
+def run(example: Example, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command line prints; it must end as the page says. Our own commands run in this process, all else by the shell."""
+    name, *arguments = shlex.split(example.command)
+    if not name.startswith("trace-") or "|" in arguments:
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-        ran = subprocess.run(["bash", "-ec", command], env={"PATH": path}, capture_output=True, text=True, check=False)
-        assert not ran.returncode, ran.stderr
+        line = ["bash", "-ec", example.command]
+        ran = subprocess.run(line, env={"PATH": path}, capture_output=True, text=True, check=False)
+        assert bool(ran.returncode) == example.fails, ran.stderr
         return ran.stdout + ran.stderr
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         import_module(f"execgraph.tools.commands.{name.replace('-', '_')}").main(arguments)
     said = capsys.readouterr()
-    assert not ended.value.code, said.err
+    assert bool(ended.value.code) == example.fails, said.err
     return said.out + said.err
 
 
