@@ -1,6 +1,6 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
-# make docs       writes docs/graph.md, docs/linked-trace.md and docs/kernel-work.md from the tables in the code
+# make docs       writes the pages that are made of tables and docstrings in the code, and builds the site: out/site/index.html
 # make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
 
@@ -46,8 +46,11 @@ accuracy: $(VENV)/.ready
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py $(MUTANTS)
 
-docs: $(VENV)/.ready
+docs: $(VENV)/.docs
 	$(BIN)/python docs/formats.py
+	$(BIN)/python docs/python_api.py
+	$(BIN)/python docs/notebook.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint format types
 
@@ -77,6 +80,10 @@ $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP) install --editable '.[test]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python $(PIP) install --editable '.[docs]'
 	@touch $@
 
 $(INSTALLED)/.check: pyproject.toml | $(VENV)/bin/python

@@ -24,13 +24,28 @@ WORDS = {int: "integer", float: "number", str: "text", Any: "any", type(None): "
 
 
 GRAPH = """
-A `.et` file holds messages of [`execution_graph.proto`](../schema/graph/execution_graph.proto), each behind its length as a
+A `.et` file holds messages of `schema/graph/execution_graph.proto`, each behind its length as a
 varint: one `GlobalMetadata`, then a `Node` for each node. gzip is told by content when a file is read and by the ending
 `.gz` when one is written. `trace-jsonize` shows a file as JSON and makes it of JSON again.
 
 A node is a **slice** of a host op, a **wait** of the host for the device, **idle** or unrecorded host time (all these
 are host nodes), an **activity** of the device, or a **delay** between what released an activity and the activity.
 Dependencies are finish-to-start. Messages are sends and receives.
+
+Why an edge exists is in the attribute `data_dep_kinds`, a [bit mask](#why-a-dependency-is-there) parallel to `data_deps`. Each
+rule is a module of `converter/dependencies/`. What each is for shows where it is [left out](accuracy.md#what-each-rule-is-for).
+
+![Part of an execution graph: two host threads, two streams, and the edges between them](graph.svg)
+
+An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever is later:
+`latency_ns` and `chain_gap_ns`, where they differ from `gap_ns`, which is what lay between the last of both and its start in
+the run. What exceeds the usual is a node with the attribute `delay`, on no stream and no thread, between what released the
+activity and it; `--no-delays` leaves these out, `--scale class:delay=0` does in a replay. Start times are as recorded,
+activities' on the device's clock: the metadata `clock_offset_ns` says by how much that is behind the host's.
+
+Sizes of collectives are the bytes that the rank puts in. Both ends of a message give it the same tag. Of a kernel that carries
+several messages (`batch_isend_irecv`) `comm_src`, `comm_dst`, `comm_tag` and `comm_size` tell the last, the lists
+`coalesced_src`, … tell all; for a simulator each gets a node.
 """
 
 LINKED_TRACE = """

@@ -147,7 +147,7 @@ def test_the_variables_of_servers_make_a_profiler_that_takes_no_observer_leave_a
     assert variables["TMPDIR"] == folder
     variables["TMPDIR"] = str(tmp_path)
     subprocess.run([sys.executable, "-c", SERVER, ending], env=os.environ | variables, check=False)
-    lines = [line for block in blocks("Inference servers", "sh") for line in block.splitlines()]
+    lines = [line.removeprefix("$ ") for block in blocks("Inference servers", "text") for line in block.splitlines()]
     [build] = {line for line in lines if line.startswith("trace-build")}
     follow(build.replace(folder, str(tmp_path)))
     [rank] = json.loads(Path("graphs/report.json").read_text())["ranks"]

@@ -1,11 +1,11 @@
-"""Every cell of the matrix in the README: a feature, in traces of a version or a vendor."""
+"""Every cell of the matrix in docs/formats.md: a feature, in traces of a version or a vendor."""
 
 from pathlib import Path
 
 import pytest
 from matrix import CELLS, FEATURES, Cell, run_of, table
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "formats.md"
 
 
 @pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.name) for cell in CELLS])
@@ -17,7 +17,7 @@ def test_cell(cell: Cell) -> None:
 
 
 def test_the_matrix_is_current() -> None:
-    assert table() in README.read_text(encoding="utf-8"), "put the output of tests/matrix.py into the README"
+    assert table() in PAGE.read_text(encoding="utf-8"), "put the output of tests/matrix.py into docs/formats.md"
 
 
 def test_no_two_cells_have_one_name() -> None:

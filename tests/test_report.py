@@ -301,7 +301,7 @@ def test_beside_a_page_the_terminal_says_what_was_written(
     assert run(given["pair"], "--csv", given["out"]) == 0
     out, err = capfd.readouterr()
     assert out == ""
-    assert f"tables    {given['out']}, " in err
+    assert f"tables      {given['out']}, " in err
 
 
 def test_scale_says_what_each_change_brings_and_all_together(

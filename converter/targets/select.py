@@ -52,10 +52,12 @@ def for_target(
 
 
 def _flat(changes: dict[str, Any]) -> dict[str, float]:
-    """Counts by reason one level up."""
+    """Counts by reason one level up; what a name ends in `_us` for is a time."""
     flat = {
         f"{name}: {reason}": count
         for name, counts in changes.items()
         for reason, count in (counts.items() if isinstance(counts, dict) else (("", counts),))
     }
-    return {name.removesuffix(": ").replace("_", " "): count for name, count in flat.items() if count}
+    return {
+        name.removesuffix(": ").replace("_us", ", µs").replace("_", " "): count for name, count in flat.items() if count
+    }

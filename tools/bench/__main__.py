@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--json", metavar="FILE", help="save the results")
     parser.add_argument("--compare", metavar="OLD.json", help="saved results, of another commit: print what changed")
     parser.add_argument(
-        "--markdown", action="store_true", help="print only the largest size and job, as tables for a README"
+        "--markdown", action="store_true", help="print only the largest size and job, as tables for a page"
     )
     run_command(_bench, parser.parse_args(argv), NAME)
 

@@ -15,6 +15,7 @@ from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
 from ...schema.linked import LinkReport
 from ..rank_rows import rank_rows
+from ..summary_lines import titled
 from .build_options import BuildOptions
 from .cross_rank import mark_of, named
 from .rank_comms import RankComms
@@ -144,7 +145,7 @@ def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
             by_reason[reason].append(f"{count} of rank {rank.rank}")
     for reason, counts in sorted(by_reason.items()):
         more = f" and {len(counts) - RANKS_SHOWN} more ranks" if len(counts) > RANKS_SHOWN else ""
-        yield f"dropped     {reason}: {', '.join(counts[:RANKS_SHOWN])}{more}"
+        yield titled("dropped", f"{reason}: {', '.join(counts[:RANKS_SHOWN])}{more}")
 
 
 def _row(rank: RankSummary, status: str, most_kernels: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from ...converter.targets import GOAL, Algorithm, GoalOptions, GoalReport, Simulator
 from ..command import usage_error
+from ..summary_lines import titled
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "algorithm": {
@@ -59,6 +60,6 @@ def goal_lines(report: GoalReport) -> Iterator[str]:
     for rank in report.ranks:
         operations.update(rank.operations)
     counts = ", ".join(f"{count} {verb}" for verb, count in sorted(operations.items()))
-    yield f"goal        {len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks"
+    yield titled("goal", f"{len(report.ranks)} ranks: {counts}; {report.bytes_sent} bytes to other ranks")
     for what, count in report.communication.items():
-        yield f"goal        {what}: {count}"
+        yield titled("goal", f"{what}: {count}")

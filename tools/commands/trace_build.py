@@ -26,6 +26,7 @@ from ..build_job import (
     write_astra_sim_files,
 )
 from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..summary_lines import counted, titled
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
@@ -152,11 +153,11 @@ def _run(options: argparse.Namespace) -> int:
     if report.ranks:
         log.info(table(report.ranks, unchanged))
     for change, nodes in _changes(report.ranks).items():
-        log.info(f"target      {change}: {nodes:g}")
+        log.info(titled("target", f"{change}: {nodes:g}"))
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
-    for kind, files in report.skipped.items():
-        log.info(f"skipped     {files} {kind}")
+    for line in counted("skipped", report.skipped):
+        log.info(line)
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
     for disagreement in report.disagreements:
@@ -170,13 +171,12 @@ def _run(options: argparse.Namespace) -> int:
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
         network = report.network
         if network:
-            log.info(
-                f"network     {network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link, as {network.transfers} collectives "
-                f"and messages fit, half of them within {network.off_pct:g} %"
-            )
+            line = f"{network.bandwidth_gb_s:g} GB/s, {network.latency_ns:g} ns a link"
+            fit = f"as {network.transfers} collectives and messages fit, half of them within {network.off_pct:g} %"
+            log.info(titled("network", f"{line}, {fit}"))
         simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
         write_astra_sim_files(options.output_dir, built, network, simulation)
-        log.info(f"simulate    {simulator_command(options.output_dir, built)}")
+        log.info(titled("simulate", simulator_command(options.output_dir, built)))
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 

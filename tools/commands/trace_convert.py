@@ -23,6 +23,7 @@ from ..command import (
     usage_error,
     without_leading_word,
 )
+from ..summary_lines import counted, titled
 
 log = logging.getLogger("execgraph")
 NOTEWORTHY_PCT = 0.5
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     parser.add_argument(
-        "--shortest-slice", type=_microseconds, default=1_000, metavar="US", help="fold shorter host slices (1)"
+        "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
     )
     parser.add_argument(
         "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
@@ -127,9 +128,9 @@ def _convert(options: argparse.Namespace) -> None:
         print_json({**dataclasses.asdict(report), "target": changes.counts})
     log.info(summary(report))
     for change, count in changes.counts.items():
-        log.info(f"{'target':<12}{change}: {count:g}")
+        log.info(titled("target", f"{change}: {count:g}"))
     for remark in (*linked.report.remarks, *changes.remarks):
-        log.info(f"{'note':<12}{remark}")
+        log.info(titled("note", remark))
 
 
 def _work(report: ConvertReport) -> str:
@@ -145,25 +146,25 @@ def _work(report: ConvertReport) -> str:
 def summary(report: ConvertReport) -> str:
     """What the graph holds and what stayed unexplained, a line each."""
     edges = ", ".join(f"{count} {kind}" for kind, count in report.edges.items())
+    folded = f"{report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length"
+    gaps = f"{report.gaps_us:.1f} µs of launch latency and gaps kept, {report.overlap_us:.1f} µs of overlap trimmed"
     lines = [
-        f"nodes       {report.nodes}: {report.host_slices} on the host, {report.activities} activities",
-        f"edges       {edges}",
-        f"folded      {report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length",
-        f"device      {report.gaps_us:.1f} µs of launch latency and gaps kept, {report.overlap_us:.1f} µs of overlap trimmed",
+        titled("nodes", f"{report.nodes}: {report.host_slices} on the host, {report.activities} activities"),
+        titled("edges", edges),
+        titled("folded", folded),
+        titled("device", gaps),
     ]
     for cause, count in report.delays.items():
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
-        lines.append(
-            f"delays      {count} {cause}, {report.delays_us[cause]:.1f} µs in all{beside}{REMEDIES.get(cause, '')}"
-        )
-    lines += [f"dropped     {count} {what}" for what, count in report.dropped.items()]
+        in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
+        lines.append(titled("delays", in_all + beside + REMEDIES.get(cause, "")))
+    lines += counted("dropped", report.dropped)
     if report.kernels_with_work or report.kernels_without_work:
-        lines.append(f"work        {_work(report)}")
-    if report.unknown_communications:
-        lines.append(f"unknown     {report.unknown_communications} communications of unknown type kept as computation")
-    if report.unknown_dtypes:
-        lines.append(
-            f"unknown     {report.unknown_dtypes} communications of unknown dtype, taken as one byte an element"
-        )
+        lines.append(titled("work", _work(report)))
+    unknown = {
+        "communications of unknown type kept as computation": report.unknown_communications,
+        "communications of unknown dtype, taken as one byte an element": report.unknown_dtypes,
+    }
+    lines += counted("unknown", {what: count for what, count in unknown.items() if count})
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 import argparse
 import logging
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ..command import (
     usage_error,
     without_leading_word,
 )
+from ..summary_lines import counted, titled
 from .window_options import add_modules_option, add_window_options, window_of
 
 log = logging.getLogger("execgraph")
@@ -110,20 +111,12 @@ def in_words(machine: Machine) -> str:
 def summary(linked: LinkedTrace) -> str:
     """What was matched, linked, noted, dropped and guessed, a line each."""
     report = linked.report
-    lines = [f"activities  {report.linked} of {report.activities} linked to a launch call, {report.calls} calls"]
-    if report.matched_by:
-        share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}"
-        lines.insert(0, f"host ops    {share}, agreement {report.agreement_pct:g} %")
-    else:
-        lines.insert(0, f"host ops    {report.device_ops} from the device trace alone")
-    if linked.report.activities:
-        lines.append(f"machine     {in_words(linked.info.machine)}")
-    tables: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("waits", report.waits),
-        ("noted", report.noted),
-        ("guessed", report.guessed),
-        ("dropped", report.dropped),
-    )
-    lines += [f"{title:<12}{count} {what}" for title, table in tables for what, count in table.items()]
-    lines += [f"{'note':<12}{remark}" for remark in report.remarks]
-    return "\n".join(lines)
+    share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
+    alone = f"{report.device_ops} from the device trace alone"
+    linked_to = f"{report.linked} of {report.activities} linked to a launch call, {report.calls} calls"
+    lines = [titled("host ops", share if report.matched_by else alone), titled("activities", linked_to)]
+    if report.activities:
+        lines.append(titled("machine", in_words(linked.info.machine)))
+    lines += counted("waits", report.waits) + counted("noted", report.noted)
+    lines += counted("guessed", report.guessed) + counted("dropped", report.dropped)
+    return "\n".join([*lines, *(titled("note", remark) for remark in report.remarks)])

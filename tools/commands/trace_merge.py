@@ -14,6 +14,7 @@ from ...schema.progress import Progress
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..inputs import RankTrace, TraceFiles, by_rank, find_traces
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
+from ..summary_lines import counted, titled
 
 NAME = "trace-merge"
 WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
@@ -77,8 +78,7 @@ def summary(report: MergeReport) -> str:
         f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs  {r.file}"
         for r in report.ranks
     ]
-    lines += [f"skipped     {count} {kind}" for kind, count in report.skipped.items()]
-    lines += [f"note        {note}" for note in report.notes]
+    lines += counted("skipped", report.skipped) + [titled("note", note) for note in report.notes]
     return "\n".join([*lines, f"{len(report.ranks)} ranks merged into {report.output}"])
 
 

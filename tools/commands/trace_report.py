@@ -26,6 +26,7 @@ from ..report import (
     report_text,
     write_csv,
 )
+from ..summary_lines import titled
 from .analysis_options import add_analysis_options, options_of
 from .peak_option import add_peak_option
 from .window_options import add_modules_option, add_window_options, window_of
@@ -153,10 +154,10 @@ def _report(arguments: argparse.Namespace) -> None:
         page = render(report).encode("utf-8", "replace")
         with open_output(arguments.output) as stream:
             stream.write(page)
-        log.info(f"page      {arguments.output}, {len(page) / 1e6:.1f} MB")
+        log.info(titled("page", f"{arguments.output}, {len(page) / 1e6:.1f} MB"))
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv)
-        log.info(f"tables    {arguments.csv}, {len(report.tables)} files")
+        log.info(titled("tables", f"{arguments.csv}, {len(report.tables)} files"))
     if arguments.json:
         print_tables(report.tables.values())
     elif not (arguments.quiet or arguments.output or arguments.csv):

@@ -18,6 +18,7 @@ from ...schema.errors import DataError
 from ..build_job import ASTRA_SIM_FILES, simulator_command
 from ..command import command_parser, print_json, progress, run_command, usage_error
 from ..scale_job import REPORT, lines, scale
+from ..summary_lines import titled
 from ..workers import in_processes
 from .argument_types import count, positive
 
@@ -123,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> None:
         log.warning(f"{NAME}: note: {note}")
     log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output_dir / REPORT}")
     if (arguments.output_dir / ASTRA_SIM_FILES).is_dir():
-        log.info(f"simulate    {simulator_command(arguments.output_dir, report.ranks_then)}")
+        log.info(titled("simulate", simulator_command(arguments.output_dir, report.ranks_then)))
 
 
 if __name__ == "__main__":

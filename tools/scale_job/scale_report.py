@@ -8,6 +8,7 @@ import msgspec
 from ...converter.scaling import Grown, Role, ScalePlan
 from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
+from ..summary_lines import titled
 
 LARGEST_NUMBER = 2_147
 """ASTRA-sim begins the stream numbers of a group at a million times its number, in 32 bits."""
@@ -107,7 +108,8 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
 
 def lines(report: ScaleReport) -> Iterator[str]:
     """The report for people; groups that are alike in a line."""
-    yield f"ranks       {report.ranks} -> {report.ranks_then}, {report.copies} copies of {report.ranks - len(report.removed)}"
+    kept = report.ranks - len(report.removed)
+    yield titled("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)
     for one in report.groups:
         alike[one.group.partition(", ")[2], one.joined, one.members, one.members_then].append(one)
@@ -119,25 +121,25 @@ def lines(report: ScaleReport) -> Iterator[str]:
             if first.joined
             else "in each copy"
         )
-        yield f"group       {first.group}{others}; {became}"
+        yield titled("group", f"{first.group}{others}; {became}")
     of_kind = defaultdict[tuple[object, ...], list[LengthLine]](list)
     for line in report.lengths:
         of_kind[line.collective, line.members, line.members_then, line.fitted_to].append(line)
     for same in of_kind.values():
-        yield _length_text(same)
-    yield f"written     {report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB"
+        yield titled("lengths", _length_text(same))
+    yield titled("written", f"{report.ranks_then} graphs, {report.nodes:,} nodes, {report.bytes / 1e6:,.1f} MB")
 
 
 def _length_text(same: Sequence[LengthLine]) -> str:
     first = same[0]
     what = f"{sum(line.collectives for line in same)} {first.collective} of {first.members} -> {first.members_then} members"
     if not first.fitted_to:
-        return f"lengths     {what}: as before, as none was measured"
+        return f"{what}: as before, as none was measured"
     latency, known = _range([line.step_ns for line in same]), [line.gb_s for line in same if line.gb_s]
     bandwidth = f"{_range(known)} GB/s" if known else "any bandwidth"
     error = max(line.off_pct for line in same)
     return (
-        f"lengths     {what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"
+        f"{what}: {latency} ns a step, {bandwidth}; {first.fitted_to}, half of the {first.transfers} measured"
         f"{' in each' if len(same) > 1 else ''} within {error:g} %"
     )
 

@@ -1,0 +1,19 @@
+"""How the lines of a summary look: a title, then what it says. docs/summary-lines.md explains every title; a test compares."""
+
+from collections.abc import Mapping
+
+WIDTH = 12
+
+
+def titled(title: str, text: str) -> str:
+    """A line of a summary.
+
+    >>> titled("nodes", "420: 357 on the host, 63 activities")
+    'nodes       420: 357 on the host, 63 activities'
+    """
+    return f"{title:<{WIDTH}}{text}"
+
+
+def counted(title: str, counts: Mapping[str, int]) -> list[str]:
+    """A line for each thing that was counted."""
+    return [titled(title, f"{count} {what}") for what, count in counts.items()]
