@@ -36,7 +36,9 @@ NOT_RUN = {
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
 
 
-def here(function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int) -> Iterator[tuple[Any, Any]]:
+def here(
+    function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, _: object = None
+) -> Iterator[tuple[Any, Any]]:
     """What workers do in processes of their own, in this one: their start is most of the time of so small jobs."""
     return ((task, function(task)) for task in tasks)
 
