@@ -3,8 +3,6 @@
 from collections import defaultdict
 from typing import IO
 
-import networkx as nx
-
 from ...schema.columns import Strings
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ..replay import NodeClass, gather
@@ -29,6 +27,8 @@ def reasons(kind: int) -> str:
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     """The graph with all attributes of its nodes; edges have `kind`, the bit mask, and `reason`. What XML cannot hold becomes ?."""
+    import networkx as nx  # slow to load
+
     for column in (graph.name, *graph.attributes.values()):
         if isinstance(column, Strings):
             column.table = [NOT_XML.sub("?", text) for text in column.table]
