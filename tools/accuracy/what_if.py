@@ -16,7 +16,7 @@ from ...schema.columns import Bool, Int64
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ..generate import Job, RankRun, Run, as_numpy, scale_of, shown, simulate, write_traces
-from ..replay import Replay, node_classes, parse_scale, replay_ranks
+from ..replay import Replay, node_classes, parse_scale, replays
 
 
 class Allowed(NamedTuple):
@@ -122,12 +122,16 @@ def true_outcomes(job: Job) -> dict[Change, Outcome]:
 
 def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) -> Iterator[Answer]:
     """One answer per change that names anything in the graphs, which hold all activities in the job's traces."""
-    for change, true in outcomes.items():
-        scale = [parse_scale(spec) for spec in change.specs]
-        if all(any(one.matches(graph, node_classes(graph)).any() for graph in graphs) for one in scale):
-            replayed = _of_replay(replay_ranks(graphs, scale))
-            off = int(np.abs(replayed.start_ns - true.start_ns).max(initial=0))
-            yield Answer(change, true.makespan_ns, replayed.makespan_ns, off)
+    scales = {change: [parse_scale(spec) for spec in change.specs] for change in outcomes}
+    asked = {
+        change: scale
+        for change, scale in scales.items()
+        if all(any(one.matches(graph, node_classes(graph)).any() for graph in graphs) for one in scale)
+    }
+    for change, replay in zip(asked, replays(graphs, asked.values()), strict=True):
+        replayed, true = _of_replay(replay), outcomes[change]
+        off = int(np.abs(replayed.start_ns - true.start_ns).max(initial=0))
+        yield Answer(change, true.makespan_ns, replayed.makespan_ns, off)
 
 
 def _of_run(run: Run, kept: list[Bool]) -> Outcome:

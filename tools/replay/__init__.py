@@ -3,7 +3,7 @@
 `replay` takes one graph, `replay_ranks` those of a job."""
 
 from .critical_path import KINDS, WAITS, Pieces, critical_path, pieces_of, time_by_kind
-from .execution import Replay, replay, replay_ranks, topological_order
+from .execution import Replay, replay, replay_ranks, replays, topological_order
 from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
 from .one_job import why_not_one_job
 from .roofline import Bound, Kernels, LeastTime, bound_by, device_peaks, least_time, roofs
@@ -47,6 +47,7 @@ __all__ = [
     "pieces_of",
     "replay",
     "replay_ranks",
+    "replays",
     "roofs",
     "simulated",
     "simulated_ends",

@@ -7,7 +7,7 @@ ns from the run's start.
 
 import logging
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...schema.columns import (
     Shown,
     Strings,
     Values,
+    let_go,
     microseconds,
     nullable,
     settled,
@@ -36,7 +37,7 @@ from .node_class import NodeClass
 from .rank_clocks import on_one_clock
 from .rendezvous import MatchedNodes, rendezvous
 from .scaling import Scale
-from .workload import Workload, gather
+from .workload import Workload, gather, scaled
 
 log = logging.getLogger("execgraph")
 
@@ -127,10 +128,22 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
     graphs are not given are not waited for. A send and its receive meet like a collective. O(n + e) in time and memory.
     Raises DataError, naming where each rank stands, when nodes never become ready.
     """
+    return next(replays(graphs, [scale]))
+
+
+def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
+    """The same with each change; what these replays have in common is gathered once."""
     members = rendezvous(graphs)
-    work = settled(on_one_clock(gather(graphs, scale), members))
+    work = settled(on_one_clock(gather(graphs), members))
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
+    for scale in changes:
+        yield _replayed(work, members, scale)
+
+
+def _replayed(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
+    let_go()
+    work = settled(scaled(work, scale)) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on

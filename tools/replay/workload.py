@@ -14,7 +14,7 @@ from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, cou
 from ...schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
-from .scaling import Factors, Scale, class_factor, node_factors
+from .scaling import Scale, class_factor, node_factors
 
 HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
@@ -59,8 +59,8 @@ class Columns:
     start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
     where none were recorded, and on the host's clock.
 
-    Where durations are changed and a device has room for some activities only, `place` is the position among its rank's devices (in a
-    Workload: in `places`) of how many, -1 for what takes no place.
+    Where durations are changed and a device has room for some activities only, `place` is the position in a Workload's `places` of how
+    many, -1 for what takes no place.
     """
 
     node_class: Classes
@@ -122,12 +122,8 @@ class Workload(Columns, Shown):
         return [str(place) for place in range(len(self.graphs))]
 
 
-def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Workload:
-    """The nodes of all graphs with their durations scaled; time and memory linear in nodes and dependencies."""
-    classes = [node_classes(graph) for graph in graphs]
-    factors = node_factors(graphs, classes, scale)
-    host_factor = class_factor(scale, NodeClass.HOST)
-    is_changed = any(bool((factor != 1).any()) for factor in factors)
+def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
+    """The nodes of all graphs; time and memory linear in nodes and dependencies."""
     lanes: list[Lane] = []
     ranks: list[Columns] = []
     places: list[Places] = []
@@ -135,7 +131,7 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
         lane, lane_places = _lanes(graph)
-        columns = _rank_columns(graph, classes[rank], lane, factors[rank], host_factor, is_changed)
+        columns = _rank_columns(graph, lane)
         missing += len(graph.data_deps.values) - len(columns.source)
         ranks.append(
             replace(
@@ -143,7 +139,6 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
                 lane=lane + len(lanes),
                 source=columns.source + first_row[rank],
                 target=columns.target + first_row[rank],
-                place=np.where(columns.place >= 0, columns.place + len(places), -1),
             )
         )
         lanes += [Lane(rank, place, stream) for place, stream in lane_places]
@@ -154,30 +149,36 @@ def gather(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) -> Wor
     )
 
 
-def _rank_columns(
-    graph: ExecutionGraph, node_class: Classes, lane: Int64, factor: Factors, host_factor: float, is_changed: bool
-) -> Columns:
-    edges = recorded_edges(graph)
+def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
+    node_class, edges = node_classes(graph), recorded_edges(graph)
     source, target, kind = (column[edges.source >= 0] for column in edges)
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     rooted = np.bincount(target, minlength=len(graph)) == 0
     start, end = _measured(graph, node_class, np.where(rooted & (delay > 0), gap + delay, 0))
     heads = np.zeros(len(graph), np.bool_)
     heads[_first_of_lane(lane, start)] = True
-    host_delay = np.where(rooted & ~heads, 0, np.rint(delay * host_factor).astype(np.int64))
-    wait = np.where(rooted, 0, host_delay)
-    wait = np.where(rooted & heads, start - delay + host_delay, wait)
+    host_delay = np.where(rooted & ~heads, 0, delay)
+    wait = np.where(rooted, np.where(heads, start, 0), host_delay)
+    lag, nowhere = _lags(graph, target, kind), np.full(len(graph), -1)
+    return Columns(
+        node_class, lane, start, end, wait, host_delay, graph.duration_ns, source, target, kind, lag, nowhere
+    )
+
+
+def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
+    """The workload as it was measured with changed durations. In the run as it was, what waited for room waited as long as measured."""
+    graphs = work.graphs
+    factor = np.concatenate(node_factors(graphs, np.split(work.node_class, work.first_row[1:]), scale))
+    host_delay = np.rint(work.host_delay_ns * class_factor(scale, NodeClass.HOST)).astype(np.int64)
     # what was cut off is in the gaps, and scales with the duration
-    cut_off = np.where(graph.is_activity, _cut_off(graph), 0)
-    duration = np.maximum(np.rint((graph.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
-    lag, place = _lags(graph, target, kind), _place(graph, node_class)
-    if not is_changed:
-        # in the run as it was, what waited for room waited as long as measured
-        place[:] = -1
+    cut_off = np.concatenate([np.where(graph.is_activity, _cut_off(graph), 0) for graph in graphs])
+    duration = np.maximum(np.rint((work.duration_ns + cut_off) * factor - cut_off).astype(np.int64), 0)
+    place = _places(graphs, work.node_class) if bool((factor != 1).any()) else work.place
     if place.max(initial=-1) >= 0:
         # the replay itself keeps waiting what there is no room for
-        duration[graph.integers("delay", 0) == Delay.CONTENTION] = 0
-    return Columns(node_class, lane, start, end, wait, host_delay, duration, source, target, kind, lag, place)
+        duration[np.concatenate([graph.integers("delay", 0) for graph in graphs]) == Delay.CONTENTION] = 0
+    wait = work.wait_ns + host_delay - work.host_delay_ns
+    return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, place=place)
 
 
 def rooms(graph: ExecutionGraph) -> dict[int, Places]:
@@ -191,11 +192,17 @@ def _cut_off(graph: ExecutionGraph) -> int:
     return int(graph.metadata.get("resolution_ns", 1)) // 2
 
 
-def _place(graph: ExecutionGraph, node_class: Classes) -> Int64:
-    """Of what takes a place on a device that was full the position of the device, -1 elsewhere."""
-    place, device = np.full(len(graph), -1), graph.integers("device")
-    for position, number in enumerate(rooms(graph)):
-        place[graph.is_activity & (device == number) & (node_class != NodeClass.COMMUNICATION)] = position
+def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
+    """Of what takes a place on a device that was full the position of the device among all such, -1 elsewhere."""
+    places, position = [], 0
+    for graph in graphs:
+        place, device = np.full(len(graph), -1), graph.integers("device")
+        for number in rooms(graph):
+            place[graph.is_activity & (device == number)] = position
+            position += 1
+        places.append(place)
+    place = np.concatenate(places)
+    place[node_class == NodeClass.COMMUNICATION] = -1
     return place
 
 

@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import let_go
 from ...schema.graph import ExecutionGraph
 from ...schema.traces import integer
 from ..analyses import Column, Table
-from ..replay import SCALABLE, NodeClass, Replay, Scale, node_classes, parse_scale, replay_ranks, trust
+from ..replay import SCALABLE, NodeClass, Replay, Scale, node_classes, parse_scale, replay_ranks, replays, trust
 
 NAME, TITLE = "what_if", "What a changed run would take"
 TWICE_AS_FAST = 0.5
@@ -51,7 +50,7 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
     if not graphs:
         return Table(NAME, TITLE, [], "no graph was made, so nothing can be replayed")
     before, note = unscaled
-    after = np.array([_makespan(graphs, scales) for scales in changes.values()], np.int64)
+    after = np.array([*map(_makespan, replays(graphs, changes.values()))], np.int64)
     columns = [
         Column("change", "", list(changes)),
         Column("before", "µs", np.full(len(after), before / 1000)),
@@ -62,9 +61,8 @@ def _table(graphs: Sequence[ExecutionGraph], changes: dict[str, list[Scale]], un
     return Table(NAME, TITLE, columns, note)
 
 
-def _makespan(graphs: Sequence[ExecutionGraph], scales: list[Scale]) -> int:
-    let_go()
-    return replay_ranks(graphs, scales).makespan_ns
+def _makespan(replay: Replay) -> int:
+    return replay.makespan_ns
 
 
 def _note(replay: Replay) -> str:
