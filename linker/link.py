@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, let_go, nest, settled
+from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, filled, in_blocks, let_go, nest, settled
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
@@ -55,6 +55,7 @@ def link(
     linked, sync = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
     linked = settled(linked)
     part, remarks = _part(linked, device, match, window)
+    let_go()
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
     if device.python is not None and not len(device.python.start):
@@ -72,7 +73,9 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     """What of the whole belongs to the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
     held = of_both(linked)
+    let_go()
     covered = host_period(device, match) if match is not None else None
+    let_go()
     if match is not None and match.places > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
         remarks.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
@@ -81,6 +84,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
             f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
         )
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
+    let_go()
     if period is None:
         return held, remarks
     if window != EVERYTHING:
@@ -95,27 +99,28 @@ def _linked(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation]:
     """The whole of both traces."""
+    let_go()
     is_step = are_step_marks(device.ops.name)
-    call_op = enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step)
-    call_row = launching_calls(device.activities, device.calls)
+    call_op = settled(enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step))
+    call_row = settled(launching_calls(device.activities, device.calls))
     activity_op = launching_ops(
         device.activities, call_row, call_op, device.ops, external_ids_name_ops(device.activities)
     )
     ops, device_op = _ops(host, device.ops, match, nesting)
     ops = settled(ops)
-    op_parent = np.full(len(ops), -1, np.int64)
-    op_parent[device_op] = through(device_op, nesting.parent)
-    op_parent = settled(op_parent)
+    op_parent = filled(len(ops), -1)
+    for rows in in_blocks(len(device_op)):
+        op_parent[device_op[rows]] = through(device_op, nesting.parent[rows])
     calls = Calls(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
-        through(device_op, call_op),
+        settled(through(device_op, call_op)),
     )  # fmt: skip
     collectives = collective_ops(ops, op_parent, device.communication, device_op)
-    activity_op = through(device_op, activity_op)
+    activity_op = settled(through(device_op, activity_op))
     communications, communication_row = link_communications(
         collectives, device.activities, ops, calls, call_row, activity_op
     )
-    activities = _activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
+    activities = settled(_activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0))))
     awaited = awaited_collectives(collectives, ops, activities, communications)
     info = _info(host, device, rank)
     let_go()
@@ -168,7 +173,7 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
     alone = np.ones(len(device.start), np.bool_)
     if match is not None:
         alone[match.device_row] = False
-    device_op = np.empty(len(device.start), np.int64)
+    device_op = filled(len(device.start), -1)
     device_op[alone] = nodes + np.arange(int(alone.sum()))
     if match is not None:
         device_op[match.device_row] = match.host_row
@@ -176,21 +181,23 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
     largest = int(host.id.max(initial=0))
 
     def timed(column: Int64) -> Int64:
-        full = np.full(count, ABSENT, np.int64)
-        full[device_op] = column
-        return settled(full)
+        full = filled(count, ABSENT)
+        for rows in in_blocks(len(device_op)):
+            full[device_op[rows]] = column[rows]
+        return full
 
     def joined(from_host: Int64, from_device: Int64) -> Int64:
         return settled(np.concatenate((from_host, from_device[alone])))
 
-    ids = np.concatenate((host.id, largest + 1 + np.arange(int(alone.sum()))))
-    parent_id = np.full(count, -1, np.int64)
+    ids = settled(np.concatenate((host.id, largest + 1 + np.arange(int(alone.sum())))))
+    parent_id = filled(count, -1)
     parent_id[:nodes] = host.parent
-    nested = through(device_op, nesting.parent)
-    inside = nested >= 0
-    parent_id[device_op[inside]] = ids[nested[inside]]
-    blank, unknown = np.zeros(len(device.start), np.int64), np.full(len(device.start), -1, np.int64)
-    names = Strings.joined((host.name, device.name.take(alone)))
+    for rows in in_blocks(len(device_op)):
+        nested = through(device_op, nesting.parent[rows])
+        inside = nested >= 0
+        parent_id[device_op[rows][inside]] = ids[nested[inside]]
+    blank, unknown = filled(len(device.start), 0), filled(len(device.start), -1)
+    names = settled(Strings.joined((host.name, device.name.take(alone))))
     missing = [NO_TENSORS] * int(alone.sum())
     recorded = [
         msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
@@ -205,21 +212,23 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
         end=timed(nesting.end),
         exclusive=timed(nesting.exclusive),
         recorded_by_host=np.arange(count) < nodes,
-        op_schema=Strings.joined((host.schema_text, Strings.of("" for _ in missing))),
+        op_schema=settled(Strings.joined((host.schema_text, Strings.of("" for _ in missing)))),
         rf_id=joined(host.rf_id, device.rf_id),
         fw_parent=joined(host.fw_parent, blank),
         seq_id=joined(host.seq_id, device.sequence),
         scope=joined(host.scope, np.where(device.annotation, 7, 0)),
         tid=joined(host.tid, unknown),
         fw_tid=joined(host.fw_tid, device.forward_thread),
-        inputs=Texts.joined([host.inputs, Texts.of(arguments)]),
-        outputs=Texts.joined([host.outputs, Texts.of(missing)]),
+        inputs=settled(Texts.joined([host.inputs, Texts.of(arguments)])),
+        outputs=settled(Texts.joined([host.outputs, Texts.of(missing)])),
         extra=host.extra,
-        communication_row=np.full(count, -1, np.int64),
+        communication_row=filled(count, -1),
     )
     # only the device trace tells sequence and forward thread of evaluate_function nodes
-    ops.seq_id[device_op] = np.where(ops.seq_id[device_op] < 0, device.sequence, ops.seq_id[device_op])
-    ops.fw_tid[device_op] = np.where(ops.fw_tid[device_op] <= 0, device.forward_thread, ops.fw_tid[device_op])
+    for rows in in_blocks(len(device_op)):
+        own = device_op[rows]
+        ops.seq_id[own] = np.where(ops.seq_id[own] < 0, device.sequence[rows], ops.seq_id[own])
+        ops.fw_tid[own] = np.where(ops.fw_tid[own] <= 0, device.forward_thread[rows], ops.fw_tid[own])
     return ops, device_op
 
 

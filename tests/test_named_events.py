@@ -1,14 +1,15 @@
 """Which recording a wait is for, as records tell: by the call that recorded the event, else by the event's id. By rows made by hand."""
 
+import numpy as np
 import pytest
 from execgraph.linker.communication.communication import CollectiveOps
-from execgraph.linker.readers.device_rows import EventRecordRows
+from execgraph.linker.readers.device_rows import EventRecordRows, SyncRows
 from execgraph.linker.readers.sync_calls import SyncCall, sync_calls
-from execgraph.linker.submissions.events import NamedEvents, Recording, SyncRecord
+from execgraph.linker.submissions.events import NamedEvents, Recording, SyncRecord, SyncRecords
 from execgraph.linker.submissions.places import Places
 from execgraph.linker.submissions.recordings import Recordings
 from execgraph.linker.submissions.streams import StreamKey, StreamQueues, ThreadLaunches
-from execgraph.schema.columns.column_types import Int64
+from execgraph.schema.columns.column_types import Int64, Strings
 from execgraph.schema.linked.linked_trace import Found
 from tables import FIRST, Called, Ran, activities, calls, column, ops
 
@@ -40,8 +41,12 @@ def event_rows(*rows: tuple[int, int, int]) -> EventRecordRows:
 
 
 def named_events(*records: SyncRecord, rows: EventRecordRows | None = None) -> NamedEvents:
-    by_call = {FIRST + number: one for number, one in enumerate(records)}
-    return NamedEvents(CALLED, by_call, rows or event_rows(), StreamQueues(RAN, CALLED))
+    call = FIRST + np.arange(len(records))
+    none, kind = np.zeros(len(records), np.int64), Strings.of("Stream Wait Event" for _ in records)
+    columns = (column(*(getattr(one, name) for one in records)) for name in SyncRecord._fields[1:])
+    device, stream, awaited, recorded, event = columns
+    syncs = SyncRecords(SyncRows(kind, none, none, none, device, call, stream, awaited, recorded, event))
+    return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
 
 
 def recordings() -> Recordings:

@@ -49,7 +49,7 @@ def recordings(
 
 def test_recordings_are_in_the_order_of_time() -> None:
     found = recordings(RECORD, WAIT, RECORD, QUERY, RECORD)
-    assert (found.rows, found.time) == ([0, 2, 4], [0, 200, 400])
+    assert (found.rows.tolist(), found.time.tolist()) == ([0, 2, 4], [0, 200, 400])
 
 
 def test_before_a_call_comes_the_last_one_for_events_of_its_thread() -> None:

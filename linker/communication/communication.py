@@ -13,12 +13,12 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings, let_go
+from ...schema.columns import ABSENT, Bool, Int64, Strings, filled, let_go
 from ...schema.linked import Activities, Calls, Communication, Ops
 from ...schema.traces import kineto
 from ..readers import ActivityRows, Role
 from .process_groups import WAIT
-from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
+from .recorded_arguments import Once, dtype_of, elements, from_device, from_host, merge, sharing
 
 RECORD = "record_param_comms"
 KERNEL = re.compile(
@@ -96,15 +96,16 @@ def collective_ops(
     `device_op` holds the row in `ops` of each op row of the device trace.
     """
     recorded: dict[int, Communication] = {}
-    device_row = np.full(len(ops), -1, np.int64)
+    device_row = filled(len(ops), -1)
     device_row[device_op] = np.arange(len(device_op))
+    once: Once = {}
     for number, op in enumerate(np.flatnonzero(ops.name.equal(RECORD)).tolist()):
         if not number % AT_ONCE:
             let_go()
         known = ops.recorded_by_host[op]
         found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
         args = arguments[Role.OP].get(int(device_row[op]))
-        recorded[op] = merge(found, from_device(args)) if args else found
+        recorded[op] = sharing(merge(found, from_device(args)) if args else found, once)
     collectives = CollectiveOps(recorded, parent, ops, arguments, device_row)
     for op, found in recorded.items():
         # a barrier is an all-reduce of one element, which some versions record too
@@ -133,6 +134,7 @@ def link_communications(
     kernels = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
     kernels = kernels[np.argsort(activities.start[kernels], kind="stable")]
     together = _launched_together(collectives, ops, calls, call_row, activity_op, kernels)
+    once: Once = {}
     for row in kernels.tolist():
         op, args = int(activity_op[row]), collectives.arguments[Role.ACTIVITY].get(row)
         record, parts = collectives.around(op), together.get(row, [])
@@ -142,7 +144,7 @@ def link_communications(
             continue
         told = _joined([collectives.recorded[part] for part in parts]) if parts else collectives.told(op)
         position[row] = of_source[source] = len(communications)
-        communications.append(_completed(args, told) if args and not parts else told)
+        communications.append(sharing(_completed(args, told), once) if args and not parts else told)
     return communications, position
 
 

@@ -17,6 +17,9 @@ from ...schema.traces import integer, kineto
 TENSOR = re.compile(rb'\[\s*\d+,\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+),\s*"([^"]*)"\s*\]')
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 SHORTENED = "..."
+SHARED = ("name", "dtype", "in_split", "out_split", "group", "description", "ranks")
+"""What is the same in many records: texts and lists of numbers."""
+Once = dict[str | tuple[int, ...], str | list[int]]
 
 
 def from_device(args: kineto.Args) -> Communication:
@@ -131,6 +134,14 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
         sequence=place.sequence,
         place=place.place,
     )
+
+
+def sharing(found: Communication, once: Once) -> Communication:
+    """The same, with the texts and lists that equal others from `once`, where those are kept that come first."""
+    for field in SHARED:
+        value = getattr(found, field)
+        setattr(found, field, once.setdefault(value if isinstance(value, str) else tuple(value), value))
+    return found
 
 
 def _list(value: Any) -> list[Any]:

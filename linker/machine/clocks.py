@@ -154,8 +154,9 @@ def _synchronised(activities: Activities, calls: Calls, syncs: SyncRows) -> list
     if len(streams.devices) == 1:
         found.append(streams.all_ended(device_calls, calls.start[device_calls]))
     kind = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
-    row_of = dict(zip(calls.correlation.tolist(), range(len(calls)), strict=True))
-    row_of.pop(0, None)
+    told = np.unique(np.concatenate((syncs.correlation, syncs.record_correlation)))
+    rows = np.flatnonzero(np.isin(calls.correlation, told) & (calls.correlation != 0))
+    row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
     waits: dict[int, list[tuple[int, int]]] = {}
     for what, correlation, stream, awaited, record in zip(
         kind.tolist(), *(column.tolist() for column in (syncs.correlation, syncs.stream, syncs.wait_stream, syncs.record_correlation)),

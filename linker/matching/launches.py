@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, innermost
+from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, innermost, settled
 from ..readers import ActivityRows, CallRows, OpRows
 
 
@@ -43,18 +43,17 @@ def external_ids_name_ops(activities: ActivityRows) -> bool:
 
 def enclosing_ops(calls: CallRows, ops: OpRows, op_end: Int64, op_parent: Int64, is_step: Bool) -> Int64:
     """For each call the row of the innermost op around it on its thread; step marks enclose everything and launch nothing."""
-    real = np.flatnonzero(~is_step)
-    place = np.full(len(ops.start), -1, np.int64)
-    place[real] = np.arange(len(real))
+    real = settled(np.flatnonzero(~is_step))
+    place = settled(np.where(is_step, -1, np.cumsum(~is_step) - 1))
     parent = op_parent[real]
-    parent = np.where(parent >= 0, place[parent], -1)
+    parent = settled(np.where(parent >= 0, place[parent], -1))
     row = innermost(
         calls.thread,
         calls.start,
         calls.end,
-        ops.thread[real],
-        ops.start[real],
-        op_end[real],
+        settled(ops.thread[real]),
+        settled(ops.start[real]),
+        settled(op_end[real]),
         parent,
         ROUNDING,
         TOLERANCE,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Numbering, Strings, thread_order
+from ...schema.columns import ABSENT, Bool, Int64, Numbering, NumberPieces, Strings, in_blocks, settled, thread_order
 from ...schema.errors import DataError
 from ...schema.traces import FOREVER, GROUP_INIT, are_step_marks
 from ..readers import ROOT_NODE, DeviceTrace, HostTrace, OpRows
@@ -41,7 +41,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
             f"{host.path}: process {host.pid} in the host trace, {_listing(device.processes)} in {device.path}; these two files "
             "are not of one run, pair them by process (--allow-mismatch links them all the same)"
         )
-    candidates = np.flatnonzero(is_op(host))
+    candidates = settled(np.flatnonzero(is_op(host)))
     for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
         if not count and not allow_mismatch:
             raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
@@ -70,17 +70,25 @@ def are_ops(names: Strings) -> Bool:
 
 def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
     """Ids grow over a process's life: ops outside the range that both files hold have no counterpart and say nothing against the pair."""
-    host_rows, device_rows = candidates[host.rf_id[candidates] > 0], np.flatnonzero(ops.rf_id > 0)
+    host_rows, device_rows = settled(candidates[host.rf_id[candidates] > 0]), np.flatnonzero(ops.rf_id > 0)
     ids = host.rf_id[host_rows], ops.rf_id[device_rows]
     first, last = max(column.min() for column in ids), min(column.max() for column in ids)
     smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
-    order = device_rows[np.argsort(ids[1], kind="stable")]
-    place = np.minimum(np.searchsorted(ops.rf_id[order], ids[0]), len(order) - 1)
-    same = ops.rf_id[order[place]] == ids[0]
-    host_row, device_row = host_rows[same], order[place[same]]
-    named = names.host[host_row] == names.device[device_row]
-    agreement = float(named.sum()) / max(1, smaller)
-    return Match(host_row[named], device_row[named], "record function id", agreement, int((~named).sum()), 1)
+    del ids
+    order = settled(device_rows[np.argsort(ops.rf_id[device_rows], kind="stable")])
+    ordered = settled(ops.rf_id[order])
+    pairs, misnamed = (NumberPieces(), NumberPieces()), 0
+    for block in in_blocks(len(host_rows)):
+        rows = host_rows[block]
+        place = np.minimum(np.searchsorted(ordered, host.rf_id[rows]), len(order) - 1)
+        same = ordered[place] == host.rf_id[rows]
+        host_row, device_row = rows[same], order[place[same]]
+        named = names.host[host_row] == names.device[device_row]
+        for side, found in zip(pairs, (host_row, device_row), strict=True):
+            side.add(found[named])
+        misnamed += int((~named).sum())
+    host_row, device_row = (side.column() for side in pairs)
+    return Match(host_row, device_row, "record function id", len(host_row) / max(1, smaller), misnamed, 1)
 
 
 def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
@@ -170,7 +178,7 @@ class _Names(NamedTuple):
 def _shared_names(host: Strings, device: Strings) -> _Names:
     """Names after what Kineto does to them: quotes, backslashes, control characters."""
     table = Numbering[str]()
-    both = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
+    both = [settled(names.numbers(lambda name: table[_as_kineto_writes(name)], -1)) for names in (host, device)]
     return _Names(both[0], both[1], np.append(are_step_marks(Strings.of(table)), False))
 
 

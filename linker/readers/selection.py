@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings, Texts
+from ...schema.columns import Bool, Int64, Strings, Texts, let_go, settled
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
@@ -36,9 +36,16 @@ def select_rows(table: Table, rows: Bool | Int64) -> Table:
 
 def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
     """Those fields of a record that are columns, at the rows."""
-    found = {field.name: getattr(table, field.name) for field in fields(table)}
-    strings = {name: column.take(rows) for name, column in found.items() if isinstance(column, Strings | Texts)}
-    return strings | {name: column[rows] for name, column in found.items() if isinstance(column, np.ndarray)}
+    taken = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    found: dict[str, Any] = {}
+    for field in fields(table):
+        column = getattr(table, field.name)
+        if isinstance(column, Strings | Texts):
+            found[field.name] = column.take(taken)
+        elif isinstance(column, np.ndarray):
+            found[field.name] = column[taken]
+        let_go()
+    return found
 
 
 def select(
@@ -99,7 +106,7 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
 
 def _places(kept: Bool) -> Int64:
     """For each row its number among the kept ones, -1 for the others."""
-    return np.where(kept, np.cumsum(kept) - 1, -1)
+    return settled(np.where(kept, np.cumsum(kept) - 1, -1))
 
 
 def _select_ops(ops: Ops, rows: Bool) -> Ops:

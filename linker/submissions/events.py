@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.columns import Int64, Lookup, one_by_one
 from ...schema.linked import Calls, Found
-from ..readers import EventRecordRows, SyncCall
+from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
 from .recordings import Recordings
 from .streams import StreamKey, StreamQueues
 
+KINDS = {int(kind): kind for kind in SyncCall}
 Findings = dict[str, list[int]]
 """By what was found, guessed or given up, the rows of the calls where that happened, a row for each time."""
 
@@ -29,6 +31,40 @@ class SyncRecord(NamedTuple):
     event: int
 
 
+class SyncRecords:
+    """The cuda_sync rows by the correlation of their call; of several for one call the last one holds."""
+
+    def __init__(self, syncs: SyncRows) -> None:
+        kinds = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
+        self._row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
+        columns = (kinds, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
+        self._columns = [*map(one_by_one, columns)]
+        _, first = np.unique(syncs.correlation, return_index=True)
+        self._rows = self._row_of.of(syncs.correlation[np.sort(first)])
+
+    def of(self, correlation: int) -> SyncRecord | None:
+        """What is recorded of the call with this correlation."""
+        row = self._row_of.get(correlation)
+        if row < 0:
+            return None
+        kind, *numbers = (column[row] for column in self._columns)
+        return SyncRecord(KINDS[kind], *numbers)
+
+    def kinds(self, correlation: Int64) -> Int64:
+        """What the calls with these correlations do, NONE for those of which nothing is recorded."""
+        row = self._row_of.of(correlation)
+        return np.append(self._columns[0], SyncCall.NONE)[row]
+
+    def recordings(self) -> tuple[Int64, Int64]:
+        """The recording call's correlation, and the number of the awaited stream, as each row names them."""
+        stream, recorded = (np.asarray(column)[self._rows] for column in self._columns[3:5])
+        return recorded, stream
+
+    def tell_of(self, kind: SyncCall) -> bool:
+        """Whether there is a row of that kind."""
+        return bool((np.asarray(self._columns[0])[self._rows] == kind).any())
+
+
 class Recording(NamedTuple):
     """An event as it was recorded: by which call, when, and on which stream, whose work so far it marks."""
 
@@ -41,37 +77,38 @@ class Recording(NamedTuple):
 class NamedEvents:
     """The recordings of one process that records name. `awaited` are the calls of those that some cuda_sync record names."""
 
-    def __init__(
-        self, calls: Calls, records: dict[int, SyncRecord], event_rows: EventRecordRows, queues: StreamQueues
-    ) -> None:
+    def __init__(self, calls: Calls, records: SyncRecords, event_rows: EventRecordRows, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
-        named = {record.record_correlation for record in records.values()} | {*event_rows.correlation.tolist()}
-        of_named = np.flatnonzero(np.isin(calls.correlation, [*named]))
-        self._call_of: dict[int, int] = dict(zip(calls.correlation[of_named].tolist(), of_named.tolist(), strict=True))
+        recorded, waited = records.recordings()
+        of_named = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
+        self._call_of = Lookup(calls.correlation[of_named], of_named)
         """The calls that records name, by correlation."""
-        self._stream_of = {r.record_correlation: r.wait_stream for r in records.values() if r.record_correlation > 0}
+        told = recorded > 0
+        recorded, waited = recorded[told], waited[told]
+        self._told = _distinct(np.concatenate((recorded, event_rows.correlation)))
+        self._stream_of = Lookup(
+            np.concatenate((event_rows.correlation[::-1], recorded)), np.concatenate((event_rows.stream[::-1], waited))
+        )
         """The stream's number by the correlation of the recording call, -1 for unknown."""
-        self.awaited = [self._call_of[c] for c in self._stream_of if c in self._call_of]
-        for correlation, stream in zip(event_rows.correlation.tolist(), event_rows.stream.tolist(), strict=True):
-            self._stream_of.setdefault(correlation, stream)
+        calls_awaited = self._call_of.of(recorded)
+        self.awaited: list[int] = np.unique(calls_awaited[calls_awaited >= 0]).tolist()
         self._by_id = self._recordings_by_id(event_rows)
 
     def _recordings_by_id(self, rows: EventRecordRows) -> dict[int, list[tuple[int, int]]]:
         """For each event id the (time, call) pairs of its recordings, by time."""
         found: dict[int, list[tuple[int, int]]] = {}
         for correlation, event in zip(rows.correlation.tolist(), rows.event.tolist(), strict=True):
-            if (call := self._call_of.get(correlation)) is not None:
+            if (call := self._call_of.get(correlation)) >= 0:
                 found.setdefault(event, []).append((int(self._calls.start[call]), call))
         return {event: sorted(recorded) for event, recorded in found.items()}
 
     def streams(self) -> dict[int, StreamKey]:
         """The streams that are recorded for recording calls, by call."""
-        found = {}
-        for correlation, number in self._stream_of.items():
-            stream = self._queues.find(-1, number) if number >= 0 else None
-            if stream is not None and correlation in self._call_of:
-                found[self._call_of[correlation]] = stream
-        return found
+        number, call = self._stream_of.of(self._told), self._call_of.of(self._told)
+        streams = {known: self._queues.find(-1, known) for known in _distinct(number[number >= 0]).tolist()}
+        both = (number >= 0) & (call >= 0)
+        found = zip(call[both].tolist(), map(streams.__getitem__, number[both].tolist()), strict=True)
+        return {recorder: stream for recorder, stream in found if stream is not None}
 
     def is_before_trace(self, record: SyncRecord | None) -> bool:
         """The event is known to have been recorded by a call that the trace does not hold."""
@@ -83,7 +120,7 @@ class NamedEvents:
             return -1
         time = int(self._calls.start[call])
         if record.record_correlation > 0:
-            recorded = self._call_of.get(record.record_correlation, -1)
+            recorded = self._call_of.get(record.record_correlation)
             if recorded >= 0 and int(self._calls.start[recorded]) < time:
                 return recorded
         of_event = self._by_id.get(record.event, [])
@@ -92,9 +129,14 @@ class NamedEvents:
 
     def recording(self, named: int, record: SyncRecord, recordings: Recordings) -> Recording | None:
         """A named call's recording: on the stream that is recorded for it, else on the one that its thread was using."""
-        number = self._stream_of.get(int(self._calls.correlation[named]), -1)
+        number = self._stream_of.get(int(self._calls.correlation[named]))
         if number < 0:
             number = record.wait_stream
         in_use = next(iter(recordings.streams_at(named, None)), None)
         stream = self._queues.find(record.device, number) if number >= 0 else in_use
         return Recording(named, int(self._calls.start[named]), stream, Found.RECORD) if stream is not None else None
+
+
+def _distinct(numbers: Int64) -> Int64:
+    """Each number once, in the order in which they first come."""
+    return numbers[np.sort(np.unique(numbers, return_index=True)[1])]

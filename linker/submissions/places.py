@@ -5,9 +5,11 @@ The same place is the same thread, call, path of op names and turn within a step
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Numbering
+from ...schema.columns import ABSENT, Int64, Numbering, filled, one_by_one, settled
 from ...schema.linked import Calls, Ops
 from ...schema.traces import are_step_marks
+
+UNKNOWN = -2
 
 
 class Places:
@@ -17,15 +19,17 @@ class Places:
         self._calls, self._ops, self._parent = calls, ops, parent
         marks = are_step_marks(ops.name) & (ops.start != ABSENT)
         self._is_mark = marks
-        self.step = np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right")
-        self._paths: dict[int, int] = {-1: -1}
+        self.step = settled(np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right"))
+        # of no op (-1) is the last
+        self._paths = one_by_one(filled(len(ops) + 1, UNKNOWN))
+        self._paths[-1] = -1
         self._numbers = Numbering[tuple[int, ...]]()
 
     def path(self, call: int) -> int:
         """A number for the names of the ops around a call, but for those that mark steps."""
         below: list[int] = []
         op = int(self._calls.op_row[call])
-        while op not in self._paths:
+        while self._paths[op] == UNKNOWN:
             below.append(op)
             op = int(self._parent[op])
         found = self._paths[op]

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, settled
 from ...schema.linked import Activities, Calls
 from ...schema.machine import Machine
 from ...schema.traces import NEVER
 from ..communication import CollectiveOps
-from ..readers import SYNC_RECORDS, DeviceTrace, SyncCall, sync_calls
+from ..readers import DeviceTrace, SyncCall, sync_calls
 from .data_origins import DataOrigins
-from .events import NamedEvents, Recording, SyncRecord
+from .events import NamedEvents, Recording, SyncRecord, SyncRecords
 from .evidence import Evidence
 from .places import Places
 from .recordings import Recordings
@@ -33,7 +33,7 @@ class Process:
     queues: StreamQueues
     launches: ThreadLaunches
     places: Places
-    records: dict[int, SyncRecord]
+    records: SyncRecords
     kinds: Int64
     events: NamedEvents
     recordings: Recordings
@@ -52,7 +52,7 @@ class Process:
 
     def record(self, call: int) -> SyncRecord | None:
         """The cuda_sync row of a call."""
-        return self.records.get(int(self.calls.correlation[call]))
+        return self.records.of(int(self.calls.correlation[call]))
 
     def recorded_stream(self, call: int) -> StreamKey | None:
         """The stream that a call's record names."""
@@ -95,7 +95,7 @@ def process_of(
     """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names."""
     queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
     places = Places(calls, collectives.ops, collectives.parent)
-    records = _records(device)
+    records = SyncRecords(device.syncs)
     kinds = _kinds(calls, records)
     events = NamedEvents(calls, records, device.event_records, queues)
     recordings = Recordings(calls, kinds, activities, collectives, launches, places, events.streams())
@@ -104,7 +104,7 @@ def process_of(
         activities,
         collectives,
         awaited,
-        any(record.kind is SyncCall.STREAM_WAIT for record in records.values()),
+        records.tell_of(SyncCall.STREAM_WAIT),
         Evidence(activities, calls, machine),
         DataOrigins(collectives.ops, activities, calls),
         queues,
@@ -117,25 +117,9 @@ def process_of(
     )
 
 
-def _records(device: DeviceTrace) -> dict[int, SyncRecord]:
-    """The cuda_sync rows by the correlation of their call."""
-    syncs = device.syncs
-    kinds = [SYNC_RECORDS.get(kind.lower(), SyncCall.NONE) for kind in syncs.kind.table]
-    columns = (
-        syncs.correlation, syncs.kind.codes, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event,
-    )  # fmt: skip
-    return {
-        correlation: SyncRecord(kinds[kind], device_id, stream, wait_stream, record, event)
-        for correlation, kind, device_id, stream, wait_stream, record, event in zip(
-            *(column.tolist() for column in columns), strict=True
-        )
-    }
-
-
-def _kinds(calls: Calls, records: dict[int, SyncRecord]) -> Int64:
+def _kinds(calls: Calls, records: SyncRecords) -> Int64:
     """What each call does; where its name does not tell, its record does."""
     kinds = sync_calls(calls.name)
-    for row in np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0)).tolist():
-        record = records.get(int(calls.correlation[row]))
-        kinds[row] = record.kind if record is not None else SyncCall.NONE
-    return kinds
+    untold = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
+    kinds[untold] = records.kinds(calls.correlation[untold])
+    return settled(kinds)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Numbering
+from ...schema.columns import Int64, Lookup, Numbering, one_by_one
 from ...schema.linked import Activities, Calls
 from ..communication import CollectiveOps
 from ..readers import SyncCall
@@ -43,19 +43,21 @@ class Recordings:
         self._kinds = kinds
         events = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
         recording = events[kinds[events] == SyncCall.EVENT_RECORD]
-        self.rows: list[int] = recording[np.argsort(calls.start[recording], kind="stable")].tolist()
-        self.time: list[int] = calls.start[self.rows].tolist()
-        self._number = {row: number for number, row in enumerate(self.rows)}
+        rows = recording[np.argsort(calls.start[recording], kind="stable")]
+        self.rows, self.time = one_by_one(rows), one_by_one(calls.start[rows])
+        self._number = Lookup(rows, np.arange(len(rows)))
         queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
         self._previous = _previous_on_thread(calls, events, queries)
         self.in_collective = [self.is_in_collective(row) for row in self.rows]
-        self.streams = [[known[row]] if row in known else self._likely_streams(row) for row in self.rows]
+        alike: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
+        streams = ([known[row]] if row in known else self._likely_streams(row) for row in self.rows)
+        self.streams = [alike.setdefault(tuple(found), found) for found in streams]
         numbers = Numbering[tuple[int, ...]]()
         self.kind = [
             numbers[(int(calls.thread[row]), places.path(row), self._launched_before(row, places))] for row in self.rows
         ]
         of_kind = np.array(self.kind, np.int64)
-        time = np.array(self.time, np.int64)
+        time = np.asarray(self.time)
         by_kind = np.argsort(of_kind, kind="stable")
         parts = np.split(by_kind, np.searchsorted(of_kind[by_kind], np.arange(1, len(numbers))))
         self.kinds = [Kind(part, time[part]) for part in parts]
@@ -78,7 +80,7 @@ class Recordings:
 
     def previous(self, call: int) -> int:
         """The call before on its thread that recorded an event or waited for one, -1 for none."""
-        return self._previous.get(call, -1)
+        return self._previous.get(call)
 
     def holds_host(self, call: int) -> bool:
         """Whether a call makes the host wait for an event."""
@@ -86,7 +88,7 @@ class Recordings:
 
     def right_before(self, call: int) -> int:
         """The recording that comes right before a wait among the calls for events of its thread, -1 for none."""
-        return self._number.get(self.previous(call), -1)
+        return self._number.get(self.previous(call))
 
     def around(self, number: int) -> int:
         """The collective around a recording, -1 for none."""
@@ -109,7 +111,7 @@ class Recordings:
         return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]
 
 
-def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> dict[int, int]:
+def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> Lookup:
     """For each of these and other calls the one of `rows` before it on its thread."""
     order = np.concatenate((rows, others))
     order = order[np.lexsort((calls.start[order], calls.thread[order]))]
@@ -117,4 +119,4 @@ def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> dict[int, i
     before = np.maximum.accumulate(np.append(-1, place))[: len(order)]
     known = np.flatnonzero(before >= 0)
     known = known[calls.thread[order[known]] == calls.thread[order[before[known]]]]
-    return dict(zip(order[known].tolist(), order[before[known]].tolist(), strict=True))
+    return Lookup(order[known], order[before[known]])

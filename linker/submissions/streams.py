@@ -1,15 +1,16 @@
 """Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, one_by_one, previous_in_group, split_groups
+from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
+
+NOTHING = one_by_one(np.empty(0, np.int64))
 
 
 class StreamKey(NamedTuple):
@@ -37,8 +38,8 @@ class StreamQueues:
         submitted = np.full(len(activities), NEVER, np.int64)
         called = activities.call_row >= 0
         submitted[called] = calls.start[activities.call_row[called]]
-        self.rows: dict[StreamKey, array[int]] = {}
-        self.submitted: dict[StreamKey, array[int]] = {}
+        self.rows: dict[StreamKey, memoryview[int]] = {}
+        self.submitted: dict[StreamKey, memoryview[int]] = {}
         self.waits: dict[StreamKey, list[PendingWait]] = {}
         for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
             key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
@@ -47,7 +48,7 @@ class StreamQueues:
             self.waits[key] = []
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
-        self.submitted_until = np.empty(len(activities), np.int64)
+        self.submitted_until = filled(len(activities), NEVER)
         for key in self.rows:
             self.submitted_until[self.rows[key]] = self.submitted[key]
 
@@ -92,7 +93,7 @@ class StreamQueues:
 
     def _without_work(self, key: StreamKey) -> StreamKey:
         """A stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
-        self.rows[key], self.submitted[key], self.waits[key] = array("q"), array("q"), []
+        self.rows[key], self.submitted[key], self.waits[key] = NOTHING, NOTHING, []
         return key
 
 
@@ -162,8 +163,8 @@ class ThreadLaunches:
         rows = np.flatnonzero(activities.call_row >= 0)
         thread, time = calls.thread[activities.call_row[rows]], calls.start[activities.call_row[rows]]
         order = np.lexsort((activities.start[rows], time, thread))
-        self._times: dict[int, array[int]] = {}
-        self._rows: dict[int, array[int]] = {}
+        self._times: dict[int, memoryview[int]] = {}
+        self._rows: dict[int, memoryview[int]] = {}
         self._changes: dict[int, _Changes] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
@@ -186,12 +187,12 @@ class ThreadLaunches:
 
     def next_launch(self, thread: int, time: int) -> int:
         """The row of the first activity that the thread launched after `time`, -1 for none."""
-        place = bisect_left(self._times.get(thread, []), time)
-        return self._rows[thread][place] if place < len(self._times.get(thread, [])) else -1
+        place = bisect_left(self._times.get(thread, NOTHING), time)
+        return self._rows[thread][place] if place < len(self._times.get(thread, NOTHING)) else -1
 
     def last_launch(self, thread: int, time: int) -> int:
         """The row of the last activity that the thread launched before `time`, -1 for none."""
-        place = bisect_left(self._times.get(thread, []), time) - 1
+        place = bisect_left(self._times.get(thread, NOTHING), time) - 1
         return self._rows[thread][place] if place >= 0 else -1
 
     def _changes_of(self, rows: Int64, time: Int64) -> _Changes:

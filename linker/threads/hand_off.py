@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, TOLERANCE, Int64, Strings, split_groups
+from ...schema.columns import ABSENT, TOLERANCE, Int64, Strings, let_go, settled, split_groups
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ...schema.traces import FOREVER, NEVER, are_step_marks
@@ -56,16 +56,19 @@ def thread_handoffs(
 
     O(n log n) in ops and calls for a bounded number of threads.
     """
-    work = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads))
+    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
+    work = settled(np.flatnonzero(work))
     numbers, sizes = np.unique(ops.thread[work], return_counts=True)
     if len(numbers) < 2:
         return _columns(transfers)
     did = {
-        number: thread_activity(ops, parent, calls, work[ops.thread[work] == number], number)
+        number: thread_activity(ops, parent, calls, settled(work[ops.thread[work] == number]), number)
         for number in numbers.tolist()
     }
     largest_first = numbers[np.argsort(-sizes, kind="stable")].tolist()
+    let_go()
     callers = _callers(ops, work, largest_first)
+    let_go()
     main = next((number for number in largest_first if number not in callers), largest_first[0])
 
     bursts = [
@@ -74,8 +77,8 @@ def thread_handoffs(
         if number in callers
         for burst in _bursts(number, callers[number], did[number], did[callers[number]])
     ]
-    settled = {main, *callers, *callers.values()}
-    others = {number: activity for number, activity in did.items() if number not in settled}
+    told = {main, *callers, *callers.values()}
+    others = {number: activity for number, activity in did.items() if number not in told}
     return _columns([*transfers, *_waits(bursts), *_by_timing(others, main, did[main], _usual(bursts))])
 
 

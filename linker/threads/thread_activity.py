@@ -4,18 +4,17 @@ An annotation from 0 to 100 µs with aten::add from 20 to 30 in it: boundaries 0
 been blocked, in [20, 30] it computed; it was idle in none of them.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, begins
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, begins, filled, in_blocks, settled
 from ...schema.linked import Calls, Ops
 from ...schema.traces import NEVER
 
-AT_ONCE = 1 << 16
 
-
-class ThreadActivity(NamedTuple):
+@dataclass(slots=True)
+class ThreadActivity:
     """`boundaries` are the times at which an op or call begins or ends. `may_wait` and `idle` tell of the stretches between two of them.
 
     `top_start` and `top_end` are those of its outermost ops, by start.
@@ -43,31 +42,41 @@ class ThreadActivity(NamedTuple):
 def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: int) -> ThreadActivity:
     """Of the ops in rows `mine`, all of one thread, whose parents are rows, too."""
     called = np.flatnonzero(calls.thread == thread)
-    times = np.concatenate((ops.start[mine], ops.end[mine], calls.start[called], calls.end[called]))
-    times.sort()
-    boundaries = times[begins(times)]
-    place = np.full(len(ops), -1, np.int64)
-    place[mine] = np.arange(len(mine))
-    outer = np.where(parent[mine] >= 0, place[parent[mine]], -1)
-
-    del times
+    outer = _within(mine, parent)
+    boundaries = settled(_boundaries(ops, calls, mine, called))
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
     # of no op (-1) is the last
-    computes, around = (
-        np.append(computes[mine], False),
-        Intervals(ops.thread[mine], ops.start[mine], ops.end[mine], outer),
-    )
+    computes = np.append(computes[mine], False)
+    start, end = settled(ops.start[mine]), settled(ops.end[mine])
+    around = Intervals(np.full(len(mine), thread), start, end, outer)
+    in_call = _covered(boundaries, calls.start[called], calls.end[called])
     may_wait, idle = np.ones((2, max(len(boundaries) - 1, 0)), np.bool_)
-    for first in range(0, len(may_wait), AT_ONCE):
-        edges = boundaries[first : first + AT_ONCE + 1]
+    for rows in in_blocks(len(may_wait)):
+        edges = boundaries[rows.start : rows.stop + 1]
         middle = (edges[:-1] + edges[1:]) // 2
         owner = around.innermost(np.full(len(middle), thread), middle, middle)
-        may_wait[first : first + AT_ONCE], idle[first : first + AT_ONCE] = ~computes[owner], owner < 0
-    in_call = _covered(boundaries, calls.start[called], calls.end[called])
+        may_wait[rows], idle[rows] = ~computes[owner] & ~in_call[rows], (owner < 0) & ~in_call[rows]
 
     top = mine[outer < 0]
     top = top[np.argsort(ops.start[top], kind="stable")]
-    return ThreadActivity(boundaries, may_wait & ~in_call, idle & ~in_call, ops.start[top], ops.end[top])
+    return settled(ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top]))
+
+
+def _within(mine: Int64, parent: Int64) -> Int64:
+    """For each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
+    place, outer = filled(len(parent), -1), filled(len(mine), -1)
+    for rows in in_blocks(len(mine)):
+        place[mine[rows]] = np.arange(rows.start, rows.start + len(mine[rows]))
+    for rows in in_blocks(len(mine)):
+        around = parent[mine[rows]]
+        outer[rows] = np.where(around >= 0, place[around], -1)
+    return outer
+
+
+def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
+    times = np.concatenate((ops.start[mine], ops.end[mine], calls.start[called], calls.end[called]))
+    times.sort()
+    return times[begins(times)]
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT
+from ...schema.columns import ABSENT, in_blocks
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ...schema.machine import Machine
 from ..readers import DeviceTrace, SyncCall
@@ -23,6 +23,7 @@ from .host_holds import blocking_copies, full_queue, looking_on, only_looking_on
 from .queue_waits import queue_waits
 from .unnamed_waits import unnamed_waits, waiting_stream
 
+AT_ONCE = 1 << 12
 FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 
@@ -63,8 +64,9 @@ def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Sync
     guesses = Guesses(process, list(unnamed_waits(process, queries, rows.tolist())))
     waits = FoundWaits(process)
     run = _Run(process, queries, guesses.by_call(), waits)
-    for row in rows.tolist():
-        STEPS.get(process.kinds[row], _go_on)(run, row)
+    for block in in_blocks(len(rows), AT_ONCE):
+        for row in rows[block].tolist():
+            STEPS.get(process.kinds[row], _go_on)(run, row)
     _wait_on_queues(device, run)
     waits.noted[FURTHER_BACK].extend(guesses.cut_off())
     waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, rows_of
+from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, rows_of, settled
 from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
 from ..readers import Kept, select_linked, select_rows
 from .thread_parts import ThreadParts
 from .windows import SMALLEST_REST, Period
+
+LARGEST = np.iinfo(np.int64).max
 
 
 class Part(NamedTuple):
@@ -77,11 +79,14 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
 
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     """Ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
-    timed, first = ops.start != ABSENT, parts.first(ops.thread)
-    kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
+    timed, kept = ops.start != ABSENT, np.zeros(len(ops), np.bool_)
+    for rows in in_blocks(len(ops)):
+        thread, start = ops.thread[rows], ops.start[rows]
+        first = parts.first(thread)
+        kept[rows] = timed[rows] & (start < parts.last(thread)) & ((ops.end[rows] > first) | (start >= first))
     untimed = ~timed & are_ops(ops.name)
-    known = np.flatnonzero(timed & ops.recorded_by_host)
-    known = known[np.argsort(ops.id[known], kind="stable")]
+    known = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
+    known = settled(known[np.argsort(ops.id[known], kind="stable")])
     if len(known):
         before = known[np.maximum(np.searchsorted(ops.id[known], ops.id[untimed]) - 1, 0)]
         kept[untimed] = kept[before]
@@ -90,10 +95,12 @@ def _ops(ops: Ops, parts: ThreadParts) -> Bool:
 
 def _with_callers(ops: Ops, kept: Bool) -> Bool:
     """The kept ops and the untimed ones that called them."""
-    parent, untimed = rows_of(ops.id, ops.parent_id), ops.start == ABSENT
-    rows = np.flatnonzero(kept)
+    untimed = ops.start == ABSENT
+    if not untimed.any():
+        return kept
+    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(kept)
     while len(rows):
-        rows = np.unique(parent[rows])
+        rows = np.unique(row_of.of(ops.parent_id[rows]))
         rows = rows[(rows >= 0) & untimed[rows] & ~kept[rows]]
         kept[rows] = True
     return kept
@@ -102,11 +109,12 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
 def _beyond(ops: Ops) -> Bool:
     """The host ops before the first and after the last one that the device trace holds, which called none that it holds."""
     untimed = (ops.start == ABSENT) & are_ops(ops.name)
-    held = ops.id[(ops.start != ABSENT) & ops.recorded_by_host]
-    if not len(held):
+    held = (ops.start != ABSENT) & ops.recorded_by_host
+    if not held.any():
         return np.zeros(len(ops), np.bool_)
-    beyond = untimed & ((ops.id < held.min()) | (ops.id > held.max()))
-    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + len(held)):
+    first, last = ops.id.min(where=held, initial=LARGEST), ops.id.max(where=held, initial=ABSENT)
+    beyond = untimed & ((ops.id < first) | (ops.id > last))
+    if beyond.sum() <= SMALLEST_REST * (untimed.sum() + held.sum()):
         return np.zeros(len(ops), np.bool_)
     return ~_with_callers(ops, ~beyond)
 

@@ -64,8 +64,8 @@ def common(left: Period, right: Period) -> Period:
 def whole(device: DeviceTrace) -> Period:
     """From the first start to the last end of any row."""
     tables = (device.ops, device.calls, device.activities)
-    starts, ends = (np.concatenate([getattr(table, name) for table in tables]) for name in ("start", "end"))
-    return Period(int(starts.min(initial=FOREVER)), int(ends.max(initial=NEVER)) + 1)
+    first = min(int(table.start.min(initial=FOREVER)) for table in tables)
+    return Period(first, max(int(table.end.max(initial=NEVER)) for table in tables) + 1)
 
 
 def trace_start(device: DeviceTrace) -> int:
@@ -104,7 +104,7 @@ def _steps(device: DeviceTrace) -> dict[int, Period]:
     """The steps by number; of one that several threads mark, the first mark."""
     names = device.ops.name
     numbers = {code: int(found.group(1)) for code, name in enumerate(names.table) if (found := STEP.match(name))}
-    rows = np.flatnonzero(np.isin(names.codes, list(numbers)))
+    rows = np.flatnonzero(names.where(lambda name: STEP.match(name) is not None))
     steps: dict[int, Period] = {}
     for row in rows[np.argsort(device.ops.start[rows], kind="stable")].tolist():
         period = Period(int(device.ops.start[row]), int(device.ops.end[row]))
@@ -164,7 +164,9 @@ def host_period(device: DeviceTrace, match: Match) -> Period | None:
     matched[match.device_row] = True
     if not matched.any():
         return None
-    first, last = int(ops.start[matched].min()), int(ops.end[matched].max())
+    first, last = (
+        int(ops.start.min(where=matched, initial=FOREVER)), int(ops.end.max(where=matched, initial=NEVER)),
+    )  # fmt: skip
     before, after = ~matched & (ops.end <= first), ~matched & (ops.start >= last)
     if before.sum() + after.sum() <= SMALLEST_REST * len(matched):
         return None

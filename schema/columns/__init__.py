@@ -4,12 +4,13 @@ Every other room builds on these. Also here: how what is large shows itself in a
 """
 
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
-from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us, one_by_one
+from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
 from .frames import Values, nullable, to_pandas, to_polars
 from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, repetition, split_groups
 from .intervals import ROUNDING, TOLERANCE, Intervals, Nesting, innermost, nest, thread_order
+from .lookups import Lookup, one_by_one
 from .numbering import Numbering, rows_of
-from .on_disk import columns_in, let_go, mapped_file, settled
+from .on_disk import columns_in, filled, in_blocks, let_go, mapped_file, settled
 from .pieces import NumberPieces, StringPieces, TextPieces
 from .shown import Figures, Shown, counted, microseconds
 from .sparse import Sparse, SparsePieces
@@ -25,6 +26,7 @@ __all__ = [
     "Int32",
     "Int64",
     "Intervals",
+    "Lookup",
     "Nesting",
     "NodeIds",
     "Ns",
@@ -45,8 +47,10 @@ __all__ = [
     "begins",
     "columns_in",
     "counted",
+    "filled",
     "first_from",
     "first_not_utf8",
+    "in_blocks",
     "innermost",
     "join",
     "join_parts",

@@ -1,6 +1,5 @@
 """Column types that the records are made of: interned strings and rows of varying length."""
 
-from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -68,8 +67,10 @@ class Strings(Shown):
     def joined(columns: "Iterable[Strings]") -> "Strings":
         """The rows of all columns, one column after the other."""
         place: dict[str, int] = {}
-        codes = [c.numbers(lambda text: place.setdefault(text, len(place)), -1) for c in columns]
-        return Strings(np.concatenate(codes).astype(np.int32), list(place))
+        # one more than the table has, for the code -1 of rows without a text
+        tables = ((c.codes, [*(place.setdefault(text, len(place)) for text in c.table), -1]) for c in columns)
+        codes = [np.array(table, np.int32)[code] for code, table in tables]
+        return Strings(np.concatenate(codes), list(place))
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Strings":
@@ -124,8 +125,3 @@ class Ragged(Shown):
     def grouped(row: Int64, value: Int64, count: int) -> "Ragged":
         """`count` rows from (row, value) pairs that are already sorted by row."""
         return Ragged(np.searchsorted(row, np.arange(count + 1)).astype(np.int64), value)
-
-
-def one_by_one(column: Int64) -> "array[int]":
-    """A column for what looks at single numbers, which are Python's own only then."""
-    return array("q", column.astype(np.int64, copy=False).tobytes())

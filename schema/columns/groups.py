@@ -56,8 +56,9 @@ def split_groups(order: Int64, *columns: Int64) -> list[Int64]:
 def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
     """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for no such group."""
     found = np.zeros(len(group), np.int64)
-    numbers, first = np.unique(of_group, return_index=True)
-    for number, begin, end in zip(numbers.tolist(), first.tolist(), [*first[1:].tolist(), len(of_group)], strict=False):
+    first = np.flatnonzero(begins(of_group))
+    numbers = of_group[first].tolist()
+    for number, begin, end in zip(numbers, first.tolist(), [*first[1:].tolist(), len(of_group)], strict=False):
         mine = np.flatnonzero(group == number)
         found[mine] = begin + np.searchsorted(of_value[begin:end], value[mine], side)
     return found

@@ -1,11 +1,14 @@
 """Nesting of time intervals on threads, by columns: who encloses whom, and what is left of each without its children."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from .column_types import Bool, Int64
+from .column_types import ABSENT, Bool, Int64, Rows
 from .groups import begins, last_up_to
+from .on_disk import filled, in_blocks, let_go, settled
 
 TOLERANCE = 1_000
 """ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
@@ -13,7 +16,7 @@ TOLERANCE = 1_000
 ROUNDING = 2
 """ns by which rounded decimal µs may misstate an end."""
 
-AT_ONCE = 1 << 17
+AT_ONCE = 1 << 16
 
 
 @dataclass(slots=True)
@@ -41,22 +44,48 @@ def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> N
     O(n log n): each round of `_enclosing` at least doubles the distance looked back.
     """
     order = thread_order(thread, start, end, tie)
-    starts, ends, threads = start[order], end[order].copy(), thread[order]
-    clipped: Bool = np.zeros(len(order), np.bool_)
+    parent, cut, exclusive = (filled(len(order), -1) for _ in range(3))
+    clipped = 0
+    for rows in _apart(order, thread, start, end):
+        nested = _nested(thread[rows], start[rows], end[rows])
+        parent[rows] = np.append(rows, -1)[nested.parent]
+        cut[rows], exclusive[rows] = nested.end, nested.exclusive
+        clipped += nested.clipped
+        let_go()
+    return Nesting(parent, cut, exclusive, clipped)
+
+
+def _apart(order: Rows, thread: Int64, start: Int64, end: Int64) -> Iterator[Rows]:
+    """The sorted rows in pieces of which none has an interval that reaches into the next one, as short as that allows from AT_ONCE on."""
+    borders = np.append(np.flatnonzero(begins(thread[order])), len(order)).tolist()
+    for first, last in pairwise(borders):
+        reach, before = ABSENT, ABSENT
+        for block in range(first, last, AT_ONCE):
+            rows = order[block : min(block + AT_ONCE, last)]
+            reached = np.maximum.accumulate(np.append(reach, end[rows]))
+            starts = np.append(before, start[rows])
+            apart = np.flatnonzero((reached[:-1] <= starts[1:]) & (starts[:-1] < starts[1:]))
+            if len(apart) and block + apart[-1] > first:
+                yield order[first : block + apart[-1]]
+                first = block + int(apart[-1])
+            reach, before = reached[-1], starts[-1]
+        yield order[first:last]
+
+
+def _nested(thread: Int64, start: Int64, end: Int64) -> Nesting:
+    """The nesting of sorted intervals."""
+    ends = end.copy()
+    clipped: Bool = np.zeros(len(ends), np.bool_)
     while True:
-        parents = _enclosing(threads, starts, ends)
+        parents = _enclosing(thread, start, ends)
         over = (parents >= 0) & (ends > ends[parents])
         if not over.any():
             break
         clipped |= over & (ends > ends[parents] + TOLERANCE)
         ends[over] = ends[parents[over]]
-    lengths = (ends - starts).astype(np.float64)
-    inner = np.bincount(parents[parents >= 0], lengths[parents >= 0], len(order)) if len(order) else lengths
-    parent, cut, exclusive = np.empty(len(order), np.int64), ends.copy(), ends.copy()
-    parent[order] = np.where(parents >= 0, order[parents], -1) if len(order) else parents
-    cut[order] = ends
-    exclusive[order] = np.maximum(lengths - inner, 0).astype(np.int64)
-    return Nesting(parent, cut, exclusive, int(clipped.sum()))
+    lengths = (ends - start).astype(np.float64)
+    inner = np.bincount(parents[parents >= 0], lengths[parents >= 0], len(ends))
+    return Nesting(parents, ends, np.maximum(lengths - inner, 0).astype(np.int64), int(clipped.sum()))
 
 
 def _enclosing(thread: Int64, start: Int64, end: Int64) -> Int64:
@@ -93,9 +122,8 @@ def innermost(
     A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to `tolerance` ns
     belongs to the innermost of them.
     """
-    intervals, row = Intervals(of_thread, of_start, of_end, parent), np.empty(len(start), np.int64)
-    for first in range(0, len(start), AT_ONCE):
-        spans = slice(first, first + AT_ONCE)
+    intervals, row = Intervals(of_thread, of_start, of_end, parent), filled(len(start), -1)
+    for spans in in_blocks(len(start)):
         row[spans] = intervals.innermost(thread[spans], start[spans], end[spans], rounding, tolerance)
     return row
 
@@ -105,8 +133,9 @@ class Intervals:
 
     def __init__(self, thread: Int64, start: Int64, end: Int64, parent: Int64) -> None:
         order = thread_order(thread, start, end)
-        self._thread, self._start, self._end, self._parent = thread[order], start[order], end, parent
-        self._row = np.append(order, -1)
+        self._thread, self._start = settled(thread[order]), settled(start[order])
+        self._end, self._parent = end, parent
+        self._row = settled(np.append(order, -1))
 
     def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
         """For each span what the function of that name says."""

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 
 from .texts import Buffer, Texts
 
@@ -23,6 +25,7 @@ T = TypeVar("T")
 LARGE = 1 << 18
 """Bytes from which on a column goes to disk."""
 ALIGNED, AT_ONCE = 64, 1 << 16
+ROWS_AT_ONCE = 1 << 16
 _folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
 
 _mappings: "WeakSet[mmap.mmap]" = WeakSet()
@@ -86,6 +89,24 @@ def _mapped(columns: Sequence[Any], places: Sequence[int], folder: Path) -> memo
         return None
 
 
+def filled(count: int, value: int, kind: "type[np.generic]" = np.int64) -> npt.NDArray[Any]:
+    """A column of one value, for what is filled in row by row; on disk from the start if it is large."""
+    column, folder = None, _folder.get()
+    if folder is not None and count * np.dtype(kind).itemsize >= LARGE:
+        with suppress(OSError), unnamed(folder) as file:
+            for rows in in_blocks(count):
+                append(file, np.full(min(rows.stop, count) - rows.start, value, kind).data.cast("B"))
+            column = np.frombuffer(mapped_file(file), kind)
+    return column if column is not None else np.full(count, value, kind)
+
+
+def in_blocks(count: int, at_once: int = ROWS_AT_ONCE) -> Iterator[slice]:
+    """Slices of so many rows, for what looks at columns a block at a time: behind each, what is on disk is let go."""
+    for first in range(0, count, at_once):
+        yield slice(first, first + at_once)
+        let_go()
+
+
 def chosen_folder() -> Path | None:
     """Where large columns go, None for memory."""
     return _folder.get()
@@ -140,7 +161,7 @@ def _columns(value: Any) -> Iterator[Any]:
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, Texts):
-        yield from (*value.parts, value.start, value.length)
+        yield from (*value.parts, value.part, value.start, value.length)
     else:
         for column in _parts(value).values():
             yield from _columns(column)
@@ -163,4 +184,9 @@ def _mapping(column: Any) -> mmap.mmap | None:
 def _trim() -> None:
     """Hands back to the system what the C library keeps of freed memory; only glibc can."""
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
+        _c_library().malloc_trim(0)
+
+
+@cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

@@ -85,10 +85,10 @@ class Texts(Sequence[bytes]):
     def joined(columns: "Sequence[Texts]") -> "Texts":
         """The rows of all columns, one column after the other."""
         before = np.cumsum([0, *(len(column.parts) for column in columns)])
-        part = [column.part + int(count) for column, count in zip(columns, before.tolist(), strict=False)]
+        part = [column.part + np.int32(count) for column, count in zip(columns, before.tolist(), strict=False)]
         return Texts(
             [buffer for column in columns for buffer in column.parts],
-            np.concatenate([np.empty(0, np.int32), *part]).astype(np.int32),
+            np.concatenate([np.empty(0, np.int32), *part]),
             np.concatenate([np.empty(0, np.int64), *(column.start for column in columns)]),
             np.concatenate([np.empty(0, np.int32), *(column.length for column in columns)]),
         )
