@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings
+from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, filled, in_blocks
 from ...schema.traces import ExactTimes, identities, integers, kineto, lacks_padding, with_padding
 from .categories import Role
 
@@ -97,7 +97,10 @@ class EventRows:
         start, duration = (
             with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
-        return start, start + np.maximum(np.where(duration == ABSENT, 0, duration), 0)
+        end = filled(len(start), 0)
+        for rows in in_blocks(len(start)):
+            end[rows] = start[rows] + np.maximum(np.where(duration[rows] == ABSENT, 0, duration[rows]), 0)
+        return start, end
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:

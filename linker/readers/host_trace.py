@@ -19,6 +19,7 @@ from ...schema.columns import (
     Strings,
     TextPieces,
     Texts,
+    begins,
     settled,
 )
 from ...schema.errors import DataError
@@ -211,9 +212,9 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
 
     The children of a negative id follow it; those of an id that several nodes have stay with the first.
     """
-    _, first = np.unique(ids, return_index=True)
-    again = np.ones(len(ids), np.bool_)
-    again[first] = False
+    order = settled(np.argsort(ids, kind="stable"))
+    again = np.zeros(len(ids), np.bool_)
+    again[order[~begins(ids[order])]] = True
     again |= ids < 0
     if not again.any():
         return ids, parents, 0

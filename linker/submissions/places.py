@@ -5,7 +5,7 @@ The same place is the same thread, call, path of op names and turn within a step
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Numbering, filled, one_by_one, settled
+from ...schema.columns import ABSENT, Int64, Numbering, filled, settled
 from ...schema.linked import Calls, Ops
 from ...schema.traces import are_step_marks
 
@@ -17,11 +17,13 @@ class Places:
 
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:
         self._calls, self._ops, self._parent = calls, ops, parent
-        marks = are_step_marks(ops.name) & (ops.start != ABSENT)
-        self._is_mark = marks
+        marks = np.flatnonzero(are_step_marks(ops.name))
+        marks = marks[ops.start[marks] != ABSENT]
+        self._is_mark = np.zeros(len(ops), np.bool_)
+        self._is_mark[marks] = True
         self.step = settled(np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right"))
         # of no op (-1) is the last
-        self._paths = one_by_one(filled(len(ops) + 1, UNKNOWN))
+        self._paths = memoryview(filled(len(ops) + 1, UNKNOWN))
         self._paths[-1] = -1
         self._numbers = Numbering[tuple[int, ...]]()
 

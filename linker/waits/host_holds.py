@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.columns import ABSENT, Bool, Int64, settled
 from ...schema.linked import Activities, Calls, Found
 from ...schema.machine import Machine, of_each, of_name, usual
 from ...schema.traces import FOREVER, NEVER
@@ -57,8 +57,8 @@ def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
 
     How long launches take is seen from those of the same name with few others under way. O(n log n).
     """
-    rows, first, last = _launched(activities)
-    start, end = calls.start[rows], calls.end[rows]
+    rows, first, last = map(settled, _launched(activities))
+    start, end = settled(calls.start[rows]), settled(calls.end[rows])
     under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
         return

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, in_blocks
+from ...schema.columns import ABSENT, in_blocks, let_go
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ...schema.machine import Machine
 from ..readers import DeviceTrace, SyncCall
@@ -69,6 +69,7 @@ def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Sync
             STEPS.get(process.kinds[row], _go_on)(run, row)
     _wait_on_queues(device, run)
     waits.noted[FURTHER_BACK].extend(guesses.cut_off())
+    let_go()
     waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))
     waits.held("launches held up by a full queue", full_queue(activities, calls))
     waits.held("calls of threads that only look on", looking_on(calls, activities, queries.looks_on))

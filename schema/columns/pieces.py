@@ -6,9 +6,9 @@ from typing import IO
 
 import numpy as np
 
-from .column_types import Int32, Int64, Strings
+from .column_types import Int64, Strings
 from .numbering import Numbering
-from .on_disk import append, chosen_folder, mapped_file, unnamed
+from .on_disk import append, chosen_folder, filled, in_blocks, mapped_file, unnamed
 from .texts import Buffer, Texts
 
 PIECE, TEXT_PIECE = 1 << 16, 1 << 20
@@ -119,7 +119,10 @@ class TextPieces:
         """All texts, in order."""
         buffers = self._content.buffers(passing=False)
         begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
-        start = self._start.column()
-        part = np.maximum(np.searchsorted(begins, start, side="right") - 1, 0)
-        length: Int32 = self._length.column().astype(np.int32)
-        return Texts(buffers, part.astype(np.int32), start - np.append(begins, 0)[part], length)
+        place, size = self._start.column(), self._length.column()
+        part, start, length = filled(len(place), 0, np.int32), filled(len(place), 0), filled(len(place), 0, np.int32)
+        for rows in in_blocks(len(place)):
+            part[rows] = np.maximum(np.searchsorted(begins, place[rows], side="right") - 1, 0)
+            start[rows] = place[rows] - np.append(begins, 0)[part[rows]]
+            length[rows] = size[rows]
+        return Texts(buffers, part, start, length)
