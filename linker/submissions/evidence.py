@@ -6,10 +6,10 @@ went on can have held it up, except by as much as the clocks are in doubt.
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, one_by_one
+from ...schema.columns import ROUNDING, filled, in_blocks, settled
 from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
-from ...schema.traces import NEVER
+from ...schema.traces import FOREVER, NEVER
 
 
 class Evidence:
@@ -24,15 +24,20 @@ class Evidence:
         self.rounding = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
         self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
         self._wake, self._names = machine.wake, calls.name
-        before, call = previous_on_stream(activities), activities.call_row
-        called = call >= 0
-        ended, begun = np.append(activities.end, NEVER)[before], np.append(calls.start, NEVER)[call]
-        arrived = np.append(calls.end + of_each(machine.launch, calls.name).most, NEVER)[call]
-        passed = np.where(before >= 0, ended + of_each(machine.gap, activities.category).most, NEVER)
-        self.freed = one_by_one(np.maximum(ended, begun))
-        self.due = one_by_one(np.maximum(passed, arrived))
-        since_launch = activities.start[called] - begun[called]
-        self.ahead = self.doubt + (max(int(since_launch.min()), 0) if len(since_launch) else 0)
+        before, soonest = settled(previous_on_stream(activities)), FOREVER
+        freed, due = filled(len(activities), NEVER), filled(len(activities), NEVER)
+        for rows in in_blocks(len(activities)):
+            follows = np.flatnonzero(before[rows] >= 0) + rows.start
+            ended = activities.end[before[follows]]
+            freed[follows], due[follows] = ended, ended + of_each(machine.gap, activities.category.take(follows)).most
+            called = np.flatnonzero(activities.call_row[rows] >= 0) + rows.start
+            call = activities.call_row[called]
+            freed[called] = np.maximum(freed[called], calls.start[call])
+            arrived = calls.end[call] + of_each(machine.launch, calls.name.take(call)).most
+            due[called] = np.maximum(due[called], arrived)
+            soonest = min(soonest, int((activities.start[called] - calls.start[call]).min(initial=FOREVER)))
+        self.freed, self.due = memoryview(freed), memoryview(due)
+        self.ahead = self.doubt + (max(soonest, 0) if soonest < FOREVER else 0)
         self.gap = of_name(machine.gap, "").most
 
     def wake(self, call: int) -> int:

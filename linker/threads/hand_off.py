@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, TOLERANCE, Int64, Strings, let_go, settled, split_groups
+from ...schema.columns import ABSENT, TOLERANCE, Int64, Strings, in_blocks, let_go, settled, split_groups
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ...schema.traces import FOREVER, NEVER, are_step_marks
@@ -98,10 +98,12 @@ def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
     mine = work[ops.thread[work] == worker]
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
     backward = mine[is_backward[mine] & (ops.seq_id[mine] >= 0)]
-    forward = work[~is_backward[work] & (ops.seq_id[work] >= 0)]
-    forward = forward[np.isin(ops.seq_id[forward], ops.seq_id[backward])]
-    counts = Counter(ops.thread[forward].tolist()).most_common(1)
-    return counts[0][0] if counts else None
+    sequences, counts = np.unique(ops.seq_id[backward]), Counter[int]()
+    for block in in_blocks(len(work)):
+        rows = work[block]
+        forward = rows[~is_backward[rows] & np.isin(ops.seq_id[rows], sequences)]
+        counts.update(ops.thread[forward].tolist())
+    return counts.most_common(1)[0][0] if counts else None
 
 
 def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[Burst]:

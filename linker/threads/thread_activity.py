@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, begins, filled, in_blocks, settled
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, NumberPieces, begins, filled, in_blocks, settled
 from ...schema.linked import Calls, Ops
 from ...schema.traces import NEVER
 
@@ -74,9 +74,17 @@ def _within(mine: Int64, parent: Int64) -> Int64:
 
 
 def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
-    times = np.concatenate((ops.start[mine], ops.end[mine], calls.start[called], calls.end[called]))
+    """When ops or calls begin or end, each time once."""
+    columns = ((ops.start, mine), (ops.end, mine), (calls.start, called), (calls.end, called))
+    times, place = filled(2 * (len(mine) + len(called)), 0), 0
+    for column, of in columns:
+        times[place : place + len(of)] = column[of]
+        place += len(of)
     times.sort()
-    return times[begins(times)]
+    found = NumberPieces()
+    for rows in in_blocks(len(times)):
+        found.add(times[rows][begins(times[max(rows.start - 1, 0) : rows.stop])[min(rows.start, 1) :]])
+    return found.column()
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.columns import ABSENT, Int64, Strings, let_go
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ..submissions import Findings, Process
 from .host_holds import HostEdge
@@ -57,6 +57,7 @@ class FoundWaits:
         for edge in edges:
             self.of_host.append(edge)
             self.found[what].append(edge.call_row)
+        let_go()
 
     def device_table(self) -> DeviceWaits:
         """The waits between streams, in the order in which they were found."""

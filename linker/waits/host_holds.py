@@ -35,10 +35,11 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
     call = activities.call_row[rows]
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = activities.end[rows] + of_each(machine.wake, calls.name).median[call]
-    latency = of_each(machine.launch, calls.name).median[call]
+    waited = activities.end[rows] + of_each(machine.wake, calls.name.take(call)).median
+    latency = of_each(machine.launch, calls.name.take(call)).median
     measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
-    unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + _brief(activities, calls))
+    brief = 0 if measured.all() else _brief(activities, calls)
+    unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + brief)
     speaks = calls.end[call] - (waited + unheld) / 2
     for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
         if np.median(speaks[place]) > 0:
