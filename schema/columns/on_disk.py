@@ -100,10 +100,11 @@ def filled(count: int, value: int, kind: "type[np.generic]" = np.int64) -> npt.N
     return column if column is not None else np.full(count, value, kind)
 
 
-def in_blocks(count: int, at_once: int = ROWS_AT_ONCE) -> Iterator[slice]:
+def in_blocks(count: int, at_once: int | None = None) -> Iterator[slice]:
     """Slices of so many rows, for what looks at columns a block at a time: behind each, what is on disk is let go."""
-    for first in range(0, count, at_once):
-        yield slice(first, first + at_once)
+    size = at_once or ROWS_AT_ONCE
+    for first in range(0, count, size):
+        yield slice(first, first + size)
         let_go()
 
 

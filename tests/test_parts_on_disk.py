@@ -1,0 +1,126 @@
+"""A part that is linked with all columns on disk, looked at a few rows at a time, is what is cut out of the whole linked in memory."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from builder import TraceBuilder
+from execgraph.linker.link import link
+from execgraph.linker.readers.device_rows import DeviceTrace
+from execgraph.linker.readers.device_trace import read_device_trace
+from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
+from execgraph.linker.waits import synchronisation
+from execgraph.linker.windows.cut import cut
+from execgraph.linker.windows.windows import EVERYTHING, Window, period_of, trace_start, whole
+from execgraph.schema.columns import columns_in, intervals, on_disk, pieces
+from execgraph.schema.errors import DataError
+from execgraph.schema.linked import LinkedTrace, write_linked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
+
+ROWS = 3
+HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
+Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
+
+
+@contextmanager
+def all_on_disk(rows: int) -> Iterator[None]:
+    """The smallest column counts as large, and so many rows are a block."""
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, columns_in(Path(folder)):
+        patch.setattr(on_disk, "LARGE", 1)
+        patch.setattr(pieces, "PIECE", 1)
+        patch.setattr(pieces, "TEXT_PIECE", 1)
+        for module, name in ((on_disk, "ROWS_AT_ONCE"), (intervals, "AT_ONCE"), (synchronisation, "AT_ONCE")):
+            patch.setattr(module, name, rows)
+        yield
+
+
+def written(linked: LinkedTrace, folder: Path) -> bytes:
+    write_linked(linked, str(folder / "linked.json"))
+    return (folder / "linked.json").read_bytes()
+
+
+def reading(t: TraceBuilder, folder: Path) -> Read:
+    host, device = map(str, t.write(folder))
+    return lambda: (read_host_trace(host), read_device_trace(device))
+
+
+def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
+    """Compares every window that the trace has; how many it has."""
+    pair, found = read(), 0
+    entire = link(*pair)
+    with TemporaryDirectory() as folder:
+        for window in windows:
+            try:
+                part = link(*pair, window=window)
+            except DataError:
+                continue
+            with all_on_disk(rows):
+                assert written(link(*read(), window=window), Path(folder)) == written(part, Path(folder))
+            if window != EVERYTHING:
+                cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).linked
+                assert written(part, Path(folder)) == written(replace(cut_out, report=part.report), Path(folder))
+            found += 1
+    return found
+
+
+def training(torch: str) -> TraceBuilder:
+    """Four steps with a backward pass on another thread, a collective, a blocking copy, and waits for what a step before recorded."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    group = t.group([0, 1])
+    begun = t.record_event(stream=20)
+    t.leaf("untimed", 0, only="host")
+    with t.annotation("training"):
+        for number in range(1, 5):
+            with t.annotation(f"ProfilerStep#{number}"):
+                before, begun = begun, t.record_event(stream=20)
+                t.wait_event(before, stream=7)
+                launch_in_op(t, Step("launch", 7, 0, 40), begun, f"long {number}")
+                backward(t, Step("backward", 20, 1, 10), begun, f"backward {number}")
+                t.collective("allreduce", group=group)
+                t.leaf(f"untimed {number}", 0, only="host")
+                t.event_query(before)
+                if number == 3:
+                    t.memcpy("DtoH", 7, 4)
+                    t.stream_synchronize(20)
+    return t
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_steps_annotations_and_times_of_a_training_loop(torch: str, tmp_path: Path) -> None:
+    steps = (EVERYTHING, *(Window(steps=(first, end)) for first, end in ((1, 2), (3, 4), (2, 5))))
+    others = (Window(annotation="## backward ##:2"), Window(annotation="aten::none"), Window(clock=(33, 90)))
+    assert check(reading(training(torch), tmp_path), (*steps, *others), ROWS) == len(steps) + 2
+
+
+@settings(max_examples=6)
+@given(two_threads, VERSIONS, st.booleans())
+def test_parts_of_any_run(steps: list[Step], torch: str, sync_records: bool) -> None:
+    with TemporaryDirectory() as folder:
+        read = reading(play(steps, threads=2, torch=torch, sync_records=sync_records), Path(folder))
+        assert check(read, HALVES, ROWS)
+
+
+@pytest.mark.parametrize("run", ["dlrm_8gpu", "captures/compile_inductor", "critical_path", "device_only"])
+def test_parts_of_recorded_runs(run: str, real_traces: Path) -> None:
+    host, device = {
+        "dlrm_8gpu": ("host_rank0.json.gz", "device_rank0.json.gz"),
+        "captures/compile_inductor": ("et.json.gz", "kineto.json.gz"),
+        "critical_path": (None, "event_sync_multi_stream.json.gz"),
+        "device_only": (None, "mi300_vllm_decode_hipgraph.json.gz"),
+    }[run]
+
+    def read() -> tuple[HostTrace | None, DeviceTrace]:
+        traces = real_traces / run
+        return read_host_trace(str(traces / host)) if host else None, read_device_trace(str(traces / device))
+
+    trace = read()[1]
+    first, end = ((time - trace_start(trace)) / 1000 for time in whole(trace))
+    borders = [first + (end - first) * part / 3 for part in range(4)]
+    thirds = tuple(map(Window, (None,) * 3, (None,) * 3, pairwise(borders)))
+    assert check(read, (EVERYTHING, *thirds), 1 << 10) > 1
