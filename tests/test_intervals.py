@@ -1,8 +1,11 @@
 """Nesting of intervals, beside a reference that looks at every pair."""
 
+from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
+import pytest
+from execgraph.schema.columns import intervals
 from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.columns.intervals import TOLERANCE, Nesting, innermost, nest
 from hypothesis import given, settings
@@ -51,6 +54,15 @@ def proper(spans: list[Span]) -> list[Span]:
 def reference_parent(spans: list[Span], row: int) -> int:
     around = [other for other, span in enumerate(spans) if other != row and encloses(span, spans[row])]
     return min(around, key=lambda other: spans[other].end - spans[other].start, default=-1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SPANS)
+def test_nesting_a_few_at_a_time_is_nesting_all(spans: list[Span]) -> None:
+    entire = nested(spans)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "AT_ONCE", 1)
+        assert str(asdict(nested(spans))) == str(asdict(entire))
 
 
 @settings(max_examples=200, deadline=None)

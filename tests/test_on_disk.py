@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.schema.columns import (
+    Lookup,
     NumberPieces,
     Sparse,
     Strings,
     TextPieces,
     Texts,
     columns_in,
+    filled,
+    in_blocks,
     let_go,
     on_disk,
     pieces,
@@ -43,6 +46,32 @@ def test_a_column_of_texts_is_like_a_list(some: list[bytes], more: list[bytes]) 
     backwards = np.arange(len(both))[::-1]
     assert both.at(backwards) == both.take(backwards) == (some + more)[::-1]
     assert both.differ(b"a").tolist() == [text != b"a" for text in some + more]
+
+
+@pytest.mark.usefixtures("all_on_disk")
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 9)), max_size=8))
+def test_numbers_are_looked_up_as_in_a_dict(pairs: list[tuple[int, int]]) -> None:
+    keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
+    found, asked = dict(pairs), range(-4, 5)
+    with columns_in(Path(tempfile.gettempdir())):
+        numbers = Lookup(keys, values)
+        assert numbers.of(np.array(asked)).tolist() == [numbers.get(key) for key in asked]
+    assert {key: numbers.get(key) for key in asked if key in numbers} == found
+
+
+@pytest.mark.usefixtures("all_on_disk")
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_a_filled_column_is_of_one_value_and_keeps_changes(kind: type, tmp_path: Path) -> None:
+    count = 3 * on_disk.ROWS_AT_ONCE // 2
+    with columns_in(tmp_path):
+        column = filled(count, -1, kind)
+        column[5] = 3
+        let_go()
+    assert column.dtype == kind and len(column) == count and column[5] == 3 and (np.delete(column, 5) == -1).all()
+    assert [*in_blocks(count)] == [
+        slice(0, on_disk.ROWS_AT_ONCE),
+        slice(on_disk.ROWS_AT_ONCE, 2 * on_disk.ROWS_AT_ONCE),
+    ]
 
 
 @pytest.mark.usefixtures("all_on_disk")

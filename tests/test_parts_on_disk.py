@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from builder import TraceBuilder
@@ -69,9 +70,9 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
     return found
 
 
-def training(torch: str) -> TraceBuilder:
+def training(**options: Any) -> TraceBuilder:
     """Four steps with a backward pass on another thread, a collective, a blocking copy, and waits for what a step before recorded."""
-    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    t = TraceBuilder(rank=0, world_size=2, **options)
     group = t.group([0, 1])
     begun = t.record_event(stream=20)
     t.leaf("untimed", 0, only="host")
@@ -91,11 +92,12 @@ def training(torch: str) -> TraceBuilder:
     return t
 
 
-@pytest.mark.parametrize("torch", ["2.1", "2.13"])
-def test_steps_annotations_and_times_of_a_training_loop(torch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("torch", "sync_records"), [("2.1", False), ("2.13", True)])
+def test_steps_annotations_and_times_of_a_training_loop(torch: str, sync_records: bool, tmp_path: Path) -> None:
     steps = (EVERYTHING, *(Window(steps=(first, end)) for first, end in ((1, 2), (3, 4), (2, 5))))
     others = (Window(annotation="## backward ##:2"), Window(annotation="aten::none"), Window(clock=(33, 90)))
-    assert check(reading(training(torch), tmp_path), (*steps, *others), ROWS) == len(steps) + 2
+    read = reading(training(torch=torch, sync_records=sync_records), tmp_path)
+    assert check(read, (*steps, *others), ROWS) == len(steps) + 2
 
 
 @settings(max_examples=6)
