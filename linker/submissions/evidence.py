@@ -6,7 +6,7 @@ went on can have held it up, except by as much as the clocks are in doubt.
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, filled, in_blocks, settled
+from ...schema.columns import ROUNDING, filled, in_blocks, one_by_one, settled
 from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
@@ -36,7 +36,7 @@ class Evidence:
             arrived = calls.end[call] + of_each(machine.launch, calls.name.take(call)).most
             due[called] = np.maximum(due[called], arrived)
             soonest = min(soonest, int((activities.start[called] - calls.start[call]).min(initial=FOREVER)))
-        self.freed, self.due = memoryview(freed), memoryview(due)
+        self.freed, self.due = one_by_one(freed), one_by_one(due)
         self.ahead = self.doubt + (max(soonest, 0) if soonest < FOREVER else 0)
         self.gap = of_name(machine.gap, "").most
 

@@ -50,7 +50,7 @@ class StreamQueues:
         self._call_row = activities.call_row
         self.submitted_until = filled(len(activities), NEVER)
         for key in self.rows:
-            self.submitted_until[self.rows[key]] = self.submitted[key]
+            self.submitted_until[np.asarray(self.rows[key])] = np.asarray(self.submitted[key])
 
     def position(self, key: StreamKey, time: int) -> int:
         """How many activities had been submitted to the stream before `time`."""

@@ -10,8 +10,8 @@ from .on_disk import filled, in_blocks, settled
 
 
 def one_by_one(column: Int64) -> "memoryview[int]":
-    """A copy of a column, of which each number that is looked up or set is an int; on disk if it is large."""
-    return memoryview(settled(np.array(column, np.int64)))
+    """The column, of which each number that is looked up or set is an int; on disk if it is large."""
+    return settled(column).data
 
 
 class Lookup:
@@ -20,7 +20,7 @@ class Lookup:
     def __init__(self, keys: Int64, values: Int64) -> None:
         order = np.argsort(keys, kind="stable")
         order = order[np.append(begins(keys[order])[1:], True)[: len(order)]]
-        self._keys, self._values = (memoryview(settled(column[order])) for column in (keys, values))
+        self._keys, self._values = one_by_one(keys[order]), one_by_one(values[order])
 
     def __contains__(self, key: int) -> bool:
         return self._place(key) >= 0
