@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, Numbering, one_by_one
+from ...schema.columns import Int64, Lookup, Numbering, in_blocks, one_by_one
 from ...schema.linked import Activities, Calls
 from ..communication import CollectiveOps
 from ..readers import SyncCall
 from .places import Places
 from .streams import StreamKey, ThreadLaunches
+
+AT_ONCE = 1 << 12
 
 
 class Kind(NamedTuple):
@@ -48,18 +50,22 @@ class Recordings:
         self._number = Lookup(rows, np.arange(len(rows)))
         queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
         self._previous = _previous_on_thread(calls, events, queries)
-        self.in_collective = [self.is_in_collective(row) for row in self.rows]
+        self.in_collective: list[bool] = []
+        self.streams: list[list[StreamKey]] = []
+        self.kind: list[int] = []
         alike: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
-        streams = ([known[row]] if row in known else self._likely_streams(row) for row in self.rows)
-        self.streams = [alike.setdefault(tuple(found), found) for found in streams]
         numbers = Numbering[tuple[int, ...]]()
-        self.kind = [
-            numbers[(int(calls.thread[row]), places.path(row), self._launched_before(row, places))] for row in self.rows
-        ]
-        of_kind = np.array(self.kind, np.int64)
+        for block in in_blocks(len(rows), AT_ONCE):
+            for row in rows[block].tolist():
+                self.in_collective.append(self.is_in_collective(row))
+                streams = [known[row]] if row in known else self._likely_streams(row)
+                self.streams.append(alike.setdefault(tuple(streams), streams))
+                of_kind = (int(calls.thread[row]), places.path(row), self._launched_before(row, places))
+                self.kind.append(numbers[of_kind])
+        kind = np.array(self.kind, np.int64)
         time = np.asarray(self.time)
-        by_kind = np.argsort(of_kind, kind="stable")
-        parts = np.split(by_kind, np.searchsorted(of_kind[by_kind], np.arange(1, len(numbers))))
+        by_kind = np.argsort(kind, kind="stable")
+        parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(numbers))))
         self.kinds = [Kind(part, time[part]) for part in parts]
 
     def _likely_streams(self, call: int) -> list[StreamKey]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, NumberPieces, begins, filled, in_blocks, settled
+from ...schema.columns import ABSENT, Bool, Int64, Intervals, NumberPieces, begins, filled, in_blocks, let_go, settled
 from ...schema.linked import Calls, Ops
 from ...schema.traces import NEVER
 
@@ -80,6 +80,7 @@ def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
     for column, of in columns:
         times[place : place + len(of)] = column[of]
         place += len(of)
+        let_go()
     times.sort()
     found = NumberPieces()
     for rows in in_blocks(len(times)):

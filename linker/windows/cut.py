@@ -108,8 +108,9 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
 
 def _beyond(ops: Ops) -> Bool:
     """The host ops before the first and after the last one that the device trace holds, which called none that it holds."""
-    untimed = (ops.start == ABSENT) & are_ops(ops.name)
-    held = (ops.start != ABSENT) & ops.recorded_by_host
+    held = ops.start != ABSENT
+    untimed = ~held & are_ops(ops.name)
+    held &= ops.recorded_by_host
     if not held.any() or not untimed.any():
         return np.zeros(len(ops), np.bool_)
     first, last = ops.id.min(where=held, initial=LARGEST), ops.id.max(where=held, initial=ABSENT)
