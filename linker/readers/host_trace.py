@@ -25,7 +25,7 @@ from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
-from ...schema.traces import NO_TENSORS, host, integer, integers, listed_attributes
+from ...schema.traces import LARGEST_ID, NO_TENSORS, host, integer, integers, listed_attributes
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -207,21 +207,22 @@ def _parent(node: host.Node) -> Any:
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
-    """Ids of which each is there once and none is negative: others get new ones, beyond the largest. O(n log n).
+    """Ids of which each is there once and all are from 0 to LARGEST_ID: others get new ones, beyond the largest. O(n log n).
 
-    The children of a negative id follow it; those of an id that several nodes have stay with the first.
+    The children of an id out of this range follow it; those of an id that several nodes have stay with the first.
     """
     _, first = np.unique(ids, return_index=True)
     again = np.ones(len(ids), np.bool_)
     again[first] = False
-    again |= ids < 0
+    beyond = (ids < 0) | (ids > LARGEST_ID)
+    again |= beyond
     if not again.any():
         return ids, parents, 0
-    rows = np.flatnonzero(again)
-    largest = int(ids.max(initial=0))
+    rows, beyond = np.flatnonzero(again), np.flatnonzero(beyond)
+    largest = int(ids[~again].max(initial=0))
     new = ids.copy()
     new[rows] = largest + 1 + np.arange(len(rows))
-    moved = dict(zip(ids[rows[ids[rows] < 0]][::-1].tolist(), new[rows[ids[rows] < 0]][::-1].tolist(), strict=True))
+    moved = dict(zip(ids[beyond][::-1].tolist(), new[beyond][::-1].tolist(), strict=True))
     moved.pop(ABSENT, None)
     followed = np.isin(parents, list(moved))
     parents = parents.copy()

@@ -10,7 +10,7 @@ from .linked_trace import Communication, Found, LinkReport, ProcessGroup, TraceI
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
-Whole = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits a column."""
 
 

@@ -29,7 +29,7 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
             f"{path}: a device trace; link it with its host trace first: trace-link --device-trace {path} …"
         )
     nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
-    if not nodes.timed:
+    if not nodes.timed and not (top.calls and top.calls.name):
         kind = "a host trace that was never linked" if len(nodes) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with trace-link first")
     try:

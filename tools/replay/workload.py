@@ -183,13 +183,14 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
 
 def rooms(graph: ExecutionGraph) -> dict[int, Places]:
     """What room each device had, of devices that were full."""
-    known = {key.removeprefix(ROOM): int(value) for key, value in graph.metadata.items() if key.startswith(ROOM)}
-    return {int(device): Places(count, _cut_off(graph)) for device, count in known.items() if count > 0}
+    devices = np.unique(graph.integers("device")).tolist()
+    known = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
+    return {device: Places(count, _cut_off(graph)) for device, count in known if count > 0}
 
 
 def _cut_off(graph: ExecutionGraph) -> int:
     """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
-    return int(graph.metadata.get("resolution_ns", 1)) // 2
+    return graph.number("resolution_ns", 1) // 2
 
 
 def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
@@ -218,7 +219,7 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
     """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it as is known."""
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
-    start = graph.start_ns + np.where(graph.is_activity, int(graph.metadata.get("clock_offset_ns", 0)), 0)
+    start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
     first = int((start - before)[recorded].min()) if recorded.any() else 0
     # a trimmed duration and its overlap make the recorded one
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)
