@@ -25,7 +25,7 @@ from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
-from ...schema.traces import LARGEST_ID, NO_TENSORS, host, integer, integers, listed_attributes
+from ...schema.traces import FOREVER, LARGEST_ID, NO_TENSORS, host, integer, integers, listed_attributes
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -177,8 +177,8 @@ class _Nodes:
             schema=top.schema,
             pid=pid if pid >= 0 else None,
             time=top.time,
-            start_ts=top.start_ts,
-            finish_ts=top.finish_ts or 0,
+            start_ts=_clock(top.start_ts),
+            finish_ts=_clock(top.finish_ts),
             id=ids,
             parent=parents,
             name=self._texts["name"].column(),
@@ -199,6 +199,11 @@ class _Nodes:
                 }
             ),
         )
+
+
+def _clock(stamp: float | None) -> float:
+    """A time in ms, 0 for none and for what no clock shows."""
+    return stamp if stamp is not None and abs(stamp) < FOREVER else 0
 
 
 def _parent(node: host.Node) -> Any:

@@ -52,6 +52,8 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         report.remarks.append(
             "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
         )
+    if nodes.unusable:
+        report.remarks.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,

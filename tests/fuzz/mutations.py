@@ -105,6 +105,7 @@ LISTS = [
     [HUGE_TENSOR, 1],
 ]
 VALUES: list[Any] = [*NUMBERS, *LITERALS, *TEXTS, *LISTS, None, True, False, {}, {"a": {"b": [None]}}]
+SMALL = 2000
 SHORT = 9
 """Lists of fewer parts may mean something by their place."""
 CHANGES = (1, 1, 2, 3, 5, 10)
@@ -149,9 +150,8 @@ def _collect(container: Any, meaning: str, found: dict[str, list[Slot]]) -> None
         return
     named = isinstance(container, dict) and "value" in container
     for key in _keys(container):
-        mine = f"{meaning}.{container.get('name') if named else ''}{key if isinstance(container, dict) or (key < 9 and len(container) < 9) else '*'}"[
-            :200
-        ]
+        own = key if isinstance(container, dict) or len(container) < SHORT else "*"
+        mine = f"{meaning}.{container.get('name') if named else ''}{own}"[:200]
         found[mine].append((container, key))
         _collect(container[key], mine, found)
 
@@ -170,7 +170,7 @@ def _alter(document: Any, random: Random) -> None:
         here[key] = random.choice(choices)
     elif isinstance(value, str):
         here[key] = random.choice(
-            [value * 300, value[: len(value) // 2], value + "\0", [value], {value: value}, value.upper()]
+            [value[:SMALL] * 100, value[: len(value) // 2], value + "\0", [value], {value: value}, value.upper()]
         )
     else:
         here[key] = random.choice([[value], {"x": value}, json.dumps(value)])
@@ -185,7 +185,7 @@ def _repeat(document: Any, random: Random) -> None:
     here, key = _slot(document, random)
     again = copy.deepcopy(here[key])
     if isinstance(here, list):
-        here[key:key] = [again] * random.choice([1, 1, 3, 50])
+        here[key:key] = [again] * random.choice([1, 1, 3, 50] if len(repr(again)) < SMALL else [1])
     else:
         here[random.choice(_keys(here))] = again
 

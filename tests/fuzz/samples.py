@@ -3,6 +3,9 @@
 A job of two ranks; the same rank as a rocpd database; and of the first rank all that is made of it.
 """
 
+import tempfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -16,11 +19,30 @@ GENERATED = ("ddp", "pageable", "moe")
 def write_pair(folder: Path, random: Random) -> None:
     """host_rank0.json, device_rank0.json and the same of rank 1: played in the layout of a version, or generated."""
     if random.random() < 0.5:
-        for rank in (0, 1):
-            played(random.choice([*LAYOUTS]), rank).write(folder)
+        files = [file for rank in (0, 1) for file in _played_files(random.choice([*LAYOUTS]), rank)]
     else:
-        job = build_job(random.choice(GENERATED), ranks=2, steps=1, layers=1, seed=1)
-        write_traces(simulate(job), folder)
+        files = _generated_files(random.choice(GENERATED))
+    for name, content in files:
+        (folder / name).write_bytes(content)
+
+
+Files = list[tuple[str, bytes]]
+
+
+@cache
+def _played_files(torch: str, rank: int) -> Files:
+    return _written(lambda folder: played(torch, rank).write(folder))
+
+
+@cache
+def _generated_files(job: str) -> Files:
+    return _written(lambda folder: write_traces(simulate(build_job(job, ranks=2, steps=1, layers=1, seed=1)), folder))
+
+
+def _written(write: Callable[[Path], object]) -> Files:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        return [(path.name, path.read_bytes()) for path in sorted(Path(folder).iterdir())]
 
 
 def played(torch: str, rank: int) -> TraceBuilder:

@@ -55,9 +55,9 @@ def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
             groups[tuple(group.ranks)][rank] = group
     for members, counts in sorted(groups.items()):
         most = max(counts.values(), key=lambda group: group.count)
-        for rank in members:
-            own = counts.get(rank, GroupCount(list(members), 0))
-            if rank in here and (own.count, own.first, own.last) != (most.count, most.first, most.last):
+        for rank in filter(here.__contains__, members):
+            own = counts.get(rank, GroupCount([], 0))
+            if (own.count, own.first, own.last) != (most.count, most.first, most.last):
                 what = f"{_collectives(own)} of group {ranges(sorted(members))}, where another member recorded {_collectives(most)}"
                 advice = "a simulator would hang on the rest: trace the same steps on all ranks"
                 yield Finding(WRONG, [here[rank].name], what, advice)

@@ -11,11 +11,14 @@ import numpy as np
 
 from ...converter.edit import recorded_edges
 from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, counted, numbered
-from ...schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
+from ...schema.errors import DataError
+from ...schema.graph import ATTRIBUTES, ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Scale, class_factor, node_factors
 
+START = "start_time_ns"
+LENGTHS = [one.name for one in ATTRIBUTES if one.unit == "ns" and one.name != START]
 HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
 
@@ -123,7 +126,12 @@ class Workload(Columns, Shown):
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
-    """The nodes of all graphs; time and memory linear in nodes and dependencies."""
+    """The nodes of all graphs; time and memory linear in nodes and dependencies.
+
+    Raises DataError where a graph's times are beyond any clock.
+    """
+    for place, graph in enumerate(graphs):
+        _check_times(graph, place)
     lanes: list[Lane] = []
     ranks: list[Columns] = []
     places: list[Places] = []
@@ -147,6 +155,16 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
     return Workload(
         **joined, graphs=graphs, lanes=lanes, first_row=first_row[:-1], places=places, missing_dependencies=missing
     )
+
+
+def _check_times(graph: ExecutionGraph, place: int) -> None:
+    """Sums of a start and all lengths must stay in 64 bits."""
+    starts = graph.start_time_micros * 1e3, graph.integers(START, 0)
+    lengths = graph.duration_micros * 1e3, *(graph.integers(name, 0).astype(np.float64) for name in LENGTHS)
+    largest = [*(np.abs(some).max(initial=0) for some in starts), *(np.abs(some).sum() for some in lengths)]
+    if max(largest) > FOREVER:
+        what = f"the graph of rank {graph.number('rank', place)} has times beyond any clock"
+        raise DataError(f"{what}; convert the trace again")
 
 
 def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
