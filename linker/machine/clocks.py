@@ -18,7 +18,7 @@ WHOLE = 1_000
 """ns: profilers until early 2024 wrote whole µs."""
 WINDOWS = 32
 """Stretches of the trace of which each gives the tightest bounds to the line through them."""
-STEEPEST = 0.5
+STEEPEST = 0.9
 """Of the time: a clock that seems to gain or lose more than this against another has a wrong time, which may not reorder all others."""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")
 """In the names of copies after which the host certainly holds the data when their call returns."""

@@ -158,7 +158,7 @@ def _collect(container: Any, meaning: str, found: dict[str, list[Slot]]) -> None
 
 def _replace(document: Any, random: Random) -> None:
     here, key = _slot(document, random)
-    here[key] = random.choice(VALUES)
+    here[key] = copy.deepcopy(random.choice(VALUES))
 
 
 def _alter(document: Any, random: Random) -> None:
