@@ -223,11 +223,11 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     again |= beyond
     if not again.any():
         return ids, parents, 0
-    rows, beyond = np.flatnonzero(again), np.flatnonzero(beyond)
+    rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)
     largest = int(ids[~again].max(initial=0))
     new = ids.copy()
     new[rows] = largest + 1 + np.arange(len(rows))
-    moved = dict(zip(ids[beyond][::-1].tolist(), new[beyond][::-1].tolist(), strict=True))
+    moved = dict(zip(ids[outside][::-1].tolist(), new[outside][::-1].tolist(), strict=True))
     moved.pop(ABSENT, None)
     followed = np.isin(parents, list(moved))
     parents = parents.copy()

@@ -49,7 +49,7 @@ class _TooLong(BaseException):
     """A command takes too long; not an Exception, so that no command catches it."""
 
 
-def _in_turn(function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int) -> Iterator[tuple[Any, Any]]:
+def _in_turn(function: Callable[[Any], Any], tasks: Sequence[Any], *_: Any, **__: Any) -> Iterator[tuple[Any, Any]]:
     """As worker processes would, in this one, so that what goes wrong is seen."""
     for task in tasks:
         try:
