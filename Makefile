@@ -1,5 +1,6 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
+# make fuzz       hostile files through all commands; FUZZ='--cases 20000 --seed 7', or '--case host:7:123' for one of them again
 # make docs       writes the pages that are made of tables and docstrings in the code, and builds the site: out/site/index.html
 # make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer)
@@ -15,7 +16,7 @@ HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 
-.PHONY: demo test coverage bench accuracy mutants docs check lint format types clean
+.PHONY: demo test coverage bench accuracy mutants fuzz docs check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -45,6 +46,9 @@ accuracy: $(VENV)/.ready
 
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants.py $(MUTANTS)
+
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/commands.py $(FUZZ)
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/formats.py

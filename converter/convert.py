@@ -75,7 +75,7 @@ def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None
         graph.metadata |= {f"{ROOM}{device}": places for device, places in room.places.items()}
     else:
         graph = without_host(graph)
-    graph.report = replace(_report(context, built._replace(graph=graph), explained), dropped=dropped)
+    graph.report = replace(_report(context, built._replace(graph=graph), explained), dropped=dropped | built.left_out)
     return graph
 
 
@@ -113,7 +113,7 @@ def _group_nodes(context: ConversionContext, target: Target) -> Int64:
 
 
 def _report(context: ConversionContext, built: Built, found: Delays) -> ConvertReport:
-    graph, communication, work = built
+    graph, communication, work, _ = built
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)
     counted = Counter[str]()

@@ -29,6 +29,7 @@ from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
 from .windows import EVERYTHING, Part, Window, cut, host_period, of_both, period_of, trace_start, whole
 
+ENDED_BEFORE = "activities that ended before their launch call began, taken to have none"
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
 
 
@@ -128,6 +129,9 @@ def _linked(
     shifted = on_host_clock(activities, info.machine)
     let_go()
     sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
+    impossible = (call_row >= 0) & (np.append(calls.start, 0)[call_row] > shifted.end)
+    sync.noted[ENDED_BEFORE].extend(call_row[impossible].tolist())
+    activities = replace(activities, call_row=np.where(impossible, -1, call_row))
     let_go()
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))

@@ -281,6 +281,13 @@ def table() -> str:
         "Made by `python tests/damages.py > docs/damage.md` from a real pair of traces with 392 ops in each; a test compares.",
         "Of a damaged file whatever can be read is used. *Kept* is how many ops were matched. With `--strict` damage is an error.",
         "",
+        "Files of strangers are read alike: a number, list or text that is none costs its field or its row, which the summary counts. Ids",
+        "beyond 2**53 are given anew, tensors whose numbers do not fit 64 bits are none, ranks up to 2**31 are ranks. `make fuzz` changes",
+        "files of every kind and runs all commands on them: each reads them, or says in one line why not. What they take follows from the",
+        "size of a file, not from the numbers in it, but that a group may claim 2**20 ranks. What decompresses to more than 200 times its",
+        "size (zstd: 500 times), and more than 256 MB, is no trace. Of SQLite databases only tables are read, without views, triggers,",
+        "extensions or virtual tables; links are followed, and a log of changes (-wal) beside the file is read from a copy of both.",
+        "",
         "| file | damage | kept | what is said |",
         "|---|---|---:|---|",
     ]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 
 MOST_ROWS = 64
 LONGEST = 32
@@ -42,6 +43,19 @@ def _from_to(cells: tuple[str, ...]) -> str:
     except ValueError:
         return f"{cells[0]} …"
     return f"{low}–{high}"
+
+
+def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
+    """The runs of ranks from 0 to count - 1 that are absent, and how many ranks each has; a file may claim any count.
+
+    >>> absent_ranks([7, 1], 10**9)
+    {'0': 1, '2-6': 5, '8-999999999': 999999992}
+    """
+    known = sorted({rank for rank in there if 0 <= rank < count})
+    runs = ((last + 1, after - 1) for last, after in pairwise([-1, *known, max(count, 0)]))
+    return {
+        f"{first}-{last}" if last > first else str(first): last - first + 1 for first, last in runs if last >= first
+    }
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -1,15 +1,14 @@
 """Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
 import importlib.metadata
-from operator import attrgetter
+from collections import Counter
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
-from ...schema.traces import NEVER, NO_TENSORS, TensorLists
+from ...schema.traces import NEVER, NO_TENSORS, ArgumentTexts
 from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
@@ -28,6 +27,8 @@ class Built(NamedTuple):
     graph: ExecutionGraph
     communication: CommunicationColumns
     work: KernelWork
+    left_out: dict[str, int]
+    """What of the ops' arguments is unusable, by reason."""
 
 
 def graph_of(
@@ -84,10 +85,11 @@ def graph_of(
         metadata=_metadata(context),
     )
     graph = settled(graph)
+    left_out = Counter[str]()
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     if options.io == "full":
-        graph.tensors = settled(columns.tensors())
-    return Built(graph, communication, work)
+        graph.tensors = settled(columns.tensors(left_out))
+    return Built(graph, communication, work, dict(+left_out))
 
 
 def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
@@ -222,14 +224,16 @@ class _Columns:
         """Positions of the process-group metadata."""
         return np.flatnonzero(self.order >= self._first_group)
 
-    def tensors(self) -> TensorText:
-        """The tensors of each op on its first slice, and of the metadata."""
+    def tensors(self, left_out: Counter[str]) -> TensorText:
+        """The tensors of each op on its first slice, and of the metadata; adds to `left_out` what is unusable."""
         ops = self.context.linked.ops
         rows = self._spread((0, self._own_op), (self._first_group, self.synthetic.groups), missing=-1)
         place = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
         inputs, outputs = ops.inputs.take(rows[place]), ops.outputs.take(rows[place])
         has_lists = inputs.differ(NO_TENSORS) | outputs.differ(NO_TENSORS)
-        return TensorText(place[has_lists], *_texts(inputs.take(has_lists)), *_texts(outputs.take(has_lists)))
+        return TensorText(
+            place[has_lists], *_texts(inputs.take(has_lists), left_out), *_texts(outputs.take(has_lists), left_out)
+        )
 
 
 def _slice_numbers(op_rows: Int64) -> Int64:
@@ -237,16 +241,16 @@ def _slice_numbers(op_rows: Int64) -> Int64:
     return np.where(op_rows >= 0, repetition(op_rows), ABSENT)
 
 
-def _texts(lists: Texts) -> list[Texts]:
+def _texts(lists: Texts, left_out: Counter[str]) -> list[Texts]:
     """The texts of the values, shapes and types of each op's tensors."""
-    parts = {name: TextPieces() for name in ("values", "shapes", "types")}
-    decode = msgspec.json.Decoder(list[TensorLists]).decode
+    members = ArgumentTexts("values", "shapes", "types")
+    parts = [TextPieces() for _ in members.names]
     for start in range(0, len(lists), LISTS_AT_ONCE):
-        block = decode(b"[" + b",".join(lists[start : start + LISTS_AT_ONCE]) + b"]")
-        for name, pieces in parts.items():
-            pieces.add([*map(bytes, map(attrgetter(name), block))])
+        for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
+            pieces.add(column)
         let_go()
-    return [pieces.column() for pieces in parts.values()]
+    left_out += members.left_out
+    return [pieces.column() for pieces in parts]
 
 
 def _metadata(context: ConversionContext) -> dict[str, str | int]:

@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.graph import DependencyKind
 from ...schema.linked import Ops, streams_of
-from ...schema.traces import TensorLists
+from ...schema.traces import TENSOR, value_texts
 from ..context import ConversionContext, Edges
 from ..op_schema import mutated
-from ..storages import HOST, TENSOR, Ranges, byte_ranges, named_ranges
+from ..storages import HOST, Ranges, byte_ranges, named_ranges
 from .event_wait import event_wait
 from .stream_clocks import StreamClocks
 
@@ -125,8 +124,8 @@ def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
 
 
 def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
-    values = msgspec.json.decode(msgspec.json.decode(inputs, type=TensorLists).values, type=list[msgspec.Raw])
-    return b",".join([bytes(values[i]) for i in positions if i < len(values)])
+    values = value_texts(inputs)
+    return b",".join([values[i] for i in positions if i < len(values)])
 
 
 def _between_streams(context: ConversionContext, accesses: Accesses, first: Int64, last: Int64) -> Accesses:

@@ -50,5 +50,5 @@ class OpWorks:
             by_host = self._ops.recorded_by_host[row]
             op = recorded_by_host(name, schema, text) if by_host else recorded_by_device(name, text)
             return work_of(op) if name in RULES else work_of_triton(op)
-        except Unknown:
+        except (Unknown, RecursionError):
             return None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...schema.traces import TensorLists
+from ...schema.traces import TENSOR, TensorLists
 from ..op_schema import mutated, only_written, position
 
 HOST_DEVICE = "cpu"
@@ -169,19 +169,17 @@ def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-TENSOR = re.compile(rb'\[\d+, ?(\d+, ?\d+, ?(\d+)), ?(\d+), ?"([^"]*)"\]')
-"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
 RESULTS = b"\0"
 """Stands between arguments and results; no JSON text holds it."""
 
 
 def alike(inputs: bytes, outputs: bytes) -> bytes:
     """The texts of an op's arguments and results without what differs between calls alike: memory is numbered within the op."""
-    memory: dict[bytes, int] = {}
+    memory: dict[tuple[bytes, ...], int] = {}
 
     def tensor(found: re.Match[bytes]) -> bytes:
-        where, elements, item, device = found.groups()
-        number = memory.setdefault(where, len(memory))
+        storage, offset, elements, item, device = found.groups()
+        number = memory.setdefault((storage, offset, elements), len(memory))
         return b'{"memory":%d,"elements":%b,"item":%b,"device":"%b"}' % (number, elements, item, device)
 
     return TENSOR.sub(tensor, inputs + RESULTS + outputs)
@@ -210,7 +208,7 @@ def _lists(text: bytes, *names: str) -> list[list[Any]]:
     try:
         lists = msgspec.json.decode(text, type=TensorLists)
         found = [msgspec.json.decode(getattr(lists, name)) for name in names]
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Unknown("arguments that are no lists") from error
     if not all(isinstance(column, list) for column in found):
         raise Unknown("arguments that are no lists")

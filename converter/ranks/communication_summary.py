@@ -50,7 +50,7 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     to know of it.
     """
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
-    groups, world_size = recorded_groups(graph), int(graph.metadata.get("world_size", -1))
+    groups, world_size = recorded_groups(graph), graph.number("world_size", -1)
     # the last is for nodes whose group is not known, -1
     sizes = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
     columns = (
@@ -67,7 +67,7 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
         CommunicationEntry(node, kind, collective, UNKNOWN, members, size, end, length, follows)
         for kind, node, collective, members, size, end, length, follows in facts
     ]
-    return CommunicationSummary(graph_calls(graph, rows, int(graph.metadata.get("rank", -1))), found)
+    return CommunicationSummary(graph_calls(graph, rows, graph.number("rank", -1)), found)
 
 
 def settled(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:

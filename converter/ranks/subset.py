@@ -23,7 +23,7 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
     their nodes do. Peers that are not left become -1.
     Raises DataError if the graph's own rank is not among them, or the metadata lists no ranks where it should.
     """
-    own = int(graph.metadata.get("rank", OUTSIDE))
+    own = graph.number("rank", OUTSIDE)
     if own not in ranks:
         raise DataError(f"the graph is of rank {own}, which is not one of the {len(ranks)} ranks that are to be kept")
     kept = np.array(ranks, np.int64)

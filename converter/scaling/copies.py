@@ -37,7 +37,7 @@ def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
 
     The metadata lists a group's ranks once, whatever its size. Tags stay: they tell messages between two ranks apart.
     """
-    own = plan.ranks[int(graph.metadata["rank"])]
+    own = plan.ranks[graph.number("rank", -1)]
     places, renumbered = plan.places, plan.places.renumbered(copy)
     names, lists = list[str](), dict[str, str]()
     for ranks, is_joined in own.groups:

@@ -95,7 +95,7 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
 def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
     ranks = [rank.rank for rank in facts]
     size = max([len(facts), *(rank.world_size for rank in facts)])
-    if ranks != list(range(size)):
+    if len(ranks) < size or ranks != list(range(size)):
         raise DataError(f"the graphs are of ranks {ranks_text(ranks)} of {size}; all ranks of a job are needed")
     if outside := sorted(set(growth.removed) - set(ranks)):
         raise DataError(f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(ranks)}")

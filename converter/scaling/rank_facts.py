@@ -32,12 +32,12 @@ class RankFacts(NamedTuple):
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
     """The facts of a graph; O(n + ranks recorded), and as many rounds as ops are nested."""
-    rank = int(graph.metadata.get("rank", -1))
+    rank = graph.number("rank", -1)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
     calls = graph_calls(graph, rows, rank)
     return RankFacts(
         rank=rank,
-        world_size=int(graph.metadata.get("world_size", -1)),
+        world_size=graph.number("world_size", -1),
         target=str(graph.metadata.get("target", "")),
         calls=calls,
         length_ns=graph.duration_ns[calls.row],

@@ -1,12 +1,11 @@
 """What the host trace tells of storages: which bytes of them ops name, and from when to when each one lives."""
 
 from .lifetimes import Lifetimes, Steps, highest_within, lifetimes, live_bytes
-from .named_ranges import HOST, TENSOR, Ranges, named_ranges
+from .named_ranges import HOST, Ranges, named_ranges
 from .tensor_bytes import ByteRange, byte_ranges
 
 __all__ = [
     "HOST",
-    "TENSOR",
     "ByteRange",
     "Lifetimes",
     "Ranges",

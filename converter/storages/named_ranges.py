@@ -1,16 +1,13 @@
 """Which ranges of storages the tensors in ops' arguments cover. Tensors are taken to be contiguous."""
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Numbering
-from ...schema.traces import integer
+from ...schema.traces import TENSOR, integer
 
-TENSOR = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[^"]*"\]')
-"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it."""
 HOST, NOWHERE = -1, -2
 WITHOUT_NUMBER = {"cpu": HOST, "meta": NOWHERE}
 
@@ -34,13 +31,12 @@ def named_ranges(texts: Iterable[bytes]) -> Ranges:
     counts: list[int] = []
     codes: list[int] = []
     # an op lists again what the ops around it list, and most tensors are used more than once
-    distinct = Numbering[bytes]()
+    distinct = Numbering[tuple[bytes, ...]]()
     for found in map(TENSOR.findall, texts):
         counts.append(len(found))
         codes += map(distinct.__getitem__, found)
-    tensors = [text[1:-1].split(b",") for text in distinct]
-    storage, offset, count, size = np.array([tensor[1:5] for tensor in tensors], np.int64).reshape(-1, 4).T
-    device = np.array([_device(tensor[5]) for tensor in tensors], np.int64)
+    storage, offset, count, size = np.array([tensor[:4] for tensor in distinct], np.int64).reshape(-1, 4).T
+    device = np.array([_device(tensor[4]) for tensor in distinct], np.int64)
     row, code = np.repeat(np.arange(len(counts)), np.array(counts, np.int64)), np.array(codes, np.int64)
     ranges = Ranges(row, storage[code], (offset * size)[code], ((offset + count) * size)[code], device[code])
     return ranges.where(((storage != 0) & (count != 0) & (device != NOWHERE))[code])

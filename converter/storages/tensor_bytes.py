@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import msgspec
-
-from ...schema.traces import TensorLists
+from ...schema.traces import argument_lists
 
 LARGEST = 1 << 62
 """Bytes beyond which a view is no view of this world."""
@@ -22,9 +20,7 @@ class ByteRange(NamedTuple):
 
 def byte_ranges(lists: bytes) -> tuple[ByteRange, ...]:
     """The byte_ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); nothing for the others."""
-    tensors = msgspec.json.decode(lists, type=TensorLists)
-    columns = (msgspec.json.decode(column) for column in (tensors.values, tensors.shapes, tensors.strides))
-    return tuple(_byte_ranges(*columns))
+    return tuple(_byte_ranges(*argument_lists(lists, "values", "shapes", "strides")))
 
 
 def _byte_ranges(values: list[Any], shapes: list[Any], strides: list[Any]) -> Iterator[ByteRange]:

@@ -64,7 +64,7 @@ def for_astra_sim(
     `groups` lacks.
     """
     graph = separate_messages(graph)
-    size = int(graph.metadata.get("world_size", -1))
+    size = graph.number("world_size", -1)
     world = world or (tuple(range(size)) if size <= LARGEST_JOB else None) or None
     silent = np.isin(graph.type, SILENT)
     if silent.all():

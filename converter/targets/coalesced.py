@@ -35,7 +35,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
             values = separate.integers(name)
             values[row] = column.values
             separate.attributes[name] = values
-    own = int(graph.metadata.get("rank", -1))
+    own = graph.number("rank", -1)
     separate.type[row] = np.where(separate.integers("comm_src")[row] == own, NodeType.COMM_SEND, NodeType.COMM_RECV)
     entry = np.arange(len(graph))
     entry[kernel[first]] = row[first]

@@ -18,7 +18,7 @@ def compute_unplayable(graph: ExecutionGraph, groups: Groups, world: RankList | 
 
     Without `world` no rank is taken to be outside it.
     """
-    rank, counts = int(graph.metadata.get("rank", -1)), Counter[str]()
+    rank, counts = graph.number("rank", -1), Counter[str]()
     for reason, rows in _collective_reasons(graph, groups, rank, world) + _message_reasons(graph, rank, world):
         rows = rows & (graph.type != NodeType.COMP)
         graph.type[rows] = NodeType.COMP
@@ -65,7 +65,7 @@ def _message_reasons(graph: ExecutionGraph, rank: int, world: RankList | None) -
 def complete_messages(graph: ExecutionGraph) -> None:
     """Writes the own rank and tag 0 on sends and receives that lack them, in place: v3 stops at a missing attribute."""
     sends, receives = graph.type == NodeType.COMM_SEND, graph.type == NodeType.COMM_RECV
-    rank = int(graph.metadata.get("rank", -1))
+    rank = graph.number("rank", -1)
     for name, rows, value in (
         ("comm_src", sends, rank),
         ("comm_dst", receives, rank),

@@ -9,11 +9,10 @@ from .communication import (
     link_communications,
 )
 from .process_groups import groups_of_host, process_groups, with_members
-from .recorded_arguments import TENSOR, dtype_of, elements, from_device
+from .recorded_arguments import dtype_of, elements, from_device
 
 __all__ = [
     "RECORD",
-    "TENSOR",
     "CollectiveOps",
     "awaited_collectives",
     "collective_ops",

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...schema.columns import Strings
 from ...schema.linked import Communication, ProcessGroup
-from ...schema.traces import GROUP_INIT, integer
-from ...schema.traces import host as host_schema
+from ...schema.traces import GROUP_INIT, argument_lists, integer
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
@@ -47,8 +46,8 @@ def process_groups(described: Iterable[dict[str, Any]]) -> list[ProcessGroup]:
 
 def _described(inputs: bytes) -> Iterable[dict[str, Any]]:
     """The dicts in the text argument of a `process_group:init` node: JSON, or Python's own notation in 2.1."""
-    values = msgspec.json.decode(msgspec.json.decode(inputs, type=host_schema.TensorLists).values)
-    for text in values if isinstance(values, list) else ():
+    [values] = argument_lists(inputs, "values")
+    for text in values:
         if not isinstance(text, str):
             continue
         try:

@@ -7,14 +7,10 @@ Peers and roots are recorded in two ways: by their place in the group (positiona
 import re
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
 from ...schema.linked import Communication
-from ...schema.traces import host as host_schema
-from ...schema.traces import integer, kineto
+from ...schema.traces import TENSOR, argument_lists, integer, kineto, listed
 
-TENSOR = re.compile(rb'\[\s*\d+,\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+),\s*"([^"]*)"\s*\]')
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 SHORTENED = "..."
 SHARED = ("name", "dtype", "in_split", "out_split", "group", "description", "ranks")
@@ -48,19 +44,13 @@ def from_device(args: kineto.Args) -> Communication:
 
 def _from_shapes(args: kineto.Args) -> Communication:
     """The first tensors among an op's arguments are what the rank puts in."""
-    shapes, types = _decoded(args.input_dims), _decoded(args.input_types)
-    if not isinstance(shapes, list) or not isinstance(types, list):
-        return Communication()
+    shapes, types = listed(args.input_dims), listed(args.input_types)
     for shape, kind in zip(shapes, types, strict=False):
         if kind == "TensorList" and shape:
             return Communication(in_elements=sum(_product(one) for one in shape))
         if kind and kind not in ("TensorList", "Scalar", "ScalarList"):
             return Communication(dtype=str(kind), in_elements=_product(shape))
     return Communication()
-
-
-def _decoded(text: msgspec.Raw) -> Any:
-    return msgspec.json.decode(text) if bytes(text) else None
 
 
 def _product(shape: Any) -> int:
@@ -114,16 +104,15 @@ def _positions(values: list[Any], types: list[str]) -> _Positions:
 
 def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
     """The arguments of a `record_param_comms` host node: named attributes where there are any, else the positional inputs."""
-    lists = msgspec.json.decode(inputs, type=host_schema.TensorLists)
-    values, types = (_list(msgspec.json.decode(text)) for text in (lists.values, lists.types))
-    types = [str(kind) for kind in types]
+    values, kinds = argument_lists(inputs, "values", "types")
+    types = [str(kind) for kind in kinds]
     place = _positions(values, types)
     size = integer(attributes.get("pg_size"), place.group_size)
     first, stride = (integer(attributes.get(f"global_rank_{what}"), -1) for what in ("start", "stride"))
     return Communication(
         name=str(attributes.get("collective_name", place.name)),
         dtype=str(attributes.get("dtype", "") or dtype_of(types) or dtype_of(outputs.decode())),
-        in_elements=integer(attributes.get("in_msg_nelems"), elements(bytes(lists.values))),
+        in_elements=integer(attributes.get("in_msg_nelems"), elements(inputs)),
         out_elements=integer(attributes.get("out_msg_nelems"), elements(outputs)),
         in_split=integers(attributes.get("in_split_size", place.in_split)),
         out_split=integers(attributes.get("out_split_size", place.out_split)),
@@ -132,7 +121,7 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
         group_size=size,
         ranks=regular_ranks(first, stride, size) or place.ranks,
         sequence=place.sequence,
-        place=place.place,
+        place=_rank(place.place),
     )
 
 
@@ -190,7 +179,7 @@ def regular_ranks(first: int, stride: int, size: int) -> list[int]:
 
 def elements(text: bytes) -> int:
     """The elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
-    counts = [integer(found.group(3).decode(), 0) for found in TENSOR.finditer(text)]
+    counts = [int(found.group(3)) for found in TENSOR.finditer(text)]
     return sum(counts) if counts else -1
 
 

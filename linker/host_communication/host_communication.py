@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schema.columns import Int64, filled
 from ...schema.linked import Communication, Ops, ProcessGroup
-from ...schema.traces import TensorLists, integer, kineto
+from ...schema.traces import argument_lists, integer, kineto, listed
 from ..communication import dtype_of, elements, from_device
 from .host_transfers import REQUEST, Transfers, plain
 
@@ -56,11 +56,10 @@ def _completed(told: Communication, ops: Ops, request: int, name: str, args: kin
 def _numbers_of(ops: Ops, request: int, args: kineto.Args | None) -> list[int]:
     """The whole numbers among a request's arguments, in order."""
     if ops.recorded_by_host[request]:
-        lists = msgspec.json.decode(ops.inputs[request], type=TensorLists)
-        values, types = msgspec.json.decode(lists.values), msgspec.json.decode(lists.types)
+        values, types = argument_lists(ops.inputs[request], "values", "types")
         return [integer(value, -1) for value, kind in zip(values, types, strict=False) if kind == "Int"]
-    concrete = msgspec.json.decode(args.concrete_inputs) if args and bytes(args.concrete_inputs) else []
-    return [int(text) for text in concrete if isinstance(text, str) and re.fullmatch(r"-?\d+", text)]
+    concrete = listed(args.concrete_inputs) if args else []
+    return [integer(text, -1) for text in concrete if isinstance(text, str) and re.fullmatch(r"-?\d+", text)]
 
 
 def _in_group(told: Communication, name: str, groups: list[ProcessGroup]) -> Communication:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT
 from ...schema.linked import Ops
-from ..communication import TENSOR
+from ...schema.traces import TENSOR
 from .host_transfers import TRANSFER
 
 

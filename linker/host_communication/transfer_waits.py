@@ -7,12 +7,11 @@ transferred has waited before; else a thread that did nothing while the transfer
 from functools import cache
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool
 from ...schema.linked import Calls, Found, Ops
-from ...schema.traces import FOREVER, TensorLists
+from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
@@ -127,18 +126,16 @@ def _blocks(transfers: Transfers, request: int) -> bool:
     """Whether a request says that it is not asynchronous, the last truth value among its arguments. Before 2.6 most do not say."""
     ops, args = transfers.ops, transfers.recorded.get(request)
     if ops.recorded_by_host[request]:
-        lists = msgspec.json.decode(ops.inputs[request], type=TensorLists)
-        values, types = msgspec.json.decode(lists.values), msgspec.json.decode(lists.types)
+        values, types = argument_lists(ops.inputs[request], "values", "types")
         said = [value for value, kind in zip(values, types, strict=False) if kind == "Bool"]
     else:
-        concrete = msgspec.json.decode(args.concrete_inputs) if args and bytes(args.concrete_inputs) else []
+        concrete = listed(args.concrete_inputs) if args else []
         said = [text == "True" for text in concrete if text in ("True", "False")]
     return said[-1:] == [False]
 
 
 def _written(ops: Ops, request: int) -> Stretches:
     """What a request writes: its first argument, unless it only sends or meets."""
-    lists = msgspec.json.decode(ops.inputs[request], type=TensorLists)
-    first = next(iter(msgspec.json.decode(lists.values, type=list[msgspec.Raw])), b"")
+    first = next(iter(value_texts(ops.inputs[request])), b"")
     writes = not plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING)
-    return stretches(bytes(first)) if writes else {}
+    return stretches(first) if writes else {}

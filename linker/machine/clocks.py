@@ -18,6 +18,8 @@ WHOLE = 1_000
 """ns: profilers until early 2024 wrote whole µs."""
 WINDOWS = 32
 """Stretches of the trace of which each gives the tightest bounds to the line through them."""
+STEEPEST = 0.9
+"""Of the time: a clock that seems to gain or lose more than this against another has a wrong time, which may not reorder all others."""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")
 """In the names of copies after which the host certainly holds the data when their call returns."""
 
@@ -80,7 +82,7 @@ def _late_returns(calls: Calls, awaited: Awaited, most: _Bounds) -> int:
     """
     begun, length = calls.start[awaited.call_row], calls.end[awaited.call_row] - calls.start[awaited.call_row]
     waited = awaited.end > begun
-    idle = begun - awaited.end > 2 * int(np.abs(most.value[most.value < 0]).max(initial=0)) + length
+    idle = begun - awaited.end - length > 2.0 * np.abs(most.value[most.value < 0]).max(initial=0)
     name, late = calls.name.codes[awaited.call_row], list[float]()
     for code in np.unique(name[waited]).tolist():
         free = length[idle & (name == code)]
@@ -107,7 +109,7 @@ def _line(least: _Bounds, most: _Bounds, since: int, until: int, wanted: int) ->
     x, y = np.concatenate(place), np.concatenate((least.value, most.value)).astype(np.float64)
     across = x[:, None] - x[None, :]
     slopes = np.append(((y[:, None] - y[None, :]) / np.where(np.abs(across) > 1e-3, across, np.inf)).ravel(), 0.0)
-    slopes = np.unique(slopes)
+    slopes = np.unique(slopes[np.abs(slopes) <= STEEPEST * span])
     low = np.max(least.value[:, None] - place[0][:, None] * slopes, axis=0, initial=-np.inf)
     high = np.min(most.value[:, None] - place[1][:, None] * slopes, axis=0, initial=np.inf)
     fits = low <= high

@@ -26,7 +26,7 @@ from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
-from ...schema.traces import NO_TENSORS, host, integer, integers, listed_attributes
+from ...schema.traces import FOREVER, LARGEST_ID, NO_TENSORS, host, integer, integers, listed_attributes
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -178,8 +178,8 @@ class _Nodes:
             schema=top.schema,
             pid=pid if pid >= 0 else None,
             time=top.time,
-            start_ts=top.start_ts,
-            finish_ts=top.finish_ts or 0,
+            start_ts=_clock(top.start_ts),
+            finish_ts=_clock(top.finish_ts),
             id=ids,
             parent=parents,
             name=self._texts["name"].column(),
@@ -202,27 +202,32 @@ class _Nodes:
         )
 
 
+def _clock(stamp: float | None) -> float:
+    """A time in ms, 0 for none and for what no clock shows."""
+    return stamp if stamp is not None and abs(stamp) < FOREVER else 0
+
+
 def _parent(node: host.Node) -> Any:
     parent = node.ctrl_deps if node.ctrl_deps is not None else node.parent
     return parent[0] if isinstance(parent, list) and parent else parent
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
-    """Ids of which each is there once and none is negative: others get new ones, beyond the largest. O(n log n).
+    """Ids of which each is there once and all are from 0 to LARGEST_ID: others get new ones, beyond the largest. O(n log n).
 
-    The children of a negative id follow it; those of an id that several nodes have stay with the first.
+    The children of an id out of this range follow it; those of an id that several nodes have stay with the first.
     """
     order = settled(np.argsort(ids, kind="stable"))
-    again = np.zeros(len(ids), np.bool_)
+    beyond = (ids < 0) | (ids > LARGEST_ID)
+    again = beyond.copy()
     again[order[~begins(ids[order])]] = True
-    again |= ids < 0
     if not again.any():
         return ids, parents, 0
-    rows = np.flatnonzero(again)
-    largest = int(ids.max(initial=0))
+    rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)
+    largest = int(ids[~again].max(initial=0))
     new = ids.copy()
     new[rows] = largest + 1 + np.arange(len(rows))
-    moved = dict(zip(ids[rows[ids[rows] < 0]][::-1].tolist(), new[rows[ids[rows] < 0]][::-1].tolist(), strict=True))
+    moved = dict(zip(ids[outside][::-1].tolist(), new[outside][::-1].tolist(), strict=True))
     moved.pop(ABSENT, None)
     followed = np.isin(parents, list(moved))
     parents = parents.copy()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Sparse, Strings
 from ...schema.errors import DataError
-from ...schema.traces import integer, kineto
+from ...schema.traces import FOREVER, integer, kineto
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from .rocpd_database import Database, dialect, opened, processes
@@ -129,7 +129,7 @@ def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Strings:
 
 
 def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> CallRows:
-    ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3])
+    ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3]) & (api[:, 4] < FOREVER)
     skipped["API rows without an end"] += int((~ended).sum())
     number, process, thread, start, end, name, _ = api[ended].T
     return CallRows(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
@@ -139,7 +139,7 @@ def _activities(
     ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], process: int, skipped: Counter[str]
 ) -> ActivityRows:
     category = _categories(ops[:, 6], names)
-    work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3])
+    work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3]) & (ops[:, 4] < FOREVER)
     _count_others(category.take(~work), ops[~work, 6], names, skipped)
     skipped["ops of zero length"] += int((work & ~timed).sum())
     number, device, queue, start, end, name, kind = ops[work & timed].T
@@ -227,7 +227,7 @@ def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
 
 def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows:
     rows, messages = np.concatenate((first.rows, second.rows)), first.message + second.message
-    lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2])
+    lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2]) & (rows[:, 3] < FOREVER)
     skipped["roctx marks, which last no time"] += int((~lasting).sum())
     order = np.lexsort((-rows[:, 3], rows[:, 2]))
     order = order[lasting[order]]

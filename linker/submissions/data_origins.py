@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schema.columns import let_go
 from ...schema.linked import Activities, Calls, Ops
-from ..communication import TENSOR
+from ...schema.traces import TENSOR
 from .streams import StreamKey
 
 HOST = b"cpu"

@@ -3,6 +3,7 @@
 `ExecutionGraph` is the model, its `read` and `write` are the file; `execution_graph.proto` is the contract with simulators.
 """
 
+from .attributes import ATTRIBUTES
 from .execution_graph import (
     DEVICE_NAME,
     RANKS_OF_GROUP,
@@ -23,6 +24,7 @@ from .varints import varint, varint_lengths
 from .wire import WireError
 
 __all__ = [
+    "ATTRIBUTES",
     "DEVICE_NAME",
     "METADATA",
     "NODE",

@@ -93,6 +93,9 @@ class TensorText(Shown):
     output_types: Texts
 
 
+LARGEST_NUMBER = 1 << 62
+
+
 @dataclass(slots=True, repr=False)
 class NodeColumns(Shown):
     """The n nodes of a graph file, or of a part of one.
@@ -126,6 +129,11 @@ class NodeColumns(Shown):
         """The string column of an attribute, code -1 where a node does not have it."""
         column = self.attributes.get(attribute)
         return column if isinstance(column, Strings) else Strings(np.full(len(self), -1, np.int32), [])
+
+    def number(self, name: str, missing: int) -> int:
+        """The whole number of up to 62 bits, so that sums of two fit a column, that the metadata has under a name; else `missing`."""
+        value = self.metadata.get(name)
+        return value if isinstance(value, int) and abs(value) < LARGEST_NUMBER else missing
 
     @property
     def is_activity(self) -> Bool:

@@ -1,17 +1,15 @@
 """The records of a linked file, as they stand in it and as they are read."""
 
 from decimal import Decimal
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from ..traces import NO_TENSORS, Attr
-from .linked_trace import Communication, Found, LinkReport, ProcessGroup, TraceInfo
+from .linked_trace import Communication, Found, LinkReport, ProcessGroup, TraceInfo, Whole
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
-Whole = Annotated[int, msgspec.Meta(le=(1 << 63) - 1)]
-"""A number that fits a column."""
 
 
 class IntegerAttribute(NamedTuple):

@@ -6,12 +6,15 @@ clock, ABSENT for host ops that the device trace does not hold.
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Sparse, Strings, Texts, counted
 from ..machine import Machine
+
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number that fits a column."""
 
 
 class Found(Enum):
@@ -151,19 +154,19 @@ class Communication(msgspec.Struct, omit_defaults=True):
 
     name: str = ""
     dtype: str = ""
-    in_elements: int = -1
-    out_elements: int = -1
-    in_split: list[int] = []
-    out_split: list[int] = []
+    in_elements: Whole = -1
+    out_elements: Whole = -1
+    in_split: list[Whole] = []
+    out_split: list[Whole] = []
     group: str = ""
     description: str = ""
-    group_size: int = -1
-    ranks: list[int] = []
-    sequence: int = -1
-    place: int = -1
-    source: int = -1
-    target: int = -1
-    tag: int = -1
+    group_size: Whole = -1
+    ranks: list[Whole] = []
+    sequence: Whole = -1
+    place: Whole = -1
+    source: Whole = -1
+    target: Whole = -1
+    tag: Whole = -1
     coalesced: "list[Communication]" = []
 
     @property
@@ -177,8 +180,8 @@ class ProcessGroup(msgspec.Struct, omit_defaults=True):
 
     name: str
     description: str = ""
-    ranks: list[int] = []
-    size: int = -1
+    ranks: list[Whole] = []
+    size: Whole = -1
 
 
 class LinkReport(msgspec.Struct):
@@ -208,20 +211,20 @@ class TraceInfo(msgspec.Struct):
     """
 
     schema: str = ""
-    pid: int = -1
-    rank: int = -1
-    world_size: int = -1
-    base_time_ns: int = 0
-    sync_records: int = 0
-    unresolved_waits: int = 0
+    pid: Whole = -1
+    rank: Whole = -1
+    world_size: Whole = -1
+    base_time_ns: Whole = 0
+    sync_records: Whole = 0
+    unresolved_waits: Whole = 0
     source_host: str = ""
     source_device: str = ""
     time: str = ""
     start_ts: float = 0
     finish_ts: float = 0
     machine: Machine = msgspec.field(default_factory=Machine)
-    carried: dict[int, int] | None = None
-    devices: dict[int, str] = {}
+    carried: dict[Whole, Whole] | None = None
+    devices: dict[Whole, str] = {}
 
 
 @dataclass(slots=True, repr=False)

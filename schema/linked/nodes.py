@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, TextPieces
-from ..traces import Attr, InexactTime, integers, listed_attributes, nanoseconds
+from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes, nanoseconds
 from .layout import INTEGER_ATTRIBUTES, Node
 
 SCHEMA = "op_schema"
@@ -63,6 +63,8 @@ class LinkedNodes:
         self.recorded_by_host: list[bool] = []
         self.inputs, self.outputs = TextPieces(), TextPieces()
         self.extra: SparsePieces[dict[str, Any]] = SparsePieces(dict[str, Any])
+        self.unusable = 0
+        """Inputs or outputs that are no lists."""
         self.modules = False
         """Whether any node has a module or a Python function."""
         self.waits: list[tuple[int, int]] = []
@@ -103,8 +105,16 @@ class LinkedNodes:
         self._add_attributes([node.attrs for node in nodes])
         self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
         self.recorded_by_host += [node.recorded_by is None for node in nodes]
-        self.inputs.add([_on_one_line(node.inputs) for node in nodes])
-        self.outputs.add([_on_one_line(node.outputs) for node in nodes])
+        self.inputs.add([self._arguments(node.inputs) for node in nodes])
+        self.outputs.add([self._arguments(node.outputs) for node in nodes])
+
+    def _arguments(self, arguments: msgspec.Raw) -> bytes:
+        """On one line, as PyTorch writes them; chakra_trace_link indents."""
+        text = bytes(arguments)
+        if text[:1] != b"{":
+            self.unusable += 1
+            return NO_TENSORS
+        return msgspec.json.format(text, indent=0) if b"\n" in text else text
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
         """The ops' attributes as columns; those without a column stay in `extra`."""
@@ -120,12 +130,6 @@ class LinkedNodes:
         self.activities.texts("category", [node.cat or "" for node in nodes])
         for row, node in enumerate(nodes, self.activities.count):
             self.waits += [(row, source) for source in node.sync_dep or ()]
-
-
-def _on_one_line(arguments: msgspec.Raw) -> bytes:
-    """As PyTorch writes them; chakra_trace_link indents."""
-    text = bytes(arguments)
-    return msgspec.json.format(text, indent=0) if b"\n" in text else text
 
 
 def _times(nodes: Sequence[Node]) -> list[Int64]:

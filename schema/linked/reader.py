@@ -29,7 +29,7 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
             f"{path}: a device trace; link it with its host trace first: trace-link --device-trace {path} …"
         )
     nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
-    if not nodes.timed:
+    if not nodes.timed and not (top.calls and top.calls.name):
         kind = "a host trace that was never linked" if len(nodes) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with trace-link first")
     try:
@@ -52,6 +52,8 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         report.remarks.append(
             "no calls in the linked trace: activities are launched at their op's end or their start, the earlier one"
         )
+    if nodes.unusable:
+        report.remarks.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,

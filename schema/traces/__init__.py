@@ -1,6 +1,7 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
 from . import host, kineto
+from .arguments import TENSOR, ArgumentTexts, argument_lists, listed, value_texts
 from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import Args, DeviceFile
@@ -26,7 +27,9 @@ __all__ = [
     "NEVER",
     "NO_TENSORS",
     "STEP_MARK",
+    "TENSOR",
     "Args",
+    "ArgumentTexts",
     "Attr",
     "DeviceFile",
     "ExactTimes",
@@ -34,6 +37,7 @@ __all__ = [
     "MergedRank",
     "TensorLists",
     "are_step_marks",
+    "argument_lists",
     "exact_times",
     "host",
     "identities",
@@ -42,8 +46,10 @@ __all__ = [
     "integers",
     "kineto",
     "lacks_padding",
+    "listed",
     "listed_attributes",
     "microseconds",
     "nanoseconds",
+    "value_texts",
     "with_padding",
 ]

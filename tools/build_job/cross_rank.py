@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ...converter.ranks import Group, ranks_of, ranks_text, recognised
+from ..rank_rows import absent_ranks
 from .rank_comms import PRIME, GroupSummary, RankComms
 
 Told = TypeVar("Told", bound=Hashable)
@@ -93,10 +94,10 @@ def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 
 def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
     """What each member sends to each against what that one expects."""
-    ranks = [rank for rank, one in summaries.items() if one.sends and one.expects]
+    place = {rank: number for number, rank in enumerate(ranks_of(group.ranks))}
+    ranks = [rank for rank, one in summaries.items() if one.sends and one.expects and rank in place]
     if not ranks:
         return
-    place = {rank: number for number, rank in enumerate(ranks_of(group.ranks))}
     columns = [place[rank] for rank in ranks]
     sends, expects = (
         np.array([np.frombuffer(digests, "<u4")[columns] for digests in sides])
@@ -143,8 +144,8 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
 def _notes(
     ranks: Mapping[int, RankComms], members: Mapping[Group, Mapping[int, GroupSummary]], world_size: int
 ) -> list[str]:
-    absent = sorted(set(range(world_size)) - set(ranks)) if world_size > 0 else []
-    notes = [f"{len(absent)} of {world_size} ranks are absent: {_listed(absent)}"] if absent else []
+    absent = absent_ranks(ranks, world_size)
+    notes = [f"{sum(absent.values())} of {world_size} ranks are absent: {_cut(', '.join(absent))}"] if absent else []
     for text in sorted({group.ranks for group in members}):
         missing = sorted(set(ranks_of(text)) - set(ranks))
         if missing:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..build_job import mark_of
-from ..rank_rows import ranges
+from ..rank_rows import absent_ranks, ranges
 from .findings import NOTE, WRONG, Finding
 from .inspection import GroupCount, Inspection
 
@@ -55,9 +55,9 @@ def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
             groups[tuple(group.ranks)][rank] = group
     for members, counts in sorted(groups.items()):
         most = max(counts.values(), key=lambda group: group.count)
-        for rank in members:
-            own = counts.get(rank, GroupCount(list(members), 0))
-            if rank in here and (own.count, own.first, own.last) != (most.count, most.first, most.last):
+        for rank in filter(here.__contains__, members):
+            own = counts.get(rank, GroupCount([], 0))
+            if (own.count, own.first, own.last) != (most.count, most.first, most.last):
                 what = f"{_collectives(own)} of group {ranges(sorted(members))}, where another member recorded {_collectives(most)}"
                 advice = "a simulator would hang on the rest: trace the same steps on all ranks"
                 yield Finding(WRONG, [here[rank].name], what, advice)
@@ -81,7 +81,7 @@ def _same_rank(processes: Sequence[Inspection]) -> Iterator[Finding]:
 
 def _absent_ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
     world = max((process.world_size or 0 for process in processes), default=0)
-    absent = sorted(set(range(world)) - {process.rank for process in processes})
+    absent = absent_ranks((process.rank for process in processes if process.rank is not None), world)
     if absent and any(process.records_rank for process in processes):
-        places = [f"rank {rank}" for rank in absent]
+        places = [f"rank{'s' * (count > 1)} {run}" for run, count in absent.items()]
         yield Finding(NOTE, places, f"absent from a job of {world} ranks", "only these ranks' graphs will be missing")

@@ -7,17 +7,16 @@ import numpy as np
 
 from ...converter.ranks import match, ranks_of
 from ...schema.graph import ExecutionGraph
-from ...schema.traces import integer
 from .rendezvous import communication_of
 
 
 def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
     """What tells that they are not, in words; empty where nothing does. O(n log n) in the communication nodes."""
-    ranks = [integer(graph.metadata.get("rank"), -1) for graph in graphs]
+    ranks = [graph.number("rank", -1) for graph in graphs]
     twice = [rank for rank, count in Counter(ranks).items() if count > 1 and rank >= 0]
     if twice:
         return f"{len([rank for rank in ranks if rank == twice[0]])} graphs are of rank {twice[0]}"
-    worlds = {integer(graph.metadata.get("world_size"), -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
+    worlds = {graph.number("world_size", -1): rank for graph, rank in zip(graphs, ranks, strict=True)}
     known = sorted(set(worlds) - {-1})
     if len(known) > 1:
         return f"rank {worlds[known[0]]} is of {known[0]} ranks, rank {worlds[known[1]]} of {known[1]}"

@@ -43,4 +43,4 @@ def communication_of(graph: ExecutionGraph, place: int) -> Calls:
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]
-    return graph_calls(graph, by_id, int(graph.metadata.get("rank", place)))
+    return graph_calls(graph, by_id, graph.number("rank", place))

@@ -11,11 +11,14 @@ import numpy as np
 
 from ...converter.edit import recorded_edges
 from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, counted, numbered
-from ...schema.graph import ROOM, Delay, DependencyKind, ExecutionGraph
+from ...schema.errors import DataError
+from ...schema.graph import ATTRIBUTES, ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
 from .node_class import Classes, NodeClass, node_classes
 from .scaling import Scale, class_factor, node_factors
 
+START = "start_time_ns"
+LENGTHS = [one.name for one in ATTRIBUTES if one.unit == "ns" and one.name != START]
 HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
 
@@ -123,7 +126,12 @@ class Workload(Columns, Shown):
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
-    """The nodes of all graphs; time and memory linear in nodes and dependencies."""
+    """The nodes of all graphs; time and memory linear in nodes and dependencies.
+
+    Raises DataError where a graph's times are beyond any clock.
+    """
+    for place, graph in enumerate(graphs):
+        _check_times(graph, place)
     lanes: list[Lane] = []
     ranks: list[Columns] = []
     places: list[Places] = []
@@ -147,6 +155,16 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
     return Workload(
         **joined, graphs=graphs, lanes=lanes, first_row=first_row[:-1], places=places, missing_dependencies=missing
     )
+
+
+def _check_times(graph: ExecutionGraph, place: int) -> None:
+    """Sums of a start and all lengths must stay in 64 bits."""
+    starts = graph.start_time_micros * 1e3, graph.integers(START, 0)
+    lengths = graph.duration_micros * 1e3, *(graph.integers(name, 0).astype(np.float64) for name in LENGTHS)
+    largest = [*(np.abs(some).max(initial=0) for some in starts), *(np.abs(some).sum() for some in lengths)]
+    if max(largest) > FOREVER:
+        what = f"the graph of rank {graph.number('rank', place)} has times beyond any clock"
+        raise DataError(f"{what}; convert the trace again")
 
 
 def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
@@ -183,13 +201,14 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
 
 def rooms(graph: ExecutionGraph) -> dict[int, Places]:
     """What room each device had, of devices that were full."""
-    known = {key.removeprefix(ROOM): int(value) for key, value in graph.metadata.items() if key.startswith(ROOM)}
-    return {int(device): Places(count, _cut_off(graph)) for device, count in known.items() if count > 0}
+    devices = np.unique(graph.integers("device")).tolist()
+    known = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
+    return {device: Places(count, _cut_off(graph)) for device, count in known if count > 0}
 
 
 def _cut_off(graph: ExecutionGraph) -> int:
     """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
-    return int(graph.metadata.get("resolution_ns", 1)) // 2
+    return graph.number("resolution_ns", 1) // 2
 
 
 def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
@@ -218,7 +237,7 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
     """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it as is known."""
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
-    start = graph.start_ns + np.where(graph.is_activity, int(graph.metadata.get("clock_offset_ns", 0)), 0)
+    start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
     first = int((start - before)[recorded].min()) if recorded.any() else 0
     # a trimmed duration and its overlap make the recorded one
     end = start + graph.duration_ns + graph.integers("overlap_ns", 0)

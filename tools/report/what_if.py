@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.graph import ExecutionGraph
-from ...schema.traces import integer
 from ..analyses import Column, Table
 from ..replay import SCALABLE, NodeClass, Replay, Scale, node_classes, parse_scale, replay_ranks, replays, trust
 
@@ -68,7 +67,7 @@ def _makespan(replay: Replay) -> int:
 def _note(replay: Replay) -> str:
     """Whose replay it is, where that is not plain, and how far it is off; a part of a job misses what the others would have waited for."""
     graphs = replay.work.graphs
-    world = max(integer(graph.metadata.get("world_size"), 0) for graph in graphs)
+    world = max(graph.number("world_size", 0) for graph in graphs)
     alone = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""
     together = f"{len(graphs)} ranks, which wait for each other" if len(graphs) > 1 else ""
     return "; ".join(filter(None, [alone or together, trust(replay)]))

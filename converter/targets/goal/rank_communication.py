@@ -34,7 +34,7 @@ class MeasuredTimes(NamedTuple):
 
 def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
     """When each node ran as measured; what is trimmed of a duration counts to the end."""
-    start = graph.start_ns + np.where(graph.is_activity, int(graph.metadata.get("clock_offset_ns", 0)), 0)
+    start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
     delay = graph.integers("host_delay_ns", 0)
     # of a graph without host the first activity's host delay is the beginning
     before = np.where((graph.data_deps.lengths() == 0) & (delay > 0), graph.integers("gap_ns", 0) + delay, 0)
@@ -46,7 +46,7 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
 
 def rank_communication(graph: ExecutionGraph, place: int) -> RankCommunication:
     """What a graph communicates; its rank is `place` where the graph does not tell. O(n log n)."""
-    rank = int(graph.metadata.get("rank", place))
+    rank = graph.number("rank", place)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
     calls = graph_calls(graph, rows[np.argsort(graph.id[rows], kind="stable")], rank)
     times, splits = measured_times(graph), graph.attributes.get("comm_split")
