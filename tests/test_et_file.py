@@ -316,7 +316,7 @@ def test_damaged_files_are_read_or_refused_but_never_crash(folder, data, graph):
     graph.write(str(path))
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(content) - 1))
+        at = data.draw(st.integers(0, len(content)))
         content[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
     path.write_bytes(content)
     read_or_refused(path)

@@ -84,7 +84,10 @@ def with_work() -> DeviceTrace:
         ops=[OpRow(0, 100, "outer"), OpRow(10, 60, "inner")],
         calls=[CallRow(20, 25, 5), CallRow(70, 75, 6), CallRow(200, 205, 7)],
         activities=[
-            *(ActivityRow(10 * number, 10 * number + 5, number, stream=number) for number in (50, 5, 6, 7)),
+            *(
+                ActivityRow(start, start + 5, number, stream=number)
+                for number, start in ((50, 500), (5, 50), (6, 80), (7, 210))
+            ),
             ActivityRow(900, 910),
         ],
         syncs=[SyncRow(correlation=6), SyncRow(correlation=0), SyncRow(correlation=99)],

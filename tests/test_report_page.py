@@ -28,14 +28,18 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
+FEW = ["temporal_breakdown", "kernel_duration_distribution", "critical_path"]
+"""What most of these tests look at: to draw all charts takes longer than the tests."""
+
+
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
-    return written(data / "training", tmp_path_factory.mktemp("page"))
+    return written(data / "training", tmp_path_factory.mktemp("page"), FEW)
 
 
-def written(traces: Path, folder: Path) -> Path:
+def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
     page = folder / "report.html"
-    page.write_text(render(report_on(find_sources([traces]))), "utf-8")
+    page.write_text(render(report_on(find_sources([traces]), Wanted(only=only))), "utf-8")
     return page
 
 
@@ -166,7 +170,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             t.work(2)
             t.launch('needle, "quoted"' if number == 7 else "hay", duration=1 + number % 5)
     t.write(folder)
-    return written(folder, folder)
+    return written(folder, folder, ["launch_statistics"])
 
 
 def launches(page: Any) -> Any:
@@ -230,9 +234,9 @@ def comparable(row: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, training: Path, scheme: str) -> None:
+def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, data: Path, tmp_path: Path, scheme: str) -> None:
     said: list[str] = []
-    page = opened(browser, training, said, width=PHONE, color_scheme=scheme)
+    page = opened(browser, written(data / "training", tmp_path), said, width=PHONE, color_scheme=scheme)
     assert said == [] and page.evaluate("document.documentElement.scrollWidth") <= PHONE
     cut = page.evaluate(
         """[...document.querySelectorAll('.chart svg')].flatMap((chart) => {
@@ -287,7 +291,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             t.launch(name, duration=duration)
     t.device_synchronize()
     t.write(folder)
-    report = report_on(find_sources([folder]))
+    report = report_on(find_sources([folder]), Wanted(only=FEW))
     played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replayed())}
     report.timeline = timeline(played, around=60, room=6000)
     page = folder / "report.html"
