@@ -7,6 +7,7 @@ folder, or where that has no room, all stays in memory.
 import ctypes
 import mmap
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -26,6 +27,8 @@ LARGE = 1 << 18
 """Bytes from which on a column goes to disk."""
 ALIGNED, AT_ONCE = 64, 1 << 16
 ROWS_AT_ONCE = 1 << 16
+SECONDS_BETWEEN_TRIMS = 0.25
+_trimmed_at = 0.0
 _folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
 
 _mappings: "WeakSet[mmap.mmap]" = WeakSet()
@@ -183,9 +186,13 @@ def _mapping(column: Any) -> mmap.mmap | None:
 
 
 def _trim() -> None:
-    """Hands back to the system what the C library keeps of freed memory; only glibc can."""
+    """Hands back to the system what the C library keeps of freed memory; only glibc can. To take it again costs time, so not too often."""
+    global _trimmed_at
+    if time.monotonic() - _trimmed_at < SECONDS_BETWEEN_TRIMS:
+        return
     with suppress(AttributeError, OSError):
         _c_library().malloc_trim(0)
+    _trimmed_at = time.monotonic()
 
 
 @cache
