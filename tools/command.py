@@ -38,6 +38,10 @@ class CommandParser(argparse.ArgumentParser):
                 argcomplete.autocomplete(self)
         return super().parse_args(*arguments, **more)
 
+    def error(self, message: str) -> NoReturn:
+        """As of argparse, in one line."""
+        super().error(terminal.in_one_line(message))
+
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(terminal.plain(message), file)
 

@@ -1,5 +1,6 @@
 """How a command ends before its work is done: SIGTERM is what Ctrl-C is, and what cannot stop by itself is stopped."""
 
+import atexit
 import os
 import signal
 import socket
@@ -24,6 +25,8 @@ def ended_by_signals(name: str) -> Iterator[None]:
     """
     # who starts a command in the background may have made it deaf to Ctrl-C
     before = {number: signal.getsignal(number) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
+    # while Python goes down there is nobody to raise to
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
     ended = threading.Event()
     told, telling = socket.socketpair()
     with told, telling:

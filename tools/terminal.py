@@ -35,6 +35,7 @@ class PlainFormatter(logging.Formatter):
     """Notes, warnings and errors are a line each, summaries have several."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record's text as it may be printed."""
         text = super().format(record)
         return in_one_line(text) if record.levelno >= logging.WARNING and not record.exc_info else plain(text)
 
@@ -46,6 +47,6 @@ def print_text(text: str) -> None:
 
 
 def print_json(pieces: Iterable[bytes]) -> None:
-    """JSON on standard output, piece by piece: the same values, with escapes for what acts on a terminal. Raises DataError like `print_text`."""
+    """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like `print_text`."""
     with open_output(STANDARD_STREAM) as stream:
         stream.writelines(ACTING_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), piece) for piece in pieces)

@@ -77,7 +77,9 @@ def _until_a_worker_dies(
         while waiting or running:
             while waiting and len(running) < jobs:
                 try:
-                    running[pool.submit(function, waiting[0])] = waiting[0]
+                    with _deaf_to_interrupts():
+                        future = pool.submit(function, waiting[0])
+                    running[future] = waiting[0]
                 except BrokenProcessPool:
                     return list(running.values())
                 waiting.popleft()
@@ -122,6 +124,19 @@ def _outcome(result: Callable[[], Result]) -> Result | Exception:
         return result()
     except Exception as error:
         return error
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started in the block never hear Ctrl-C, not even before they can say that they leave it to their parent."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
