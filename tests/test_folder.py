@@ -1,8 +1,10 @@
 """One job in a folder: who builds there is alone, what earlier builds left is removed, and inputs that change meanwhile are refused."""
 
+import contextlib
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -166,6 +168,30 @@ def test_what_killed_builds_had_begun_is_removed(job: Path, tmp_path: Path) -> N
     (out / ".mine.partial").touch()
     built(job, out)
     assert names(out) == [".mine.partial", *BUILT]
+
+
+# Names of outputs
+
+RANKS = [
+    "../../up", "0; touch mine", "\x1b[2J", "9" * 300, -3, 1e30, 10**30, 2**63 - 1, True, None, [0], {"rank": 0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", RANKS, ids=range(len(RANKS)))
+@pytest.mark.parametrize("name", ["device.json", "device_rank1$(touch mine)\x1b.json", f"device_rank{'9' * 200}.json"])
+def test_names_of_outputs_hold_nothing_of_a_trace_but_a_number(
+    jobs: Callable[[int], Path], tmp_path: Path, rank: object, name: str
+) -> None:
+    job = Path(shutil.copytree(jobs(1), tmp_path / "job"))
+    device = json.loads((job / "device_rank0.json").read_text())
+    (job / "device_rank0.json").unlink()
+    device["distributedInfo"] = {"rank": rank, "world_size": 1, "pg_config": [{"pg_name": "../../pg", "ranks": [0]}]}
+    (job / name).write_text(json.dumps(device))
+    with contextlib.suppress(DataError):
+        built(job, tmp_path / "out")
+    made = names(tmp_path / "out") if (tmp_path / "out").exists() else []
+    assert [one for one in made if not re.fullmatch(r"graph\.\d+\.et|comm_groups\.json|report\.json", one)] == []
+    assert names(tmp_path) in (["job"], ["job", "out"]) and len(names(job)) == 3
 
 
 # Inputs that change

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-SECONDS_TO_CLEAN_UP = 10
 SECONDS_BETWEEN_LOOKS = 0.5
 
 _advanced: ContextVar[Advanced] = ContextVar("advanced", default=unseen)
@@ -160,7 +159,7 @@ def _prepare_worker(stages: "_Count") -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    threading.Thread(target=_stop_after_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _add(stages: "_Count", count: int) -> None:
@@ -172,10 +171,9 @@ def _stop(*_: object) -> NoReturn:
     sys.exit(1)
 
 
-def _stop_after_parent() -> None:
+def _end_with_parent() -> None:
+    """At once: what a worker would clean up is cleaned up by the next run, which may have begun."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
-    threading.main_thread().join(SECONDS_TO_CLEAN_UP)
     os._exit(1)
