@@ -18,7 +18,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import columns_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
-from ...schema.io import state_of
+from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ..command import no_garbage_collection
 from ..inputs import Pair
@@ -139,7 +139,8 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph = for_target(graph, GENERIC, number_groups(known.groups))
         graph.write(str(task.graph))
     else:
-        task.waiting.write_bytes(pickle.dumps(graph))
+        with open_output(str(task.waiting)) as waiting:
+            pickle.dump(graph, waiting)
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
