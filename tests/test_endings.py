@@ -7,7 +7,6 @@ import argparse
 import hashlib
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from execgraph.tools import ending
@@ -25,6 +24,7 @@ from execgraph.tools.build_job.job import build
 from execgraph.tools.command import run_command
 from generated import here
 
+resource: Any = pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied as they are")
 MOMENTS = int(os.environ.get("EXECGRAPH_ENDINGS", "10"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
