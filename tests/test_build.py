@@ -53,7 +53,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_rank_gets_a_graph_and_the_report_says_from_what(traces: Path, tmp_path: Path) -> None:
-    report, _ = built(traces, tmp_path / "out")
+    report = built(traces, tmp_path / "out").report
     assert sorted(files(tmp_path / "out")) == ["comm_groups.json", "graph.0.et", "graph.1.et", "report.json"]
     for rank, summary in enumerate(report.ranks):
         graph = ExecutionGraph.read(str(tmp_path / "out" / f"graph.{rank}.et"))
@@ -73,14 +73,14 @@ def test_swapped_names_do_not_swap_ranks(job: Path, tmp_path: Path) -> None:
     (job / "host_rank0.json").rename(job / "aside")
     (job / "host_rank1.json").rename(job / "host_rank0.json")
     (job / "aside").rename(job / "host_rank1.json")
-    report, _ = built(job, tmp_path / "swapped")
+    report = built(job, tmp_path / "swapped").report
     assert [summary.host and summary.host.file for summary in report.ranks] == ["host_rank1.json", "host_rank0.json"]
     assert [summary.link and summary.link.agreement_pct for summary in report.ranks] == [100.0, 100.0]
 
 
 def test_a_device_trace_without_host_trace_is_built_alone(job: Path, tmp_path: Path) -> None:
     (job / "host_rank1.json").unlink()
-    report, _ = built(job, tmp_path / "out")
+    report = built(job, tmp_path / "out").report
     assert [summary.status for summary in report.ranks] == ["built", "built"]
     lonely, unknown = report.all_notes
     assert lonely.startswith("rank 1: device_rank1.json: has no host trace")
@@ -89,7 +89,7 @@ def test_a_device_trace_without_host_trace_is_built_alone(job: Path, tmp_path: P
 
 def test_a_broken_rank_fails_alone_and_names_its_file(job: Path, tmp_path: Path) -> None:
     (job / "device_rank0.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 0}}')
-    report, _ = built(job, tmp_path / "out")
+    report = built(job, tmp_path / "out").report
     assert [summary.status for summary in report.ranks] == ["failed", "built"]
     [failure] = report.all_failures
     assert failure.startswith("rank 0: device_rank0.json: ")
@@ -143,7 +143,7 @@ def test_a_part_of_the_traces_is_built_on_every_rank_and_not_taken_for_another(t
     write_traces(simulate(build_job("ddp", ranks=2, steps=2, layers=1, seed=3)), job)
     nodes = []
     for steps in (None, (0, 1), (1, 2)):
-        report, unchanged = build(job, out, BuildOptions(), here, window=Window(steps=steps))
+        report, unchanged, _ = build(job, out, BuildOptions(), here, window=Window(steps=steps))
         assert (report.disagreements, unchanged) == ([], set())
         nodes.append([rank.convert.activities for rank in report.ranks if rank.convert])
     assert [sum(rank) for rank in zip(*nodes[1:], strict=True)] == nodes[0]
@@ -250,7 +250,7 @@ def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) ->
         yield tasks[0], WorkerDied("its process was killed")
         yield tasks[1], function(tasks[1])
 
-    report, _ = build(traces, tmp_path, BuildOptions(), losing)
+    report = build(traces, tmp_path, BuildOptions(), losing).report
     assert report.all_failures == ["rank 0: device_rank0.json: WorkerDied: its process was killed"]
     assert [summary.status for summary in report.ranks] == ["failed", "built"]
 

@@ -3,8 +3,10 @@
 import csv
 import shutil
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from execgraph.tools.report.files import write_csv
@@ -12,6 +14,7 @@ from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.page import MISSING, render
 from execgraph.tools.report.report import Wanted, report_on
 from execgraph.tools.report.timeline import timeline
+from execgraph.tools.view.lane_picture import draw_lanes
 
 playwright = pytest.importorskip("playwright.sync_api")
 LAPTOP, PHONE = 1366, 390
@@ -269,6 +272,106 @@ def test_names_that_are_markup_stay_text(browser: Any, tmp_path: Path) -> None:
     said: list[str] = []
     page = opened(browser, written(tmp_path, tmp_path), said)
     assert said == [] and page.evaluate("window.broken") is None
+    page.close()
+
+
+MARKUP = "<img src=x onerror='window.broken = 1'></text></svg><script>window.broken = 1</script>&lt;b>"
+
+
+def test_names_that_are_markup_stay_text_in_a_picture_of_a_graph(browser: Any, tmp_path: Path) -> None:
+    from graphs import GraphBuilder
+
+    g, said = GraphBuilder(), list[str]()
+    g.host(MARKUP + "\x1b\x00\x9b", 0, 500)
+    (tmp_path / "graph.svg").write_text(draw_lanes(g.build(), 0), "utf-8")
+    page = browser.new_page()
+    page.on("console", lambda message: said.append(message.text))
+    page.goto((tmp_path / "graph.svg").as_uri())
+    assert MARKUP in page.locator("title").text_content()
+    assert (page.locator("script, img").count(), page.evaluate("window.broken"), said) == (0, None, [])
+    page.close()
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Somebody out there, who remembers what he was asked for."""
+
+    paths: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.paths.append(self.path)
+        self.send_response(200)
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def somebody() -> Iterator[str]:
+    """The address of somebody out there."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
+        Asked.paths.clear()
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+ASKING = """async (address) => {
+  const refused = [];
+  addEventListener("securitypolicyviolation", ({ effectiveDirective }) => refused.push(effectiveDirective));
+  const put = (kind, more) => document.body.append(Object.assign(document.createElement(kind), more));
+  put("img", { src: `${address}/img` });
+  put("script", { src: `${address}/script` });
+  put("script", { textContent: "window.broken = 1" });
+  put("link", { rel: "stylesheet", href: `${address}/style` });
+  put("iframe", { src: `${address}/frame` });
+  put("style", { textContent: `body { background: url(${address}/background) }` });
+  document.body.insertAdjacentHTML("beforeend", "<b onclick='window.broken = 1'></b>");
+  document.body.lastChild.click();
+  await fetch(`${address}/fetch`).catch(() => {});
+  await new Promise((done) => setTimeout(done, 200));
+  return refused.sort();
+}"""
+
+
+def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(
+    browser: Any, training: Path, somebody: str
+) -> None:
+    page = opened(browser, training, [])
+    refused = page.evaluate(ASKING, somebody)
+    wanted = [
+        "connect-src",
+        "frame-src",
+        "img-src",
+        "img-src",
+        "script-src-attr",
+        "script-src-elem",
+        "script-src-elem",
+        "style-src-elem",
+    ]
+    assert (refused, Asked.paths, page.evaluate("window.broken")) == (wanted, [], None)
+    page.close()
+
+
+def test_cells_that_begin_like_formulas_are_texts_in_a_saved_table(browser: Any, tmp_path: Path) -> None:
+    from builder import TraceBuilder
+
+    t, names = TraceBuilder(), [f"{sign}HYPERLINK(1)" for sign in "=+-@\t＝"]
+    for name in names:
+        with t.op("aten::mm"):
+            t.work(2)
+            t.launch(name)
+    t.write(tmp_path)
+    page = opened(browser, written(tmp_path, tmp_path), [])
+    with page.expect_download() as download:
+        launches(page).locator(".csv").press("Enter")
+    write_csv(report_on(find_sources([tmp_path])).tables.values(), tmp_path)
+    for path in (download.value.path(), tmp_path / "launch_statistics.csv"):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert sorted(row["name"] for row in rows) == sorted(f"'{name}" for name in names)
+        assert {row["stream"] for row in rows} == {"7"}
     page.close()
 
 

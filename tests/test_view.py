@@ -143,6 +143,17 @@ def test_dot_has_a_cluster_per_lane_and_quotes_names(tmp_path: Path) -> None:
     assert '1 -> 2 [tooltip="launch"]' in text
 
 
+def test_markup_in_names_is_text_in_dot_and_graphml(tmp_path: Path) -> None:
+    name, g = '"]; } <b onload=x> &quot; \\N', GraphBuilder()
+    g.host(name + "\x1b", 0, 5)
+    g.build().write(str(tmp_path / "g.et"))
+    for form in ("dot", "graphml"):
+        assert run("--input", tmp_path / "g.et", "--output", tmp_path / f"g.{form}") == 0
+    [quoted] = re.findall(r'label=("(?:[^"\\]|\\.)*"), fillcolor', (tmp_path / "g.dot").read_text())
+    assert quoted == r'"\"]; } <b onload=x> &amp;quot; \\N?\n0.0 µs"'
+    assert nx.read_graphml(tmp_path / "g.graphml", node_type=int).nodes[1]["name"] == f"{name}?"
+
+
 def test_the_picture_has_a_bar_per_node_and_an_arrow_per_edge_between_lanes() -> None:
     tree = ElementTree.fromstring(draw_lanes(training_step(), 1000, sought=3))
     bars = [bar for bar in tree.iter(f"{SVG}rect") if "bar" in bar.get("class", "").split()]

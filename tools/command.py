@@ -7,7 +7,6 @@ import argparse
 import gc
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +16,8 @@ import orjson
 from tqdm import tqdm
 
 from ..schema.errors import DataError
-from ..schema.io import STANDARD_STREAM, open_output
+from . import terminal
+from .ending import STOPPED, ended_by_signals, say_stopped
 
 T = TypeVar("T")
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
@@ -37,6 +37,13 @@ class CommandParser(argparse.ArgumentParser):
 
                 argcomplete.autocomplete(self)
         return super().parse_args(*arguments, **more)
+
+    def error(self, message: str) -> NoReturn:
+        """As of argparse, in one line."""
+        super().error(terminal.in_one_line(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(terminal.plain(message), file)
 
 
 def command_parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
@@ -68,29 +75,28 @@ class _Version(argparse.Action):
 def run_command(work: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace, name: str) -> NoReturn:
     """Runs `work` and ends the process: a DataError, an interrupt or a closed pipe is one line, never a traceback."""
     level = logging.ERROR if arguments.quiet else logging.DEBUG if arguments.verbose else logging.INFO
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s", force=True)
-    signal.signal(signal.SIGTERM, _stop)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(terminal.PlainFormatter())
+    logging.basicConfig(handlers=[handler], level=level, force=True)
     try:
-        with no_garbage_collection():
+        with ended_by_signals(name), no_garbage_collection():
             sys.exit(work(arguments) or 0)
     except DataError as error:
-        line = " ".join(str(error).split())
-        print(f"{name}: error: {line}", file=sys.stderr)
+        log.error(f"{name}: error: {' '.join(str(error).split())}")
         sys.exit(1)
     except MemoryError:
-        print(f"{name}: error: out of memory; use a machine with more, or a shorter trace", file=sys.stderr)
+        log.error(f"{name}: error: out of memory; use a machine with more, or a shorter trace")
         sys.exit(1)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        sys.exit(130)
+        say_stopped(name)
+        sys.exit(STOPPED)
     except BrokenPipeError:
         # the reader of our output left; keep Python from complaining about it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if arguments.verbose:
-            raise
-        print(f"{name}: internal error: {error!r}; run again with -v and report what it prints", file=sys.stderr)
+        what = f"{name}: internal error: {error!r}; run again with -v and report what it prints"
+        log.error(what, exc_info=arguments.verbose)
         sys.exit(1)
 
 
@@ -106,14 +112,9 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _stop(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def print_json(summary: dict[str, Any]) -> None:
     """The summary as one JSON object on stdout."""
-    with open_output(STANDARD_STREAM) as stream:
-        stream.write(orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS) + b"\n")
+    terminal.print_json([orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS), b"\n"])
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:

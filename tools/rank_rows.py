@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
+from .terminal import in_one_line
+
 MOST_ROWS = 64
 LONGEST = 32
 
@@ -21,7 +23,7 @@ def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: C
         for row in rows:
             groups[tuple(row[place] for place in same)].append(row)
         rows = [_shared(group) for group in groups.values()]
-    shown = [tuple(headings), *rows]
+    shown = [tuple(map(in_one_line, row)) for row in (headings, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in shown]
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from .terminal import in_one_line
+
 WIDTH = 12
 
 
@@ -11,7 +13,7 @@ def titled(title: str, text: str) -> str:
     >>> titled("nodes", "420: 357 on the host, 63 activities")
     'nodes       420: 357 on the host, 63 activities'
     """
-    return f"{title:<{WIDTH}}{text}"
+    return in_one_line(f"{title:<{WIDTH}}{text}")
 
 
 def counted(title: str, counts: Mapping[str, int]) -> list[str]:

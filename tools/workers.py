@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-SECONDS_TO_CLEAN_UP = 10
 SECONDS_BETWEEN_LOOKS = 0.5
 
 _advanced: ContextVar[Advanced] = ContextVar("advanced", default=unseen)
@@ -77,7 +76,9 @@ def _until_a_worker_dies(
         while waiting or running:
             while waiting and len(running) < jobs:
                 try:
-                    running[pool.submit(function, waiting[0])] = waiting[0]
+                    with _deaf_to_interrupts():
+                        future = pool.submit(function, waiting[0])
+                    running[future] = waiting[0]
                 except BrokenProcessPool:
                     return list(running.values())
                 waiting.popleft()
@@ -125,6 +126,19 @@ def _outcome(result: Callable[[], Result]) -> Result | Exception:
 
 
 @contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started in the block never hear Ctrl-C, not even before they can say that they leave it to their parent."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _pool(jobs: int, spawn: SpawnContext, stages: "_Count") -> Iterator[ProcessPoolExecutor]:
     """Worker processes that are stopped at once, and clean up, when the block is left by an exception."""
     pool = ProcessPoolExecutor(jobs, spawn, _prepare_worker, (stages,))
@@ -145,7 +159,7 @@ def _prepare_worker(stages: "_Count") -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    threading.Thread(target=_stop_after_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _add(stages: "_Count", count: int) -> None:
@@ -157,10 +171,9 @@ def _stop(*_: object) -> NoReturn:
     sys.exit(1)
 
 
-def _stop_after_parent() -> None:
+def _end_with_parent() -> None:
+    """At once: what a worker would clean up is cleaned up by the next run, which may have begun."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
-    threading.main_thread().join(SECONDS_TO_CLEAN_UP)
     os._exit(1)

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -60,7 +61,11 @@ def read_traces(
         program = f"from {__name__} import read_for_another; read_for_another()"
         command = [sys.executable, "-c", program, host, str(int(strict)), str(folder), str(columns.fileno())]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=[columns.fileno()]
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[columns.fileno()],
         ) as process:
             try:
                 seen = _device_or_error(device, strict, advanced, modules)
@@ -130,6 +135,7 @@ def _hand_over(trace: HostTrace, descriptor: int) -> _Handed:
 def read_for_another() -> None:
     """What the other process does: reads the trace that its arguments name, and writes to standard output what it hands over."""
     path, strict, folder, descriptor = sys.argv[1:]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.disable()
     try:
         with columns_in(Path(folder)):
@@ -137,3 +143,9 @@ def read_for_another() -> None:
     except DataError as error:
         answer = error
     sys.stdout.buffer.write(pickle.dumps(answer))
+
+
+def _end_with_parent() -> None:
+    """Nobody writes to standard input, which ends when the parent does, killed or not."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)

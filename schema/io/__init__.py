@@ -1,12 +1,16 @@
 """Files: what is read and written whole or not at all, compressed or not."""
 
+from .alone import fresh_folder, locked
 from .compressed import GZIP_MAGIC
-from .files import STANDARD_STREAM, folder_beside, open_input, open_output
+from .files import STANDARD_STREAM, folder_beside, open_input, open_output, state_of
 
 __all__ = [
     "GZIP_MAGIC",
     "STANDARD_STREAM",
     "folder_beside",
+    "fresh_folder",
+    "locked",
     "open_input",
     "open_output",
+    "state_of",
 ]

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from gzip import GzipFile
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from ..errors import DataError
 from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
@@ -35,11 +35,12 @@ def open_input(path: str) -> BinaryIO:
 
     What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it. Raises DataError
     when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed; its reads do
-    when it decompresses to more than any trace.
+    when it decompresses to more than any trace, or was written to since it was opened.
     """
     try:
-        raw = sys.stdin.buffer if path == STANDARD_STREAM else Path(path).open("rb", buffering=PIECE)  # noqa: SIM115
-        raw = cast(io.BufferedReader, raw)
+        raw = cast(io.BufferedReader, sys.stdin.buffer)
+        if path != STANDARD_STREAM:
+            raw = io.BufferedReader(_Watched(path), PIECE)
         head = raw.peek(4)[:4]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
@@ -51,6 +52,41 @@ def open_input(path: str) -> BinaryIO:
     if head.startswith(GZIP_MAGIC):
         return gunzipped(raw, _largest_content(path, GZIP_MAGIC), path)
     return unzstd(raw, _largest_content(path, ZSTD_MAGIC), path) if head == ZSTD_MAGIC else cast(BinaryIO, raw)
+
+
+class _Watched(io.FileIO):
+    """A file that is an error at its end where somebody wrote to it since it was opened: what was read is neither the old nor the new."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._path, self._state = path, _state(os.fstat(self.fileno()))
+
+    def readinto(self, buffer: Any) -> int | None:
+        size = super().readinto(buffer)
+        if not size:
+            self._check()
+        return size
+
+    def readall(self) -> bytes:
+        content = super().readall()
+        self._check()
+        return content
+
+    def _check(self) -> None:
+        if _state(os.fstat(self.fileno())) != self._state:
+            raise DataError(f"{self._path}: was written to while it was read; run again when that is done")
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written to or replaced; nothing where it is no regular file."""
+    try:
+        return _state(path.stat())
+    except OSError:
+        return ()
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else ()
 
 
 def _largest_content(path: str, compressed_as: bytes) -> int:

@@ -2,8 +2,11 @@
 
 import os
 import pickle
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 from ...converter import before_target, for_target
@@ -15,6 +18,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.columns import columns_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
+from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
 from ..command import no_garbage_collection
 from ..inputs import Pair
@@ -62,14 +66,35 @@ class Inputs(NamedTuple):
 def build_rank(task: RankTask) -> RankResult:
     """Builds one rank's graph, unless the earlier one still is what would come out. Reports every failure, raises none."""
     try:
-        # hashing does not hold the interpreter, so it takes no time beside the building
-        with ThreadPoolExecutor(1) as beside:
-            inputs = beside.submit(_inputs, task)
-            if task.earlier and _holds(task.earlier, task, inputs.result()):
+        with _hashed_beside(task) as inputs:
+            if task.earlier and _holds(task.earlier, task, inputs()):
                 return RankResult(task.earlier, unchanged=True)
             return _built(task, inputs)
     except Exception as error:
         return RankResult(failed(task, error))
+
+
+@contextmanager
+def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
+    """What the inputs hold, when it is known; a DataError where one was changed since the block began.
+
+    Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is left.
+    """
+    before, is_left = _states(task), Event()
+
+    def inputs() -> Inputs:
+        found = hashed.result()
+        for name, state in _states(task).items():
+            if state != before[name]:
+                raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
+        return found
+
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            hashed = beside.submit(_inputs, task, is_left.is_set)
+            yield inputs
+        finally:
+            is_left.set()
 
 
 def is_up_to_date(task: RankTask) -> bool:
@@ -77,10 +102,14 @@ def is_up_to_date(task: RankTask) -> bool:
     return task.earlier is not None and _holds(task.earlier, task, _inputs(task))
 
 
-def _inputs(task: RankTask) -> Inputs:
+def _inputs(task: RankTask, is_given_up: Callable[[], bool] = lambda: False) -> Inputs:
     pair = task.pair
-    device = content_of(task.folder / pair.device, pair.device)
-    return Inputs(device, content_of(task.folder / pair.host, pair.host) if pair.host else None)
+    device = content_of(task.folder / pair.device, pair.device, is_given_up)
+    return Inputs(device, content_of(task.folder / pair.host, pair.host, is_given_up) if pair.host else None)
+
+
+def _states(task: RankTask) -> dict[str, tuple[int, ...]]:
+    return {name: state_of(task.folder / name) for name in (task.pair.device, task.pair.host) if name}
 
 
 def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
@@ -90,13 +119,14 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
     return task.graph.is_file() and content_of(task.graph, task.graph.name) == earlier.graph
 
 
-def _built(task: RankTask, inputs: Future[Inputs]) -> RankResult:
+def _built(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     with columns_in(task.graph.parent):
         return _built_in(task, inputs)
 
 
-def _built_in(task: RankTask, inputs: Future[Inputs]) -> RankResult:
+def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
+    contents = inputs()
     stage_done()
     graph = before_target(linked, task.options)
     stage_done()
@@ -109,11 +139,12 @@ def _built_in(task: RankTask, inputs: Future[Inputs]) -> RankResult:
         graph = for_target(graph, GENERIC, number_groups(known.groups))
         graph.write(str(task.graph))
     else:
-        task.waiting.write_bytes(pickle.dumps(graph))
+        with open_output(str(task.waiting)) as waiting:
+            pickle.dump(graph, waiting)
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
-        **inputs.result()._asdict(),
+        **contents._asdict(),
         graph=content_of(task.graph, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,

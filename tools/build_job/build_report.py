@@ -3,7 +3,7 @@
 import hashlib
 import importlib.metadata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -101,12 +101,12 @@ def this_tool() -> str:
     return f"execgraph {importlib.metadata.version('execgraph')}"
 
 
-def content_of(path: Path, name: str) -> FileContent:
-    """Size and hash of a file. Raises DataError when it cannot be read."""
+def content_of(path: Path, name: str, is_given_up: Callable[[], bool] = lambda: False) -> FileContent:
+    """Size and hash of a file, of what is read before `is_given_up` holds. Raises DataError when it cannot be read."""
     digest, size = hashlib.blake2b(digest_size=16), 0
     try:
         with path.open("rb") as stream:
-            while piece := stream.read(PIECE):
+            while not is_given_up() and (piece := stream.read(PIECE)):
                 digest.update(piece)
                 size += len(piece)
     except OSError as error:

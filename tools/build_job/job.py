@@ -5,12 +5,10 @@ are left alone, also after a build that was stopped.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +18,7 @@ from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
+from ...schema.io import fresh_folder, locked
 from ...schema.progress import Advanced, Progress, Stages, unseen, unwatched
 from ..inputs import Pairs, find_pairs
 from .build_options import BuildOptions
@@ -28,9 +27,10 @@ from .build_report import FAILED, BuildReport, RankSummary, read_report, this_to
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
-from .goal_job import GOAL_FILE, write_goal_job
+from .goal_job import write_goal_job
 from .issued import Issued, issued_by
 from .job_plan import Communicates, look_up, plan_job
+from .leftovers import LOCK, OUTPUT, WAITING, remove_failed, remove_half_written, remove_stale
 
 REPORT = "report.json"
 GROUPS = "comm_groups.json"
@@ -38,7 +38,6 @@ GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""
 EXPLAINED = 8
 """Disagreements of which both sides' first differing collective is shown; each costs linking two ranks again."""
-OUTPUT = re.compile(rf"graph\.\d+\.et|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
 
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
 Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], Advanced], Outcomes]
@@ -46,10 +45,11 @@ Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], Advanced], Outcom
 
 
 class Built(NamedTuple):
-    """The report, and the ranks whose graph was up to date."""
+    """The report, the ranks whose graph was up to date, and what became of graphs of earlier builds that this job does not have."""
 
     report: BuildReport
     unchanged: set[int]
+    removed: list[str]
 
 
 def build(
@@ -64,36 +64,41 @@ def build(
     """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when
-    there is nothing to build or `output_dir` cannot be made; what is wrong with single ranks is in the report.
+    there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single ranks is in the report.
     """
     source, target = input_dir.resolve(), output_dir.resolve()
     pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress)
     _make_folder(target)
-    with TemporaryDirectory(dir=target, prefix=".building-") as waiting:
-        tasks = _tasks(source, target, Path(waiting), pairs, options, window, anew)
-        results = _first_step(target, pairs, tasks, options, run, progress)
-        network = _finish(target, results, tasks, run, progress)
-    report = _report(pairs, options, window, _summaries(results))
-    report.network = network
-    _compare_ranks(report, tasks)
-    if options.target == GOAL:
-        write_goal_job(target, report)
-    write_report(report, target / REPORT)
-    return Built(report, {rank for rank, result in results.items() if result.unchanged})
+    with locked(target / LOCK, str(output_dir)):
+        remove_half_written(target)
+        reported = read_report(target / REPORT)
+        tasks = _tasks(source, target, pairs, options, window, None if anew else reported)
+        removed = [*remove_stale(target, reported, {task.graph.name for task in tasks.values()})]
+        with fresh_folder(target / WAITING):
+            results = _first_step(target, pairs, tasks, options, run, progress)
+            network = _finish(target, results, tasks, run, progress)
+        report = _report(pairs, options, window, _summaries(results))
+        removed += remove_failed(tasks, _summaries(results))
+        report.network = network
+        _compare_ranks(report, tasks)
+        if options.target == GOAL:
+            write_goal_job(target, report)
+        write_report(report, target / REPORT)
+    return Built(report, {rank for rank, result in results.items() if result.unchanged}, removed)
 
 
 def _tasks(
-    source: Path, target: Path, waiting: Path, pairs: Pairs, options: BuildOptions, window: Window, anew: bool
+    source: Path, target: Path, pairs: Pairs, options: BuildOptions, window: Window, reported: BuildReport | None
 ) -> dict[int, RankTask]:
     """The task of each rank."""
-    earlier = {} if anew else _earlier(target / REPORT, options, window)
+    earlier = _earlier(reported, options, window)
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
     tasks = {
         pair.rank: RankTask(
             folder=source,
             pair=pair,
             graph=graph_path(target, ranks, pair.rank, options.target),
-            waiting=waiting / str(pair.rank),
+            waiting=target / WAITING / str(pair.rank),
             # the file of a job in GOAL is written from generic graphs
             options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
@@ -209,9 +214,8 @@ def _make_folder(target: Path) -> None:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
 
 
-def _earlier(path: Path, options: BuildOptions, window: Window) -> dict[int, RankSummary]:
-    """What an earlier build by this tool of this part with these options said of each rank."""
-    report = read_report(path)
+def _earlier(report: BuildReport | None, options: BuildOptions, window: Window) -> dict[int, RankSummary]:
+    """What an earlier build said of each rank, if it was by this tool, of this part and with these options."""
     if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
         return {}
     return {rank.rank: rank for rank in report.ranks}

@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     run: Runner = lambda build_one, tasks, advanced: in_processes(build_one, tasks, jobs, advanced)  # noqa: E731
     if options.scheduler:
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
-    report, unchanged = build(
+    report, unchanged, removed = build(
         options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
     )
     if options.json:
@@ -158,6 +158,8 @@ def _run(options: argparse.Namespace) -> int:
         log.info(line)
     for line in counted("skipped", report.skipped):
         log.info(line)
+    for graph in removed:
+        log.info(titled("stale", graph))
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
     for disagreement in report.disagreements:

@@ -9,6 +9,7 @@ import msgspec
 
 from ..command import command_parser, print_json, progress, run_command
 from ..diagnose import diagnose, in_parallel_if_large, report
+from ..terminal import print_text
 
 NAME = "trace-diagnose"
 
@@ -33,7 +34,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
     else:
-        print(report(diagnosis, options.verbose))
+        print_text(report(diagnosis, options.verbose))
     return int(options.strict and diagnosis.wrong > 0)
 
 

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from ..report import (
     write_csv,
 )
 from ..summary_lines import titled
+from ..terminal import print_text
 from .analysis_options import add_analysis_options, options_of
 from .peak_option import add_peak_option
 from .window_options import add_modules_option, add_window_options, window_of
@@ -161,4 +161,4 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_tables(report.tables.values())
     elif not (arguments.quiet or arguments.output or arguments.csv):
-        sys.stdout.write(report_text(report) + "\n")
+        print_text(report_text(report))

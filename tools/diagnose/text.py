@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..build_job import mark_of
 from ..rank_rows import rank_rows
+from ..terminal import in_one_line
 from .comparison import most_kernels
 from .diagnosis import Diagnosis
 from .inspection import KERNELS_SHOWN, Inspection, KernelTime
@@ -23,7 +24,7 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     """The processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the findings."""
     processes = diagnosis.processes
     if not processes:
-        return "\n".join(f"{found.severity:<6} {in_words(found)}" for found in diagnosis.findings)
+        return "\n".join(in_one_line(f"{found.severity:<6} {in_words(found)}") for found in diagnosis.findings)
     lines = [*_table(processes), "", *_versions(processes)]
     groups = [(process.name, process.top_kernels) for process in processes] if every_process else []
     for title, kernels in [*groups, ("all", _summed(processes))]:
@@ -31,7 +32,9 @@ def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
     lines += ["", "not in graphs, or without what they need", *_dropped(processes)]
     lines += [f"{count:>12} {kind}, skipped" for kind, count in diagnosis.skipped.items()]
     lines += ["", *(f"{found.severity:<6} {in_words(found)}" for found in diagnosis.findings)]
-    return "\n".join([*lines, f"{diagnosis.wrong} wrong, {len(diagnosis.findings) - diagnosis.wrong} notes"])
+    return "\n".join(
+        [*map(in_one_line, lines), f"{diagnosis.wrong} wrong, {len(diagnosis.findings) - diagnosis.wrong} notes"]
+    )
 
 
 def _table(processes: Sequence[Inspection]) -> list[str]:

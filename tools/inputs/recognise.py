@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ...linker.readers import Role, dialect, is_database, is_merged, is_rocpd, opened, processes, role_of
+from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.traces import integer
@@ -145,14 +146,14 @@ def _signs(text: str) -> _Signs:
 
 
 def _recorded_ranks(text: str) -> set[int]:
-    """The ranks of every `distributedInfo` in the text."""
+    """The ranks of every `distributedInfo` in the text; what linking takes for none is none here."""
     ranks = set()
     for key in DISTRIBUTED.finditer(text):
         try:
             ranks.add(integer(DECODER.raw_decode(text, key.end())[0].get("rank"), -1))
         except ValueError:
             continue
-    return ranks - {-1}
+    return {rank for rank in ranks if 0 <= rank <= INT32_MAX}
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,12 @@ from typing import Any
 import orjson
 
 from ...schema.errors import DataError
-from ...schema.io import STANDARD_STREAM, open_output
+from ...schema.io import open_output
 from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_overlay
+from ..terminal import print_json
+
+FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
+"""What a formula begins with, in letters of both widths."""
 
 
 def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
@@ -24,13 +28,16 @@ def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
 
 def print_tables(tables: Iterable[Table]) -> None:
     """One JSON object on stdout: the rows of every table by the table's name, null for unknown numbers."""
-    with open_output(STANDARD_STREAM) as stream:
-        separator = b"{"
-        for table in with_notes(tables):
-            stream.write(separator + orjson.dumps(table.name) + b":")
-            stream.writelines(table.json_pieces())
-            separator = b",\n"
-        stream.write(b"}\n")
+    print_json(_as_object(tables))
+
+
+def _as_object(tables: Iterable[Table]) -> Iterator[bytes]:
+    separator = b"{"
+    for table in with_notes(tables):
+        yield separator + orjson.dumps(table.name) + b":"
+        yield from table.json_pieces()
+        separator = b",\n"
+    yield b"}\n"
 
 
 def write_csv(tables: Iterable[Table], folder: Path) -> None:
@@ -48,8 +55,17 @@ def write_csv(tables: Iterable[Table], folder: Path) -> None:
 
 def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
     text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
+    csv.writer(text).writerows([_no_formula(value) for value in row] for row in rows)
     return text.getvalue().encode("utf-8", "replace")
+
+
+def _no_formula(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed; numbers are no texts.
+
+    >>> _no_formula("=1+1"), _no_formula("gemm"), _no_formula(-1.5)
+    ("'=1+1", 'gemm', -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:

@@ -11,7 +11,8 @@ const style = {
   },
   legend: { labelColor: "var(--ink)", titleColor: "var(--muted)", titleFontWeight: "normal", labelFontSize: 11.5, titleFontSize: 11.5, labelLimit: 260, columns: 8 },
 };
-const options = { renderer: "svg", actions: false, config: style, tooltip: { disableDefaultStyle: true } };
+// `ast`: expressions are interpreted, as the page may not make scripts of texts
+const options = { renderer: "svg", ast: true, actions: false, config: style, tooltip: { disableDefaultStyle: true } };
 
 // Charts
 

@@ -127,7 +127,9 @@ class Grid {
   // all rows that match, in the order shown
   save() {
     const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
-    const lines = this.matching().map((row) => this.columns.map((column) => field(column.full(row))).join(","));
+    // what a spreadsheet would take for a formula, as write_csv has it
+    const text_of = (value) => (typeof value === "string" && /^[=+\-@\t\r\n＝＋－＠]/.test(value) ? `'${value}` : value);
+    const lines = this.matching().map((row) => this.columns.map((column) => field(text_of(column.full(row)))).join(","));
     const text = [this.columns.map((column) => column.key).join(","), ...lines, ""].join("\r\n");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));

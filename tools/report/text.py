@@ -1,6 +1,7 @@
 """A report for a terminal: tables with aligned columns, the first rows, how many are not shown, and what there is nothing of."""
 
 from ..analyses import Column, Table
+from ..terminal import in_one_line
 from .absent import absent
 from .charts import cell, heading, shortened
 from .report import Report
@@ -18,7 +19,7 @@ def report_text(report: Report) -> str:
 
 def as_text(table: Table, rows: int = ROWS) -> str:
     """The title, the note, and the first `rows` rows of a table."""
-    lines = [table.title + (f" ({table.note})" if table.note else "")]
+    lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
         lines += _grid([_cells(column, rows) for column in table.columns])
     if len(table) > rows:
@@ -37,7 +38,7 @@ def _cells(column: Column, rows: int) -> list[str]:
 
 
 def _shortened(name: str) -> str:
-    return shortened(cell(name), WIDEST)
+    return shortened(in_one_line(cell(name)), WIDEST)
 
 
 def _grid(columns: list[list[str]]) -> list[str]:

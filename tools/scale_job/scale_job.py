@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from ...converter.scaling import Growth, ScalePlan, all_groups, plan_scaling
 from ...converter.targets import ASTRA_SIM, fitted_network
 from ...schema.comm_groups import write_groups
 from ...schema.errors import DataError
-from ...schema.io import open_output
+from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
 from ..build_job import GRAPHS, GROUPS, Simulation, write_astra_sim_files
 from .scale_report import ScaleReport, report_of
@@ -36,7 +35,8 @@ def scale(
 ) -> ScaleReport:
     """Writes OUT/graph.N.et for each rank N of the scaled job, OUT/comm_groups.json and OUT/scale.json; for ASTRA-sim its configuration.
 
-    Raises DataError where the input is no whole job, the growth would make it another program, or `output_dir` is not empty.
+    Raises DataError where the input is no whole job, the growth would make it another program, `output_dir` is not empty, or another
+    process is scaling into it.
     """
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
@@ -48,8 +48,9 @@ def scale(
     report = report_of(plan, is_simulated)
     try:
         output_dir.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=output_dir.parent, prefix=".scaling-") as beside:
-            folder = Path(beside) / output_dir.name
+        lock, beside = (output_dir.parent / f".{output_dir.name}.scaling{ending}" for ending in (".lock", ""))
+        with locked(lock, str(output_dir)), fresh_folder(beside):
+            folder = beside / output_dir.name
             folder.mkdir()
             _write_graphs(folder, sources, plan, run, progress, report)
             write_groups(str(folder / GROUPS), dict(all_groups(plan.numbering, plan.places)))

@@ -56,5 +56,6 @@ def write_dot(graph: ExecutionGraph, stream: IO[bytes]) -> None:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    # Graphviz reads entities as HTML has them
+    escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{NOT_XML.sub("?", escaped)}"'

@@ -1,0 +1,103 @@
+"""One process at a time in a folder, and what a killed one left there."""
+
+import contextlib
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import DataError
+
+try:
+    import fcntl
+except ImportError:  # not a system with flock
+    fcntl = None  # type: ignore[assignment,unused-ignore]
+
+LONGEST = 200
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """While the block runs the file `path` is there, names this process, and is locked by the system, which lets go of it in any ending.
+
+    Raises DataError, which says who works on `what`, where another process holds it. Where the system has no such locks a file that is
+    there and names a process counts as held, and a killed one leaves it behind.
+    """
+    descriptor = _taken(path, what)
+    try:
+        with contextlib.suppress(OSError):  # there may be no room for a name
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, _this_process().encode())
+        yield
+    finally:
+        # first the name: who gets the lock of a file that has none any more looks again
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            path.unlink()
+        os.close(descriptor)
+
+
+def _taken(path: Path, what: str) -> int:
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise DataError(f"{what}: cannot be written ({error.strerror or error})") from error
+        if _is_held(descriptor):
+            os.close(descriptor)
+            raise DataError(f"{what}: {_holder(path)} works on it; wait until it is done")
+        if _is(descriptor, path):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_held(descriptor: int) -> bool:
+    """Whether another process holds the file, which this one does otherwise."""
+    try:
+        if fcntl:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # a file system without locks
+    return os.fstat(descriptor).st_size > 0
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Whether the file still has its name; who held it before may have taken that away."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _this_process() -> str:
+    return f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
+
+
+def _holder(path: Path) -> str:
+    named = ""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        named = file.read(LONGEST).decode("utf-8", "replace")
+    said = named or "another process"
+    return said if fcntl else f"{said} (remove {path} if that has ended)"
+
+
+@contextlib.contextmanager
+def fresh_folder(path: Path) -> Iterator[Path]:
+    """An empty folder while the block runs, for one process at a time: what a killed one left there is removed first.
+
+    Raises DataError where there can be none.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        path.mkdir()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be made a folder ({error.strerror or error}); is there room?") from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,65 @@
+"""How a command ends before its work is done: SIGTERM is what Ctrl-C is, and what cannot stop by itself is stopped."""
+
+import atexit
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+STOPPED = 130
+"""The exit status of what was stopped, as shells have it for Ctrl-C."""
+SECONDS_TO_CLEAN_UP = 10
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def ended_by_signals(name: str) -> Iterator[None]:
+    """In the block the first SIGINT or SIGTERM is a KeyboardInterrupt, later ones are nothing.
+
+    Python hears of a signal only between two of its own steps: a block that has not ended SECONDS_TO_CLEAN_UP after one, as it is in a
+    long call, ends with the process, as by SIGKILL, which leaves nothing half-written under a final name either.
+    """
+    # who starts a command in the background may have made it deaf to Ctrl-C
+    before = {number: signal.getsignal(number) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
+    # while Python goes down there is nobody to raise to
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    ended = threading.Event()
+    told, telling = socket.socketpair()
+    with told, telling:
+        telling.setblocking(False)
+        woken = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+        watch = threading.Thread(target=_end_late, args=(told, ended, name), daemon=True)
+        watch.start()
+        for number in before:
+            signal.signal(number, _stop)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(woken)
+            ended.set()
+            telling.close()
+            watch.join()
+
+
+def _stop(*_: object) -> NoReturn:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _end_late(told: socket.socket, ended: threading.Event, name: str) -> None:
+    if told.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
+        say_stopped(name)
+        sys.stderr.flush()
+        os._exit(STOPPED)
+
+
+def say_stopped(name: str) -> None:
+    """The one line of a command that was stopped."""
+    print(f"{name}: interrupted", file=sys.stderr)

@@ -1,0 +1,52 @@
+"""What goes out to people's terminals and to standard output. Names come from files, files from strangers, and terminals obey what they
+are sent: nothing that acts on one leaves here as it is."""
+
+import logging
+import re
+from collections.abc import Iterable
+
+from ..schema.io import STANDARD_STREAM, open_output
+
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
+ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+"""Those that JSON leaves as they are."""
+
+
+def plain(text: str) -> str:
+    r"""The text with what acts on a terminal as escapes; line ends and tabs stay.
+
+    >>> print(plain("gemm\x1b[2J\r\u202e"))
+    gemm\x1b[2J\r\u202e
+    """
+    return ACTING.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def in_one_line(text: str) -> str:
+    r"""Plain text in which line ends are escapes, too: a name with one cannot begin a line that looks like ours.
+
+    >>> print(in_one_line("gemm\ntrace-build: error: none"))
+    gemm\ntrace-build: error: none
+    """
+    return plain(text).replace("\n", "\\n")
+
+
+class PlainFormatter(logging.Formatter):
+    """Notes, warnings and errors are a line each, summaries have several."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's text as it may be printed."""
+        text = super().format(record)
+        return in_one_line(text) if record.levelno >= logging.WARNING and not record.exc_info else plain(text)
+
+
+def print_text(text: str) -> None:
+    """Text for people, on standard output. Raises DataError where that takes nothing."""
+    with open_output(STANDARD_STREAM) as stream:
+        stream.write(f"{plain(text)}\n".encode())
+
+
+def print_json(pieces: Iterable[bytes]) -> None:
+    """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like `print_text`."""
+    with open_output(STANDARD_STREAM) as stream:
+        stream.writelines(ACTING_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), piece) for piece in pieces)
