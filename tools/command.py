@@ -16,6 +16,7 @@ import orjson
 from tqdm import tqdm
 
 from ..schema.errors import DataError
+from ..schema.io import bytes_of, decompressing_at_most
 from . import terminal
 from .ending import STOPPED, ended_by_signals, say_stopped
 
@@ -46,8 +47,8 @@ class CommandParser(argparse.ArgumentParser):
         super()._print_message(terminal.plain(message), file)
 
 
-def command_parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
-    """An argument parser with the options that all commands have and an example at the end of its help."""
+def command_parser(name: str, description: str, example: str, reads: bool = True) -> argparse.ArgumentParser:
+    """An argument parser with the options that all commands have, or all that read files, and an example at the end of its help."""
     parser = CommandParser(
         prog=name,
         description=description,
@@ -59,7 +60,23 @@ def command_parser(name: str, description: str, example: str) -> argparse.Argume
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
     loudness.add_argument("-q", "--quiet", action="store_true", help="say only errors")
+    if reads:
+        parser.add_argument(
+            "--max-size",
+            type=_size,
+            metavar="SIZE",
+            help="the most that a compressed file may be when it is decompressed, such as 20G, for files that you trust; else far more "
+            "than traces of its size are, and 256M or more",
+        )
     return parser
+
+
+def _size(text: str) -> str:
+    try:
+        bytes_of(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 class _Version(argparse.Action):
@@ -79,7 +96,8 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
     handler.setFormatter(terminal.PlainFormatter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     try:
-        with ended_by_signals(name), no_garbage_collection():
+        at_most = decompressing_at_most(getattr(arguments, "max_size", None))
+        with ended_by_signals(name), no_garbage_collection(), at_most:
             sys.exit(work(arguments) or 0)
     except DataError as error:
         log.error(f"{name}: error: {' '.join(str(error).split())}")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ..schema.errors import DataError
+from ..schema.io import MAX_SIZE
 from ..schema.progress import Advanced, unseen
 
 if TYPE_CHECKING:
@@ -111,11 +112,23 @@ def on_cluster(
     with client:
         pool = client.get_executor()
         try:
-            task_of = {pool.submit(function, task): task for task in tasks}
+            here = partial(_as_there, function, os.environ.get(MAX_SIZE))
+            task_of = {pool.submit(here, task): task for task in tasks}
             for future in as_completed(task_of):
                 yield task_of[future], _outcome(future.result)
         finally:
             pool.shutdown(wait=False)
+
+
+def _as_there(function: Callable[[Task], Result], max_size: str | None, task: Task) -> Result:
+    """Runs the task with the limit of the command that gave it, which processes of a cluster do not inherit.
+
+    Nothing takes it back: each task brings its own, and threads beside this one may have tasks of the same command.
+    """
+    os.environ.pop(MAX_SIZE, None)
+    if max_size is not None:
+        os.environ[MAX_SIZE] = max_size
+    return function(task)
 
 
 def _outcome(result: Callable[[], Result]) -> Result | Exception:

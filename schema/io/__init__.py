@@ -2,11 +2,23 @@
 
 from .alone import fresh_folder, locked
 from .compressed import GZIP_MAGIC
-from .files import STANDARD_STREAM, folder_beside, open_input, open_output, state_of
+from .files import (
+    MAX_SIZE,
+    STANDARD_STREAM,
+    bytes_of,
+    decompressing_at_most,
+    folder_beside,
+    open_input,
+    open_output,
+    state_of,
+)
 
 __all__ = [
     "GZIP_MAGIC",
+    "MAX_SIZE",
     "STANDARD_STREAM",
+    "bytes_of",
+    "decompressing_at_most",
     "folder_beside",
     "fresh_folder",
     "locked",

@@ -22,6 +22,8 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LARGEST_WINDOW = 1 << 27
 """Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
 PIECE, PIECES_AHEAD = 1 << 17, 8
+ENOUGH = 10
+"""Times a limit that was passed, which is named as one to try."""
 
 
 def gunzipped(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
@@ -67,9 +69,13 @@ class _Gunzip(GzipFile):
 
 
 def check_size(size: int, most: int, path: str) -> None:
-    """Raises DataError for a file that is more when it is decompressed than a trace of its size can be."""
+    """Raises DataError for a file that is more when it is decompressed than is read of it, saying how to read more."""
     if size > most:
-        raise DataError(f"{path}: decompresses to more than {most >> 20} MB, which no trace of its size does")
+        enough = -(-most * ENOUGH // 1024**3)
+        raise DataError(
+            f"{path}: decompresses to more than {most / 1024**2:,.1f} MB, the limit for a file of its size; if you trust it, raise the "
+            f"limit: --max-size {enough}G"
+        )
 
 
 def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:

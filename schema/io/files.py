@@ -6,6 +6,7 @@ Outputs are whole or not there at all.
 import contextlib
 import io
 import os
+import re
 import secrets
 import stat
 import sys
@@ -23,6 +24,10 @@ PIECE = 1 << 20
 LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
 """Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd twice that."""
 LEAST_SUSPECT = 1 << 28
+MAX_SIZE = "EXECGRAPH_MAX_SIZE"
+"""The environment variable with the most bytes that a file may decompress to, as all processes of a command have it."""
+SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?", re.IGNORECASE)
+UNITS = " KMGT"
 FOREIGN = {
     b"\xff\xfe": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "is UTF-16 text; make it UTF-8: iconv -f UTF-16 -t UTF-8",
@@ -90,12 +95,42 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _largest_content(path: str, compressed_as: bytes) -> int:
-    """The most bytes that a file may decompress to, far beyond what traces do; a small file that fills a machine is no trace."""
+    """The most bytes that a file may decompress to: as was asked for, or far beyond what traces do, as a small file that fills a machine
+    is no trace."""
+    asked = os.environ.get(MAX_SIZE)
+    if asked:
+        return bytes_of(asked)
     try:
         size = 0 if path == STANDARD_STREAM else Path(path).stat().st_size
     except OSError:
         size = 0
     return max(LARGEST_RATIO[compressed_as] * size, LEAST_SUSPECT) if size else sys.maxsize
+
+
+def bytes_of(text: str) -> int:
+    """A size such as 300M or 20G in bytes. Raises DataError where it is none.
+
+    >>> bytes_of("20G") == 20 * 1024**3
+    True
+    """
+    found = SIZE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise DataError(f"{text} is no size such as 300M or 20G")
+    return int(found[1]) << 10 * UNITS.index(found[2].upper() or " ")
+
+
+@contextlib.contextmanager
+def decompressing_at_most(size: str | None) -> Iterator[None]:
+    """Within the block this process, and those that it starts, read files that decompress to `size`, such as 20G; None changes nothing."""
+    before = os.environ.get(MAX_SIZE)
+    if size is not None:
+        os.environ[MAX_SIZE] = size
+    try:
+        yield
+    finally:
+        os.environ.pop(MAX_SIZE, None)
+        if before is not None:
+            os.environ[MAX_SIZE] = before
 
 
 @contextlib.contextmanager

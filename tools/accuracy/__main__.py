@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "Measures on simulated jobs, named ones and random programs, each on the default machine and on machines that are drawn,\n"
         "how well execution graphs answer what-if questions and recover dependencies.",
         f"{NAME} --jobs ddp moe --seeds 5 --random 100",
+        reads=False,
     )
     parser.add_argument(
         "--jobs", nargs="*", choices=NAMED, default=list(NAMED), metavar="NAME",

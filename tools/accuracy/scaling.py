@@ -96,7 +96,10 @@ def _scaled_ns(graphs: Sequence[ExecutionGraph], ranks: int) -> int:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Measures and prints the table, and exits: 0, 1 where a makespan is further off than allowed, 2 for wrong usage."""
     parser = command_parser(
-        NAME, "Measures on simulated jobs how right the makespan of a scaled job is.", f"{NAME} --machines 5"
+        NAME,
+        "Measures on simulated jobs how right the makespan of a scaled job is.",
+        f"{NAME} --machines 5",
+        reads=False,
     )
     parser.add_argument(
         "--machines",

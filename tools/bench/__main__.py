@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "each, on the same traces and the same quiet machine: save the results of one and give them to the other.",
         f"git checkout main    && {NAME} --keep /tmp/bench --json main.json\n"
         f"  git checkout faster  && {NAME} --keep /tmp/bench --compare main.json",
+        reads=False,
     )
     parser.add_argument(
         "--sizes", type=_sizes, default=[5, 20, 81, 325], metavar="MB,…", help="megabytes of input (5,20,81,325)"

@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         NAME,
         f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too.\n\ncommands:\n{listed}",
         f"{NAME} link --host-trace host.json --device-trace device.json --output linked.json",
+        reads=False,
     )
     parser.add_argument(
         "command", choices=COMMANDS, metavar="COMMAND", help=f"one of those above; {NAME} COMMAND --help"

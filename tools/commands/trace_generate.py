@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         "with the truth: what waited for what, and how long the job takes when durations change.\n\njobs:\n"
         + "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items()),
         f"{NAME} --job ddp --ranks 2 --steps 3 --output-dir traces --scale class:communication=2",
+        reads=False,
     )
     parser.add_argument("--job", required=True, choices=PRESETS, metavar="NAME", help="one of the jobs above")
     parser.add_argument("--output-dir", required=True, metavar="DIR", help="where the files go")
