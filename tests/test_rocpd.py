@@ -180,7 +180,7 @@ def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_pa
             "of ROCm 7 .*rocpd_kernel_dispatch_00000450",
         ),
         ("CREATE TABLE users (id);", "no rocpd database.*users"),
-        ("CREATE TABLE rocpd_string (id); CREATE VIEW rocpd_op AS SELECT 1 AS id;", "no rocpd database"),
+        ("CREATE TABLE rocpd_string (id); CREATE VIEW rocpd_op AS SELECT 1 AS id;", "rocpd_op is a view"),
         ("CREATE TABLE rocpd_string (id); CREATE VIRTUAL TABLE rocpd_op USING rtree (id, a, b);", "no rocpd database"),
         (
             "CREATE TABLE rocpd_string (id, string); CREATE TABLE rocpd_op (id, gpuId, opType_id, description_id);",

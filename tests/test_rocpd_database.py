@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -13,6 +14,10 @@ from execgraph.schema.errors import DataError
 
 Opened = Callable[[str], Database]
 NEEDED = "CREATE TABLE rocpd_op (id); CREATE TABLE rocpd_string (id, string);"
+
+
+def numbers(count: int) -> str:
+    return f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})"
 
 
 @pytest.fixture
@@ -61,24 +66,26 @@ def test_texts_are_those_asked_for_and_no_longer_than_65536(database: Opened) ->
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 of Python 3.10 sets no limits")
 def test_a_value_of_more_than_16_mib_is_damage(database: Opened) -> None:
-    made, most = database("CREATE TABLE t (a);"), 1 << 24
-    assert list(made.read(f"SELECT length(zeroblob({most}))")) == [[(most,)]]
+    most = 1 << 24
+    made = database(
+        f"CREATE TABLE t (a, b); INSERT INTO t VALUES (1, zeroblob({most - 100})), (2, zeroblob({most + 1}));"
+    )
+    [[(value,)]] = made.read("SELECT b FROM t WHERE a = 1")
+    assert value == bytes(most - 100)
     with pytest.raises(sqlite3.DataError, match="too big"):
-        list(made.read(f"SELECT length(zeroblob({most + 1}))"))
+        list(made.read("SELECT b FROM t WHERE a = 2"))
 
 
 def test_more_rows_than_the_file_has_bytes_are_damage(database: Opened) -> None:
-    made = database("CREATE TABLE t (a);")
-    size = Path(made.path).stat().st_size
-    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT "
-    assert sum(map(len, made.read(f"{numbers} {size}"))) == size
+    made = database(f"CREATE TABLE t (a); {numbers(1000)} INSERT INTO t SELECT i FROM n;")
+    size, pairs = Path(made.path).stat().st_size, "SELECT 1 FROM t AS first, t AS second LIMIT"
+    assert sum(map(len, made.read(f"{pairs} {size}"))) == size
     with pytest.raises(DataError, match="it has more rows than bytes"):
-        list(made.read(f"{numbers} {size + 1}"))
+        list(made.read(f"{pairs} {size + 1}"))
 
 
 def test_long_tables_come_in_pieces_of_65536_rows(database: Opened) -> None:
-    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 70000)"
-    made = database(f"CREATE TABLE t (a); {numbers} INSERT INTO t SELECT i FROM n;")
+    made = database(f"CREATE TABLE t (a); {numbers(70_000)} INSERT INTO t SELECT i FROM n;")
     assert [len(rows) for rows in made.read("SELECT a FROM t")] == [65_536, 70_000 - 65_536]
     assert made.integers("t", "a")[-1].tolist() == [70_000]
 
@@ -86,6 +93,66 @@ def test_long_tables_come_in_pieces_of_65536_rows(database: Opened) -> None:
 def test_columns_are_those_of_a_real_table(database: Opened) -> None:
     made = database("CREATE TABLE t (a, b); CREATE VIEW v AS SELECT 1 AS c;")
     assert (made.columns("t"), made.columns("v"), made.tables) == ({"a", "b"}, set(), {"t"})
+
+
+# what a file must not do
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+        "SELECT hex(zeroblob(1000000)) FROM t",
+        "SELECT load_extension('x')",
+        "ATTACH ':memory:' AS other",
+        "INSERT INTO t VALUES (1)",
+        "PRAGMA query_only = OFF",
+    ],
+)
+def test_only_tables_are_read(database: Opened, query: str) -> None:
+    made = database("CREATE TABLE t (a);")
+    with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|prohibited"):
+        list(made.read(query))
+
+
+def test_what_takes_more_steps_than_its_size_explains_is_stopped(database: Opened) -> None:
+    made = database(f"CREATE TABLE t (a); {numbers(3000)} INSERT INTO t SELECT i FROM n;")
+    begin = time.process_time()
+    with pytest.raises(DataError, match="takes more steps than its size explains"):
+        list(made.read("SELECT 1 FROM t AS x, t AS y, t AS z WHERE x.a + y.a + z.a < 0"))
+    assert time.process_time() - begin < 5
+    assert len(made.integers("t", "a")) == 3000
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+def test_columns_that_are_computed_are_refused(database: Opened, kind: str) -> None:
+    columns = f"id INTEGER, string TEXT GENERATED ALWAYS AS (hex(zeroblob(id))) {kind}"
+    made = database(f"CREATE TABLE t ({columns}); INSERT INTO t (id) VALUES (1);")
+    for read in (lambda: made.texts("t", "1"), lambda: made.integers("t", "id")):
+        with pytest.raises(DataError, match="the column string of t is computed"):
+            read()
+
+
+def test_a_text_that_all_rows_have_without_holding_it_is_damage(database: Opened) -> None:
+    rows = f"CREATE TABLE t (id); {numbers(10_000)} INSERT INTO t SELECT i FROM n;"
+    made = database(f"{rows} ALTER TABLE t ADD COLUMN string TEXT DEFAULT '{'a' * 60_000}';")
+    with pytest.raises(DataError, match="it has more text than bytes"):
+        made.texts("t", "SELECT id FROM t")
+    assert len(made.texts("t", "1")[1]) == 60_000
+
+
+def test_a_view_in_the_place_of_a_table_is_named(database: Opened) -> None:
+    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS pid FROM n"
+    with pytest.raises(DataError, match="rocpd_api is a view, where profilers write a table"):
+        dialect(database(f"{NEEDED} CREATE VIEW rocpd_api AS {endless};"))
+
+
+def test_a_table_with_triggers_and_indexes_is_read_as_any(database: Opened) -> None:
+    made = database(
+        "CREATE TABLE t (id, a); INSERT INTO t VALUES (1, 5); CREATE INDEX i ON t (hex(zeroblob(a)));"
+        "CREATE TRIGGER r AFTER INSERT ON t BEGIN INSERT INTO t VALUES (1, 1); END; CREATE VIEW v AS SELECT * FROM v;"
+    )
+    assert made.integers("t", "id", "a").tolist() == [[1, 5]]
 
 
 # who wrote it

@@ -21,11 +21,19 @@ from ...schema.errors import DataError
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
 NEEDED = {"rocpd_op", "rocpd_string"}
+READ = NEEDED | {"rocpd_api", "rocpd_api_ops", "rocpd_kernelapi", "rocpd_metadata", "rocpd_ustring"}
 MERGED = {"rank", "device", "edge"}
 """Tables that only a database for counting has."""
 LONGEST_TEXT = 1 << 16
 LARGEST_VALUE = 1 << 24
-ROWS_AT_A_TIME = 1 << 16
+ROWS_AT_A_TIME, TEXTS_AT_A_TIME = 1 << 16, 1 << 10
+ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
+FUNCTIONS, PRAGMAS = {"coalesce", "like", "substr"}, {"table_xinfo"}
+"""What queries here need; all else is refused whoever asks, as the schema of the file could."""
+GENERATED = (2, 3)
+"""What `table_xinfo` calls columns that are computed as they are read, or were when they were written."""
+STEPS_PER_BYTE, LEAST_STEPS, STEPS_BETWEEN_LOOKS = 100, 1 << 24, 1 << 18
+"""Steps of SQLite's machine that a query may take; those here take less than ten for each byte of the file."""
 
 
 class Dialect(NamedTuple):
@@ -50,16 +58,33 @@ class Database:
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._most_rows = Path(path).stat().st_size
-        # views and virtual tables have no page of their own
-        real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-        self.tables = {str(name) for rows in self.read(real) for (name,) in rows}
+        file = Path(path).resolve()
+        log = _beside(file, "-wal")
+        self._size = file.stat().st_size + (log.stat().st_size if log.exists() else 0)
+        self._steps = 0
+        connection.set_progress_handler(self._look, STEPS_BETWEEN_LOOKS)
+        # virtual tables have no page of their own
+        self.tables = self._names("type = 'table' AND rootpage > 0")
+        self.views = self._names("type = 'view'")
+
+    def _names(self, which: str) -> set[str]:
+        return {str(name) for rows in self.read(f"SELECT name FROM sqlite_master WHERE {which}") for (name,) in rows}
+
+    def _look(self) -> bool:
+        """Whether the query that runs is to be stopped."""
+        self._steps += STEPS_BETWEEN_LOOKS
+        return self._steps > max(STEPS_PER_BYTE * self._size, LEAST_STEPS)
 
     def columns(self, table: str) -> set[str]:
-        """The names of a table's columns; none of a table that is absent."""
+        """The names of a table's columns; none of a table that is absent. Raises DataError where some are computed, by the file's rules."""
         if table not in self.tables:
             return set()
-        return {str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{table}")')}
+        rows = [row for rows in self.read(f'PRAGMA table_xinfo("{table}")') for row in rows]
+        if generated := [str(row[1]) for row in rows if row[-1] in GENERATED]:
+            raise DataError(
+                f"{self.path}: the column {generated[0]} of {table} is computed, which no profiler's is; copy it again"
+            )
+        return {str(row[1]) for row in rows}
 
     def different(self, column: str, table: str, where: str = "TRUE") -> list[int]:
         """The different integers in a column, ascending, of the rows that a condition chooses."""
@@ -80,19 +105,35 @@ class Database:
 
     def texts(self, table: str, ids: str) -> dict[int, str]:
         """The texts of a table of strings, by id, for the ids that the query `ids` gives."""
-        if table not in self.tables:
+        if not self.columns(table):
             return {}
         query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
-        return {int(str(code)): str(text) for rows in self.read(query) for code, text in rows if text is not None}
+        found, length = dict[int, str](), 0
+        for rows in self.read(query, TEXTS_AT_A_TIME):
+            texts = {int(str(code)): str(text) for code, text in rows if text is not None}
+            # a column that was added has one text for all rows that were there
+            length += sum(map(len, texts.values()))
+            if length > self._size:
+                raise DataError(f"{self.path}: damaged database, it has more text than bytes; copy it again")
+            found |= texts
+        return found
 
-    def read(self, query: str) -> Iterator[list[tuple[object, ...]]]:
-        """The rows of a query in pieces, never more of them than the file has bytes."""
-        cursor, count = self._connection.execute(query), 0
-        while rows := cursor.fetchmany(ROWS_AT_A_TIME):
-            count += len(rows)
-            if count > self._most_rows:
-                raise DataError(f"{self.path}: damaged database, it has more rows than bytes; copy it again")
-            yield rows
+    def read(self, query: str, at_a_time: int = ROWS_AT_A_TIME) -> Iterator[list[tuple[object, ...]]]:
+        """The rows of a query in pieces, never more of them than the file has bytes, and in steps that follow from those."""
+        self._steps = 0
+        try:
+            cursor, count = self._connection.execute(query), 0
+            while rows := cursor.fetchmany(at_a_time):
+                count += len(rows)
+                if count > self._size:
+                    raise DataError(f"{self.path}: damaged database, it has more rows than bytes; copy it again")
+                yield rows
+        except sqlite3.OperationalError as error:
+            if self._look():
+                raise DataError(
+                    f"{self.path}: damaged database, to read it takes more steps than its size explains; copy it again"
+                ) from error
+            raise
 
 
 @contextmanager
@@ -116,8 +157,18 @@ def _distrust(connection: sqlite3.Connection) -> None:
     connection.text_factory = lambda text: text.decode("utf-8", "replace")
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
         connection.execute(f"PRAGMA {setting}")
+    connection.set_authorizer(_authorize)
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """SQLite's question whether a statement may do something."""
+    asked_for = {sqlite3.SQLITE_FUNCTION: (second, FUNCTIONS), sqlite3.SQLITE_PRAGMA: (first, PRAGMAS)}
+    name, known = asked_for.get(action, (None, set[str]()))
+    allowed = action in ALLOWED or (name is not None and name.lower() in known)
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
 @contextmanager
@@ -165,6 +216,10 @@ def dialect(database: Database) -> Dialect:
         raise DataError(
             f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or merge to "
             ".json.gz and take one out with --rank N"
+        )
+    if as_views := sorted(READ & database.views):
+        raise DataError(
+            f"{database.path}: {as_views[0]} is a view, where profilers write a table; link the file that it was made of"
         )
     if not tables >= NEEDED:
         names = ", ".join(sorted(tables)[:4]) or "none"
