@@ -11,6 +11,7 @@ from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .communication import (
+    MANY_MEMBERS,
     awaited_collectives,
     collective_ops,
     groups_of_host,
@@ -136,7 +137,8 @@ def _linked(
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
     let_go()
-    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups])
+    unlisted = sync.noted[MANY_MEMBERS]
+    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups], unlisted)
     transfers = host_transfers(ops, device, device_op)
     on_host, host_row = host_communications(transfers, groups)
     around = transfer_waits(transfers, calls)
@@ -150,7 +152,7 @@ def _linked(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, around.handoffs, transfers.threads),
-        communications=with_members([*communications, *on_host], groups, device.world_size or -1),
+        communications=with_members([*communications, *on_host], groups, device.world_size or -1, unlisted),
         groups=groups,
     )
     return _with_modules(linked, device, op_parent), sync

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from execgraph.linker.communication import MANY_MEMBERS
 
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
 
@@ -61,10 +62,32 @@ def step(number: int) -> Callable[[Rows], None]:
     return change
 
 
+def members(number: int) -> Callable[[Rows], None]:
+    """A million ranks at most, in each communication at another distance."""
+
+    def change(trace: Rows) -> None:
+        told = [row["args"] for row in trace["traceEvents"] if "Group size" in row.get("args", ())]
+        for distance, args in enumerate(told, 1):
+            args.pop("Process Group Ranks", None)
+            args |= {"Global rank start": 0, "Global rank stride": distance, "Group size": min(number, 10**6)}
+
+    return change
+
+
+def described_groups(number: int) -> Callable[[Rows], None]:
+    def change(trace: Rows) -> None:
+        sizes = range(min(number, 10**6) - 300, min(number, 10**6))
+        trace["distributedInfo"]["pg_config"] = [{"pg_name": str(size), "pg_size": size} for size in sizes]
+
+    return change
+
+
 CLAIMS = {
     "world size": lambda number: everywhere("world_size", number),
     "rank": lambda number: everywhere("rank", number),
     "group size": lambda number: everywhere("Group size", number),
+    "members": members,
+    "described groups": described_groups,
     "peer": lambda number: everywhere("Rank", number),
     "elements": lambda number: everywhere("In msg nelems", number),
     "stream": lambda number: everywhere("stream", number),
@@ -106,3 +129,10 @@ def test_absent_ranks_of_a_job_of_ten_million_are_runs(tmp_path: Path) -> None:
     assert_cheap(("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs"))
     report = json.loads((tmp_path / "graphs" / "report.json").read_bytes())
     assert "9999998 of 10000000 ranks are absent: 2-9999999" in report["absences"]
+
+
+def test_a_job_whose_groups_claim_a_million_members_is_built(tmp_path: Path) -> None:
+    folder = claiming(tmp_path / "job", "members", 10**6)
+    assert_cheap(("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs", "--jobs", "1"))
+    report = json.loads((tmp_path / "graphs" / "report.json").read_bytes())
+    assert MANY_MEMBERS in json.dumps(report)

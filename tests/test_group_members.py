@@ -1,7 +1,8 @@
 """The members of groups that communications name, and the peers and roots among them: by records made by hand."""
 
 import pytest
-from execgraph.linker.communication.process_groups import with_members
+from execgraph.linker.communication.process_groups import MEMBERS_EACH, process_groups, with_members
+from execgraph.schema.comm_groups import LARGEST_JOB
 from execgraph.schema.linked.linked_trace import Communication, ProcessGroup
 
 WORLD = 8
@@ -92,3 +93,40 @@ def test_what_is_coalesced_has_the_members_of_the_whole() -> None:
     parts = [Communication("send", place=1), Communication("recv", place=0, ranks=[7, 6])]
     (found,) = with_members([Communication("coalesced", ranks=[4, 6], coalesced=parts)], [], WORLD)
     assert [(part.ranks, part.source, part.target) for part in found.coalesced] == [([4, 6], -1, 6), ([7, 6], 7, -1)]
+
+
+# Groups that claim many members
+
+
+def claiming(size: int) -> Communication:
+    return Communication("broadcast", group="g", ranks=range(size), place=size - 1)
+
+
+def test_communications_have_no_more_members_in_all_than_so_many_tell_of() -> None:
+    unlisted: list[int] = []
+    most = LARGEST_JOB + 3 * MEMBERS_EACH
+    found = with_members([claiming(most - 5), claiming(6), claiming(5)], [], -1, unlisted)
+    assert ([len(one.ranks) for one in found], unlisted) == ([most - 5, 0, 5], [-1])
+    assert found[1].source == 5
+
+
+def test_members_that_a_described_group_lends_count_for_each_communication() -> None:
+    unlisted: list[int] = []
+    wide = ProcessGroup("g", "", list(range(LARGEST_JOB)))
+    found = with_members([Communication(group="g")] * 2, [wide], -1, unlisted)
+    assert ([len(one.ranks) for one in found], unlisted) == ([LARGEST_JOB, 0], [-1])
+
+
+def test_equal_groups_share_their_list() -> None:
+    first, second = with_members([claiming(4), claiming(4)], [], -1)
+    assert first.ranks is second.ranks and first.ranks == [0, 1, 2, 3]
+
+
+def test_described_groups_without_ranks_have_no_more_members_in_all_than_a_job() -> None:
+    unlisted: list[int] = []
+    told = [{"pg_name": str(number), "pg_size": LARGEST_JOB // 2} for number in range(4)]
+    found = process_groups([*told, *told[:1], {"pg_name": "x", "ranks": [0, 3]}], unlisted)
+    assert ([(group.name, len(group.ranks)) for group in found], unlisted) == (
+        [("0", LARGEST_JOB // 2), ("1", LARGEST_JOB // 2), ("x", 2)],
+        [-1, -1],
+    )

@@ -8,10 +8,11 @@ from .communication import (
     is_communication_kernel,
     link_communications,
 )
-from .process_groups import groups_of_host, process_groups, with_members
+from .process_groups import MANY_MEMBERS, groups_of_host, process_groups, with_members
 from .recorded_arguments import dtype_of, elements, from_device
 
 __all__ = [
+    "MANY_MEMBERS",
     "RECORD",
     "CollectiveOps",
     "awaited_collectives",

@@ -8,17 +8,21 @@ import ast
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from ...schema.columns import Strings
+from ...schema.comm_groups import LARGEST_JOB
 from ...schema.linked import Communication, ProcessGroup
 from ...schema.traces import GROUP_INIT, argument_lists, integer
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
+MEMBERS_EACH = 1 << 12
+MANY_MEMBERS = "communications and process groups of more members than so few tell of (members taken as unknown)"
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
@@ -29,19 +33,32 @@ def groups_of_host(names: Strings, inputs: Sequence[bytes]) -> Iterator[dict[str
             yield from _described(inputs[node])
 
 
-def process_groups(described: Iterable[dict[str, Any]]) -> list[ProcessGroup]:
-    """The groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1."""
+def process_groups(described: Iterable[dict[str, Any]], unlisted: list[int] | None = None) -> list[ProcessGroup]:
+    """The groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1.
+
+    Those whose ranks are not recorded have LARGEST_JOB members in all; for each that has too many for that -1 goes to `unlisted`.
+    """
     found: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
+    room, seen = LARGEST_JOB, set[tuple[str, range]]()
     for entry in described:
         size = integer(entry.get("group_size", entry.get("pg_size")), -1)
-        group = ProcessGroup(
-            name=str(entry.get("pg_name", "")),
-            description=str(entry.get("pg_desc", "")),
-            ranks=members(entry.get("ranks")) or regular_ranks(0, 1, size),
-            size=size,
-        )
-        found.setdefault((group.name, tuple(group.ranks)), group)
+        name, ranks = str(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
+        if isinstance(ranks, range):
+            if (name, ranks) in seen:
+                continue
+            seen.add((name, ranks))
+            if len(ranks) > room:
+                _note(unlisted)
+                continue
+            room -= len(ranks)
+        group = ProcessGroup(name, str(entry.get("pg_desc", "")), list(ranks), size)
+        found.setdefault((name, tuple(ranks)), group)
     return list(found.values())
+
+
+def _note(unlisted: list[int] | None) -> None:
+    if unlisted is not None:
+        unlisted.append(-1)
 
 
 def _described(inputs: bytes) -> Iterable[dict[str, Any]]:
@@ -61,12 +78,18 @@ def _described(inputs: bytes) -> Iterable[dict[str, Any]]:
 
 
 def with_members(
-    communications: Sequence[Communication], groups: Sequence[ProcessGroup], world_size: int
+    communications: Sequence[Communication],
+    groups: Sequence[ProcessGroup],
+    world_size: int,
+    unlisted: list[int] | None = None,
 ) -> list[Communication]:
     """The communications with the global ranks of their groups, where these can be told, and with those of their peers and roots.
 
     From the arguments, else from the one described group of that name and size; a group of the world's size is the world, by its
     recorded size or the length of its split lists, and so is the only group of a trace that describes none.
+
+    A few bytes may name a million ranks: all communications have LARGEST_JOB members, and MEMBERS_EACH for each of them. Those that have
+    too many for that keep their peers and lose their members; for each -1 goes to `unlisted`.
     """
     world = regular_ranks(0, 1, world_size)
     described: dict[str, list[ProcessGroup]] = defaultdict(list)
@@ -74,22 +97,48 @@ def with_members(
         described[group.name].append(group)
     only = len({found.group for found in communications if found.name != WAIT}) == 1 and not groups
 
-    def ranks_of(found: Communication) -> list[int]:
-        sizes = {found.group_size, len(found.in_split), len(found.out_split)} - {-1, 0}
-        named = described.get(found.group, [])
+    @cache
+    def described_ranks(name: str, sizes: frozenset[int]) -> Sequence[int]:
+        named = described.get(name, [])
         fitting = [group for group in named if not sizes or len(group.ranks) in sizes] or named
-        if found.ranks or fitting:
+        if fitting:
             lists = {tuple(group.ranks or world) for group in fitting}
-            return found.ranks or (list(lists.pop()) if len(lists) == 1 else [])
+            return list(lists.pop()) if len(lists) == 1 else []
         return world if world_size in sizes or only else []
+
+    def ranks_of(found: Communication) -> Sequence[int]:
+        sizes = frozenset({found.group_size, len(found.in_split), len(found.out_split)} - {-1, 0})
+        return found.ranks or described_ranks(found.group, sizes)
+
+    lists = _Lists(LARGEST_JOB + MEMBERS_EACH * len(communications), unlisted)
 
     def complete(found: Communication) -> Communication:
         ranks = ranks_of(found)
         known = [msgspec.structs.replace(part, ranks=part.ranks or ranks) for part in found.coalesced]
-        parts = [_with_peer(part) for part in known]
-        return _with_peer(msgspec.structs.replace(found, ranks=ranks, coalesced=parts))
+        parts = [lists.written_out(_with_peer(part)) for part in known]
+        return lists.written_out(_with_peer(msgspec.structs.replace(found, ranks=ranks, coalesced=parts)))
 
     return [complete(found) for found in communications]
+
+
+class _Lists:
+    """Writes ranges of ranks out, each once for all that have it, while there is room for so many members."""
+
+    def __init__(self, room: int, unlisted: list[int] | None) -> None:
+        self._room, self._unlisted = room, unlisted
+        self._known: dict[range, list[int]] = {}
+
+    def written_out(self, found: Communication) -> Communication:
+        ranks = found.ranks
+        if len(ranks) > self._room:
+            _note(self._unlisted)
+            return msgspec.structs.replace(found, ranks=[])
+        self._room -= len(ranks)
+        if not isinstance(ranks, range):
+            return found
+        if ranks not in self._known:
+            self._known[ranks] = list(ranks)
+        return msgspec.structs.replace(found, ranks=self._known[ranks])
 
 
 def _with_peer(found: Communication) -> Communication:

@@ -5,6 +5,7 @@ Peers and roots are recorded in two ways: by their place in the group (positiona
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
@@ -15,7 +16,7 @@ TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 SHORTENED = "..."
 SHARED = ("name", "dtype", "in_split", "out_split", "group", "description", "ranks")
 """What is the same in many records: texts and lists of numbers."""
-Once = dict[str | tuple[int, ...], str | list[int]]
+Once = dict[str | range | tuple[int, ...], str | Sequence[int]]
 
 
 def from_device(args: kineto.Args) -> Communication:
@@ -70,7 +71,7 @@ class _Positions(NamedTuple):
     name: str
     in_split: list[int]
     out_split: list[int]
-    ranks: list[int]
+    ranks: Sequence[int]
     group_size: int
 
 
@@ -129,7 +130,7 @@ def sharing(found: Communication, once: Once) -> Communication:
     """The same, with the texts and lists that equal others from `once`, where those are kept that come first."""
     for field in SHARED:
         value = getattr(found, field)
-        setattr(found, field, once.setdefault(value if isinstance(value, str) else tuple(value), value))
+        setattr(found, field, once.setdefault(value if isinstance(value, str | range) else tuple(value), value))
     return found
 
 
@@ -170,11 +171,11 @@ def _rank(value: Any) -> int:
     return number if 0 <= number <= INT32_MAX else -1
 
 
-def regular_ranks(first: int, stride: int, size: int) -> list[int]:
-    """The members of a group whose ranks have one distance, empty where that is not recorded."""
+def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
+    """The members of a group whose ranks have one distance, as a range, empty where that is not recorded."""
     stride = 1 if size == 1 and stride < 1 else stride
     regular = first >= 0 and stride > 0 and 0 < size <= LARGEST_JOB and first + stride * (size - 1) <= INT32_MAX
-    return list(range(first, first + size * stride, stride)) if regular else []
+    return range(first, first + size * stride, stride) if regular else []
 
 
 def elements(text: bytes) -> int:

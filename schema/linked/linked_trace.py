@@ -4,6 +4,7 @@ Tables of columns; a `..._row` column points into another table, -1 where there 
 clock, ABSENT for host ops that the device trace does not hold.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated, Any
@@ -161,7 +162,7 @@ class Communication(msgspec.Struct, omit_defaults=True):
     group: str = ""
     description: str = ""
     group_size: Whole = -1
-    ranks: list[Whole] = []
+    ranks: Sequence[Whole] = []
     sequence: Whole = -1
     place: Whole = -1
     source: Whole = -1
