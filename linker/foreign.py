@@ -8,7 +8,14 @@ from ..schema.columns import rows_of
 from ..schema.linked import LinkedTrace
 from ..schema.linked import read_linked as read_linked_file
 from ..schema.progress import Advanced, unseen
-from .communication import collective_ops, groups_of_host, link_communications, process_groups, with_members
+from .communication import (
+    MANY_MEMBERS,
+    collective_ops,
+    groups_of_host,
+    link_communications,
+    process_groups,
+    with_members,
+)
 from .readers import Role
 
 
@@ -25,10 +32,14 @@ def _with_communications(linked: LinkedTrace) -> LinkedTrace:
     parent = np.where(ops.parent_id < ops.id, rows_of(ops.id, ops.parent_id), -1)
     collectives = collective_ops(ops, parent, {role: {} for role in Role}, np.empty(0, np.int64))
     found, row = link_communications(collectives, activities, ops, linked.calls, activities.call_row, activities.op_row)
-    groups = process_groups(groups_of_host(ops.name, ops.inputs))
+    unlisted: list[int] = []
+    groups = process_groups(groups_of_host(ops.name, ops.inputs), unlisted)
+    communications = with_members(found, groups, -1, unlisted)
+    if unlisted:
+        linked.report.noted[MANY_MEMBERS] = len(unlisted)
     return replace(
         linked,
-        communications=with_members(found, groups, -1),
+        communications=communications,
         groups=groups,
         activities=replace(activities, communication_row=row),
     )

@@ -441,3 +441,12 @@ def test_metadata_that_list_no_ranks_are_one_line(text: str) -> None:
     graph.metadata["ranks_of_group_1"] = text
     with pytest.raises(DataError, match="the metadata ranks_of_group_1 of the graph is no list of ranks"):
         recorded_groups(graph)
+
+
+def test_metadata_list_no_more_ranks_in_all_than_a_few_jobs_have() -> None:
+    graph = scaled(data_parallel(2))[0]
+    graph.metadata |= {f"ranks_of_group_{number}": f"{number}-{number + (1 << 20) - 1}" for number in range(2, 6)}
+    with pytest.raises(
+        DataError, match="ranks_of_group_5 of the graph is no list of ranks such as 0-3,8, or one of more"
+    ):
+        recorded_groups(graph)

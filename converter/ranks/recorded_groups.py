@@ -10,6 +10,9 @@ from ...schema.errors import DataError
 from ...schema.graph import RANKS_OF_GROUP, ExecutionGraph
 from .rank_lists import given_ranks
 
+MOST_LISTED = 4 * LARGEST_JOB
+"""Ranks in all lists of a graph's metadata, where a few bytes stand for a million."""
+
 
 class Groups(NamedTuple):
     """The distinct rank lists of a graph, and for each node the place of its own in `lists`, -1 where none is recorded.
@@ -36,19 +39,22 @@ def recorded_groups(graph: ExecutionGraph) -> Groups:
             if text not in known:
                 known[text] = place.setdefault(tuple(ranks[row].tolist()), len(place))
             of_node[row] = known[text]
-    listed = {
-        name.removeprefix(RANKS_OF_GROUP): place.setdefault(_listed(name, str(text)), len(place))
-        for name, text in graph.metadata.items()
-        if name.startswith(RANKS_OF_GROUP)
-    }
+    listed, room = dict[str, int](), MOST_LISTED
+    for name, value in graph.metadata.items():
+        if name.startswith(RANKS_OF_GROUP):
+            members = _listed(name, str(value), min(room, LARGEST_JOB))
+            room -= len(members)
+            listed[name.removeprefix(RANKS_OF_GROUP)] = place.setdefault(members, len(place))
     if listed:
         by_name = graph.texts("pg_name").numbers(lambda name: listed.get(name, -1), -1)
         of_node = np.where(of_node < 0, by_name, of_node)
     return Groups(list(place), of_node, listed)
 
 
-def _listed(name: str, text: str) -> RankList:
-    ranks = given_ranks(text, LARGEST_JOB)
+def _listed(name: str, text: str, most: int) -> RankList:
+    ranks = given_ranks(text, most)
     if ranks is None:
-        raise DataError(f"the metadata {name} of the graph is no list of ranks such as 0-3,8; scale the job again")
+        raise DataError(
+            f"the metadata {name} of the graph is no list of ranks such as 0-3,8, or one of more than {most}; scale the job again"
+        )
     return ranks
