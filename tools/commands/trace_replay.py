@@ -15,6 +15,7 @@ from ...schema.columns import columns_in
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM, folder_beside
+from ...schema.traces import integer
 from ..command import command_parser, output_as, print_json, progress, run_command, usage_error
 from ..replay import (
     SCALABLE,
@@ -90,6 +91,8 @@ def _run(arguments: argparse.Namespace) -> None:
 def _replay(arguments: argparse.Namespace) -> None:
     paths = [path for given in arguments.inputs for path in _graphs(given)]
     graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
+    # the order in which they are given makes no difference
+    graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = why_not_one_job(graphs)
     if reason and not arguments.allow_mismatch:
         raise DataError(
