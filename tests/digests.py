@@ -46,9 +46,9 @@ def run(main: Callable[[list[str]], NoReturn], *arguments: object) -> bytes:
 
 
 def without_charts(page: str) -> str:
-    """The page without what only libraries of charts decide: how they write a chart, and the scripts that draw it."""
-    for begin in ("<script>", '<script id="specs" type="application/json">'):
-        page = re.sub(f"{re.escape(begin)}.*?</script>", "", page, count=1, flags=re.DOTALL)
+    """The page without what only libraries of charts decide: how they write a chart, the scripts that draw it, and the digest of these."""
+    for part in ("<script>.*?</script>", '<script id="specs".*?</script>', "&#39;sha256-.*?&#39;"):
+        page = re.sub(part, "", page, count=1, flags=re.DOTALL)
     return page
 
 

@@ -32,4 +32,12 @@ def test_a_pair_becomes_a_graph_that_replays_without_what_only_posix_has(data: P
     run(tmp_path, "link", "--host-trace", host, "--device-trace", device, "--output", "linked.json.gz")
     run(tmp_path, "convert", "--input", "linked.json.gz", "--output", "graph.et")
     run(tmp_path, "replay", "--input", "graph.et", "--timeline", "timeline.json")
-    assert {path.name for path in tmp_path.iterdir()} == {"linked.json.gz", "graph.et", "timeline.json"}
+    run(tmp_path, "build", "--input-dir", data / "ddp", "--output-dir", "graphs", "--jobs", 1)
+    run(tmp_path, "report", device, "--csv", "tables", "--only", "critical_path")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "linked.json.gz",
+        "graph.et",
+        "timeline.json",
+        "graphs",
+        "tables",
+    }
