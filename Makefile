@@ -1,14 +1,17 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
+# make test-oldest   the tests with the oldest Python, and every library in the oldest version, that pyproject.toml allows
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
 # make fuzz       hostile files through all commands; FUZZ='--cases 20000 --seed 7', or '--case host:7:123' for one of them again
 # make docs       writes the pages that are made of tables and docstrings in the code, and builds the site: out/site/index.html
 # make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
-# PYTHON=python3.12 make test    uses another Python (3.10 or newer)
+# PYTHON=python3.12 make test    uses another Python (3.10 or newer), for test-oldest as well
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+OLDEST := .venv-oldest
+OLDEST_PYTHON = $(if $(filter file,$(origin PYTHON)),$(shell sed -n 's/^requires-python = ">=\(.*\)"/python\1/p' pyproject.toml),$(PYTHON))
 PIP := -m pip --quiet --disable-pip-version-check
 
 SAMPLE := tests/data/training
@@ -16,7 +19,7 @@ HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 
-.PHONY: demo test coverage bench accuracy mutants fuzz docs check lint format types clean
+.PHONY: demo test test-oldest coverage bench accuracy mutants fuzz docs check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -29,6 +32,9 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.test
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
+test-oldest: $(OLDEST)/.test
+	$(OLDEST)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 coverage: $(VENV)/.test
 	$(BIN)/coverage erase
@@ -72,7 +78,7 @@ types: $(INSTALLED)/.check
 	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph
 
 clean:
-	rm -rf $(VENV) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
+	rm -rf $(VENV) $(OLDEST) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed: set PYTHON=")'
@@ -84,6 +90,15 @@ $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP) install --editable '.[test]'
+	@touch $@
+
+# pip takes constraints for what it builds with from either variable, by its version
+$(OLDEST)/.test: pyproject.toml tests/lower_bounds.py
+	@$(OLDEST_PYTHON) --version || { echo "$(OLDEST_PYTHON) is needed, or another by PYTHON="; exit 1; }
+	$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python tests/lower_bounds.py > $(OLDEST)/constraints.txt
+	PIP_CONSTRAINT=$(CURDIR)/$(OLDEST)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/$(OLDEST)/constraints.txt \
+		$(OLDEST)/bin/python $(PIP) install --editable '.[test]'
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

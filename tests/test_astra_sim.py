@@ -566,7 +566,7 @@ def _entry(node: int, matched: str, end: int, follows: tuple[int, ...] = (), **m
     told = {"type": NodeType.COMM_COLL, "collective": ALL_REDUCE, "members": 2, "size": 8, **more}
     return CommunicationEntry(
         node=node,
-        matched=int.from_bytes(matched.encode()),
+        matched=int.from_bytes(matched.encode(), "big"),
         end_ns=end,
         length_ns=5,
         follows=follows,

@@ -1,6 +1,9 @@
-"""One name for all commands, and completion by the shell."""
+"""One name for all commands, help like a page of a manual, and completion by the shell."""
 
+import argparse
+import importlib
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -37,6 +40,45 @@ def test_another_word_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None
     code, _, err = ended(capsys, "konvert")
     assert code == 2
     assert "konvert" in err
+
+
+class Parsed(Exception):
+    """Holds the parser of a command that was about to parse its arguments."""
+
+
+@pytest.fixture
+def parser(name: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
+    def seen(parser: argparse.ArgumentParser, *_: object) -> None:
+        raise Parsed(parser)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", seen)
+    with pytest.raises(Parsed) as parsed:
+        importlib.import_module(f"execgraph.tools.commands.trace_{name}").main([])
+    found: argparse.ArgumentParser = parsed.value.args[0]
+    return found
+
+
+@pytest.mark.parametrize("name", execgraph.COMMANDS)
+def test_options_stand_in_groups_with_a_title(name: str, parser: argparse.ArgumentParser) -> None:
+    groups = {
+        group.title: [one for one in group._group_actions if one.help != argparse.SUPPRESS]
+        for group in parser._action_groups
+    }
+    assert len(groups["options"]) <= 6
+    assert max(map(len, groups.values())) <= 10
+    assert [title for title, options in groups.items() if options][-1] == "help and messages"
+
+
+@pytest.mark.parametrize("name", execgraph.COMMANDS)
+def test_an_option_is_told_in_one_short_sentence(name: str, parser: argparse.ArgumentParser) -> None:
+    told = {one.dest: one.help or "" for one in parser._actions if one.dest != "only"}  # that names all analyses
+    assert {dest: text for dest, text in told.items() if not 8 < len(text) < 280 or re.search(r"\.$|\w\. ", text)} == {}
+
+
+@pytest.mark.parametrize("name", execgraph.COMMANDS)
+def test_help_ends_with_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    _, out, _ = ended(capsys, name, "--help")
+    assert re.search(rf"\nexit status: .*\n\nexample:\n  trace-{name} .*\n$", out)
 
 
 @pytest.mark.parametrize(

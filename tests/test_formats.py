@@ -40,7 +40,7 @@ JOBS = {"halo": DEFAULT, "uneven": DEFAULT, "towers": CROWDED}
 @cache
 def linked_traces() -> tuple[LinkedTrace, ...]:
     """The first rank of every capture and of some simulated jobs."""
-    pairs = [(folder / "host_rank0.json.gz", folder / "device_rank0.json.gz") for folder in DATA.glob("*/")]
+    pairs = [(host, host.with_name("device_rank0.json.gz")) for host in sorted(DATA.glob("*/host_rank0.json.gz"))]
     with tempfile.TemporaryDirectory() as folder:
         for job, machine in JOBS.items():
             run = simulate(build_job(job, steps=2, layers=2, seed=1, machine=machine))

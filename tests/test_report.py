@@ -155,6 +155,14 @@ def test_a_rocpd_database_is_a_device_trace(tmp_path: Path, capfd: pytest.Captur
     assert "expected a Kineto device trace" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("folder", ["traces", "run9ab/traces"])
+def test_files_of_a_run_are_named_in_one_order_wherever_they_are(data: Path, tmp_path: Path, folder: str) -> None:
+    there = shutil.copytree(data / "training", tmp_path / folder)
+    sources = find_sources([there / f"{kind}_rank{rank}.json.gz" for rank in (1, 0) for kind in ("host", "device")])
+    assert sources.title == "device_rank0.json.gz, device_rank1.json.gz, host_rank0.json.gz and 1 more"
+    assert [source.told for source in sources.ranks] == [0, 1]
+
+
 def test_ranks_are_read_side_by_side_each_with_its_host_trace(data: Path) -> None:
     sources = find_sources(sorted((data / "training").iterdir()))
     assert [(one.path.name, one.host and one.host.name) for one in sources.ranks] == [

@@ -45,3 +45,12 @@ def test_a_process_that_dies_is_done_without(data: Path, tmp_path: Path, monkeyp
     host, device = pair(data)
     found = read_traces(host, device, folder=tmp_path).host
     assert found is not None and found.id.tolist() == read_host_trace(host).id.tolist()
+
+
+def test_no_module_comes_from_the_folder_that_the_command_runs_in(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pickle.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    read_traces(*pair(data), folder=tmp_path)
+    assert not (tmp_path / "imported").exists()

@@ -22,16 +22,26 @@ from .ending import STOPPED, ended_by_signals, say_stopped
 
 T = TypeVar("T")
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
+EXIT_STATUS = "exit status: 0 done, 1 the data are unusable (one line says why), 2 wrong usage"
 ARGCOMPLETE = "_ARGCOMPLETE"
 """What the shell sets while it asks a command for completions."""
 log = logging.getLogger("execgraph")
 
 
+OptionGroup = argparse._ArgumentGroup | argparse.ArgumentParser
+"""What options are added to: a group with a title, or a command's few options."""
+
+
 class CommandParser(argparse.ArgumentParser):
-    """Answers a shell that asks for completions, where argcomplete is installed."""
+    """Has the options that all commands have after their own; answers a shell that asks for completions, where argcomplete is installed."""
+
+    reads = True
 
     def parse_args(self, *arguments: Any, **more: Any) -> Any:
         """As of argparse; ends the process where a shell asked."""
+        if self.reads:
+            _add_limit(self)
+        _add_common_options(self)
         if ARGCOMPLETE in os.environ:
             with suppress(ImportError):
                 import argcomplete
@@ -52,23 +62,31 @@ def command_parser(name: str, description: str, example: str, reads: bool = True
     parser = CommandParser(
         prog=name,
         description=description,
-        epilog=f"example:\n  {example}",
+        epilog=f"{EXIT_STATUS}\n\nexample:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    loudness = parser.add_mutually_exclusive_group()
+    parser.reads = reads
+    return parser
+
+
+def _add_limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument_group("limits").add_argument(
+        "--max-size",
+        type=_size,
+        metavar="SIZE",
+        help="the most that a compressed file of yours may decompress to, such as 20G (default: far more than traces of its size do)",
+    )
+
+
+def _add_common_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("help and messages")
+    group.add_argument("-h", "--help", action="help", help="show this help and exit")
+    group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    loudness = group.add_mutually_exclusive_group()
     loudness.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
     loudness.add_argument("-q", "--quiet", action="store_true", help="say only errors")
-    if reads:
-        parser.add_argument(
-            "--max-size",
-            type=_size,
-            metavar="SIZE",
-            help="the most that a compressed file may be when it is decompressed, such as 20G, for files that you trust; else far more "
-            "than traces of its size are, and 256M or more",
-        )
-    return parser
 
 
 def _size(text: str) -> str:

@@ -10,16 +10,13 @@ from ...schema.graph import ExecutionGraph, TargetChanges
 from ..options import ASTRA_SIM, GOAL, Target
 from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
-from .collectives import LOWERED
 from .groups import name_groups
 from .roofline import Roofline
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 TARGET_HELP = (
-    "who runs the graph. astra-sim: attributes as it reads them, no metadata, groups by number; "
-    + ", ".join(f"{kind.name.lower()} as {instead.name.lower()}" for kind, instead in LOWERED.items())
-    + "; messages launched together one by one; what it would stop or hang at as computation of the measured time, counted. "
-    "goal: one file for the whole job, which only trace-build writes"
+    "who runs the graph: generic, anyone; astra-sim, that simulator, with all it would stop at made what it can run, and counted; goal, "
+    "LogGOPSim and ATLAHS, one file for the whole job, which only trace-build writes (generic)"
 )
 
 WHOLE_JOB = "a GOAL file is of a whole job: trace-build --target goal writes it from the traces of all ranks"

@@ -58,7 +58,9 @@ def read_traces(
         found = read_device_trace(device, strict, arguments=read is None, advanced=advanced, modules=modules)
         return Traces(read, found)
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
-        program = f"from {__name__} import read_for_another; read_for_another()"
+        # else modules would come from the folder that the command runs in, whatever is there
+        path = f"import sys; sys.path[:] = {sys.path!r}"
+        program = f"{path}; from {__name__} import read_for_another; read_for_another()"
         command = [sys.executable, "-c", program, host, str(int(strict)), str(folder), str(columns.fileno())]
         with subprocess.Popen(
             command,

@@ -28,8 +28,7 @@ def add_analysis_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--top", type=_count, default=DEFAULT.top, metavar="N",
-        help="how many kernels of each class kernel_breakdown_kernels names, the rest as one, and how many patterns --perfetto marks "
-        "(default %(default)s)",
+        help="name so many kernels of each class, and have --perfetto mark so many patterns (default %(default)s)",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ..summary_lines import titled
 OPTIONS: dict[str, dict[str, Any]] = {
     "algorithm": {
         "choices": get_args(Algorithm),
-        "help": "how all-reduces and all-gathers are done: round a ring, or by recursive doubling where their members are 2^n (ring)",
+        "help": "all-reduces and all-gathers go round a ring, or by recursive doubling where their members are 2^n (ring)",
     },
     "chunk": {"type": int, "metavar": "BYTES", "help": "the longest message (524288)"},
     "gpus-per-node": {
@@ -23,12 +23,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "measured-communication": {
         "action": "store_true",
         "default": None,
-        "help": "collectives and messages only wait for all members, and then take as long as measured",
+        "help": "collectives and messages wait for all members, and take as long as measured",
     },
     "simulator": {
         "choices": get_args(Simulator),
-        "help": "loggopsim: cpus wait for each other by messages of a rank to itself, as LogGOPSim forgets the time else; atlahs: by "
-        "`requires` alone, for ATLAHS' LogGOPSim and htsim (loggopsim)",
+        "help": "who runs it: for loggopsim cpus wait by messages of a rank to itself, for atlahs by `requires` alone (loggopsim)",
     },
 }
 FIELDS = {"chunk": "chunk_bytes"}
@@ -37,7 +36,7 @@ FIELDS = {"chunk": "chunk_bytes"}
 
 def add_goal_options(parser: argparse.ArgumentParser) -> None:
     """Adds them, as a group; none has a default, so that it shows which were given."""
-    group = parser.add_argument_group("options of --target goal, which writes job.goal for LogGOPSim and ATLAHS")
+    group = parser.add_argument_group("for --target goal", "OUT/job.goal gets the whole job, for LogGOPSim and ATLAHS")
     for name, facts in OPTIONS.items():
         group.add_argument(f"--{name}", **facts)
 

@@ -3,14 +3,15 @@
 import argparse
 
 from ...schema.device_peaks import Peak
+from ..command import OptionGroup
 
 
-def add_peak_option(parser: argparse.ArgumentParser) -> None:
+def add_peak_option(parser: OptionGroup) -> None:
     """Adds `--peak`, whose value is then pairs of a field of Peak and its value."""
     parser.add_argument(
         "--peak", dest="peaks", action="append", default=[], type=_peak, metavar="NAME=N",
-        help=f"what devices can do at most, instead of what is known of theirs by name: TFLOP/s of "
-        f"{', '.join(Peak._fields[:-1])}, or GB/s of {Peak._fields[-1]}; repeatable",
+        help=f"what devices can do at most, where their names do not tell: TFLOP/s of {', '.join(Peak._fields[:-1])}, or "
+        f"GB/s of {Peak._fields[-1]}; repeatable",
     )  # fmt: skip
 
 

@@ -63,16 +63,31 @@ def _parser() -> argparse.ArgumentParser:
         "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
         f"{NAME} --input-dir traces --output-dir graphs --jobs 8",
     )
-    parser.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
-    parser.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
-    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
-    parser.add_argument(
-        "--incomplete-groups",
-        choices=("restrict", "keep"),
-        default="restrict",
-        help="for astra-sim, where the folder holds some ranks of a job, which are numbered anew from 0: restrict groups to the ranks "
-        "that are there, or keep them whole, so that what they communicate takes its measured time",
+    given = parser.add_argument_group("input")
+    given.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
+    add_modules_option(given)
+    add_window_options(parser)
+    held = parser.add_argument_group("what the graphs hold")
+    held.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    held.add_argument(
+        "--promote",
+        choices=get_args(Promotion),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
     )
+    held.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
+    held.add_argument(
+        "--io",
+        choices=get_args(InputsOutputs),
+        default="full",
+        help="keep the ops' tensors in the graphs, or not (full)",
+    )
+    held.add_argument(
+        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
+    )
+    held.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
     simulation = parser.add_argument_group(
         f"for --target {ASTRA_SIM}",
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",
@@ -86,36 +101,27 @@ def _parser() -> argparse.ArgumentParser:
         "--roofline",
         type=_peaks,
         metavar="DEVICE:FORMAT",
-        help="let kernels of known work take the time of that work at the peaks of this device, as V100:fp32, or at TFLOPS:GB/S; all else "
-        "takes its measured time",
+        help="let kernels of known work take that work's time at the peaks of this device, as V100:fp32, or at TFLOPS:GB/S",
     )
-    parser.add_argument(
-        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    simulation.add_argument(
+        "--incomplete-groups",
+        choices=("restrict", "keep"),
+        default="restrict",
+        help="where ranks of the job are missing, restrict groups to those that are there, or keep them whole, with measured times "
+        "(restrict)",
     )
-    parser.add_argument(
-        "--promote",
-        choices=get_args(Promotion),
-        default="sync",
-        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
-    )
-    parser.add_argument(
-        "--io", choices=get_args(InputsOutputs), default="full", help="keep the ops' tensors in the graphs"
-    )
-    parser.add_argument(
-        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
-    )
-    parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
-    add_modules_option(parser)
-    add_window_options(parser)
     add_goal_options(parser)
-    where = parser.add_mutually_exclusive_group()
+    running = parser.add_argument_group("where it runs")
+    where = running.add_mutually_exclusive_group()
     where.add_argument(
         "--jobs", type=count, metavar="N", help="ranks at a time, each in a process (default: the cores)"
     )
     where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
-    parser.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
-    parser.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    running.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
+    made = parser.add_argument_group("output")
+    made.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
+    made.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
+    made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
 
 

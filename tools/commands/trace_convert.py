@@ -42,10 +42,42 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "Turns a linked trace into an execution graph.",
         "trace-convert --input linked.json.gz --output graph.0.et",
     )
-    parser.add_argument(
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "--input", "--input_filename", metavar="LINKED", required=True, help="linked trace (gzip accepted, - is stdin)"
     )
-    parser.add_argument(
+    given.add_argument(
+        "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
+    )
+    held = parser.add_argument_group("what the graph holds")
+    held.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    held.add_argument(
+        "--promote",
+        choices=get_args(Promotion),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
+    )
+    held.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
+    held.add_argument(
+        "--io",
+        choices=get_args(InputsOutputs),
+        default="full",
+        help="keep the ops' tensors in the graph, or not (full)",
+    )
+    held.add_argument(
+        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
+    )
+    held.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    held.add_argument(
+        "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
+    )
+    held.add_argument(
+        "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
+    )
+    made = parser.add_argument_group("output")
+    made.add_argument(
         "--output",
         "--output_filename",
         metavar="GRAPH",
@@ -53,33 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         type=output_as(".et"),
         help="execution graph, .et (- is stdout)",
     )
-    parser.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
-    parser.add_argument(
-        "--promote",
-        choices=get_args(Promotion),
-        default="sync",
-        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched",
-    )
-    parser.add_argument(
-        "--io", choices=get_args(InputsOutputs), default="full", help="keep the ops' tensors in the graph"
-    )
-    parser.add_argument(
-        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
-    )
-    parser.add_argument(
-        "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
-    )
-    parser.add_argument(
-        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
-    )
-    parser.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
-    parser.add_argument(
-        "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
-    )
-    parser.add_argument(
-        "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(without_leading_word(arguments))
     if options.json and options.output == STANDARD_STREAM:

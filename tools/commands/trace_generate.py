@@ -40,11 +40,11 @@ def _parser() -> argparse.ArgumentParser:
         f"{NAME} --job ddp --ranks 2 --steps 3 --output-dir traces --scale class:communication=2",
         reads=False,
     )
-    parser.add_argument("--job", required=True, choices=PRESETS, metavar="NAME", help="one of the jobs above")
-    parser.add_argument("--output-dir", required=True, metavar="DIR", help="where the files go")
+    job = parser.add_argument_group("the job")
+    job.add_argument("--job", required=True, choices=PRESETS, metavar="NAME", help="one of the jobs above")
     for name, what in SIZES.items():
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
-    amount = parser.add_mutually_exclusive_group()
+        job.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
+    amount = job.add_mutually_exclusive_group()
     amount.add_argument(
         "--events", type=int, metavar="N", help="as many steps as make about N ops, calls and activities"
     )
@@ -54,39 +54,41 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MB",
         help="as many steps as make about MB megabytes of traces, uncompressed, for each rank",
     )
-    parser.add_argument(
+    job.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
+    job.add_argument(
+        "--machine-seed",
+        type=int,
+        metavar="N",
+        help="run on a machine drawn with this seed: its latency, gaps, stalls, clocks and room (default: an undisturbed one)",
+    )
+    recorded = parser.add_argument_group("what is recorded")
+    recorded.add_argument(
         "--stacks",
         type=int,
         nargs="?",
         const=8,
         default=0,
         metavar="N",
-        help="record Python's calls, as with_stack=True does: N rows for each op that Python calls (8, as in a capture of "
-        "a small transformer; 100 make them most of the files, as those of large frameworks do)",
+        help="Python's calls, as with with_stack=True: N rows for each op that Python calls (8, as of a small transformer; 100 as of "
+        "large frameworks)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seeds give equal bytes (default: 0)")
-    parser.add_argument(
-        "--machine-seed",
-        type=int,
-        metavar="N",
-        help="run on a machine drawn with this seed: latency, gaps, stalls of the host, clocks of the devices, resolution "
-        "of times, room on the devices (default: an undisturbed machine with perfect clocks)",
-    )
-    parser.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
-    parser.add_argument(
+    recorded.add_argument("--no-sync-records", action="store_true", help="no cuda_sync rows, as by default in PyTorch")
+    recorded.add_argument(
         "--unresolved-events", action="store_true", help="cuda_sync rows as from CUDA 12.9 on: unresolved"
     )
-    parser.add_argument(
+    recorded.add_argument(
         "--scale",
         action="append",
         nargs="+",
         default=[],
         metavar="SPEC",
-        help="REGEX=F or class:NAME=F (host, computation, communication, memory): put the makespan under this change "
-        "into the truth; several SPECs are one change, several --scale are several",
+        help="put the makespan with REGEX=F or class:NAME=F (host, computation, communication, memory) into the truth; the SPECs of one "
+        "--scale are one change",
     )
-    parser.add_argument("--gzip", action="store_true", help="compress the traces")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
+    made = parser.add_argument_group("output")
+    made.add_argument("--output-dir", required=True, metavar="DIR", help="where the files go")
+    made.add_argument("--gzip", action="store_true", help="compress the traces")
+    made.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
     return parser
 
 

@@ -35,24 +35,29 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
         "trace-link --host-trace host_rank0.json --device-trace device_rank0.json --output linked.json.gz",
     )
-    parser.add_argument(
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "--host-trace",
         "--chakra-host-trace",
         metavar="ET",
         help="PyTorch Execution Trace (JSON; gzip and zstd accepted)",
     )
-    parser.add_argument(
+    given.add_argument(
         "--device-trace",
         "--chakra-device-trace",
         metavar="KINETO",
         required=True,
         help="Kineto trace (JSON; gzip and zstd accepted), or rocpd database",
     )
-    parser.add_argument("--rank", type=int, metavar="N", help="the rank of a trace that records none")
-    parser.add_argument(
+    given.add_argument("--rank", type=int, metavar="N", help="the rank of a trace that records none")
+    given.add_argument(
         "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
     )
-    parser.add_argument(
+    given.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
+    add_modules_option(given)
+    add_window_options(parser)
+    made = parser.add_argument_group("output")
+    made.add_argument(
         "--output",
         "--output-file",
         metavar="LINKED",
@@ -60,10 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         type=output_as(".json"),
         help="linked trace (.gz compresses, - is stdout)",
     )
-    parser.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
-    add_modules_option(parser)
-    add_window_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
     if options.json and options.output == STANDARD_STREAM:
         usage_error(parser, "--json and --output - both want stdout")

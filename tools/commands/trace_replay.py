@@ -15,6 +15,7 @@ from ...schema.columns import columns_in
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM, folder_beside
+from ...schema.traces import integer
 from ..command import command_parser, output_as, print_json, progress, run_command, usage_error
 from ..replay import (
     SCALABLE,
@@ -42,28 +43,31 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "Replays execution graphs along their data dependencies and compares with the measured run.",
         f"{NAME} --input graph.0.et graph.1.et --scale 'gemm=0.5' --timeline replay.json.gz",
     )
-    parser.add_argument(
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "--input", "--input_filename", dest="inputs", nargs="+", action="extend", required=True, metavar="GRAPH.et",
         help="execution graphs, or the folder that trace-build wrote; of several ranks collectives then wait for each other",
     )  # fmt: skip
-    parser.add_argument(
+    given.add_argument(
         "--allow-mismatch", action="store_true", help="replay graphs together that do not seem to be of one job"
     )
-    parser.add_argument(
-        "--timeline", metavar="T.json[.gz]", type=output_as(".json"), help="write both runs as a trace for Perfetto"
-    )
-    parser.add_argument(
+    changed = parser.add_argument_group("what is replayed")
+    changed.add_argument(
         "--scale", dest="scale", action="append", default=[], type=_scale, metavar="SPEC",
-        help="REGEX=F: multiply the durations of the nodes whose name matches by F, or class:CLASS=F: those of a class "
-        f"({', '.join(SCALABLE)}), or bound:compute=F or bound:memory=F: kernels that operations or bytes limit on their device; "
-        "repeatable, factors multiply",
+        help="REGEX=F multiplies the durations of nodes whose name matches, "
+        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels that operations or "
+        "bytes limit; repeatable, factors multiply",
     )  # fmt: skip
-    parser.add_argument(
+    add_peak_option(changed)
+    changed.add_argument(
         "--simulator", choices=[ASTRA_SIM],
         help="play graphs made for this simulator by its rules, and say when each rank finishes there in its replay mode",
     )  # fmt: skip
-    add_peak_option(parser)
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
+    made = parser.add_argument_group("output")
+    made.add_argument(
+        "--timeline", metavar="T.json[.gz]", type=output_as(".json"), help="write both runs as a trace for Perfetto"
+    )
+    made.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     if arguments.json and arguments.timeline == STANDARD_STREAM:
         usage_error(parser, "--json and --timeline - both write to stdout")
@@ -87,6 +91,8 @@ def _run(arguments: argparse.Namespace) -> None:
 def _replay(arguments: argparse.Namespace) -> None:
     paths = [path for given in arguments.inputs for path in _graphs(given)]
     graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
+    # the order in which they are given makes no difference
+    graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = why_not_one_job(graphs)
     if reason and not arguments.allow_mismatch:
         raise DataError(

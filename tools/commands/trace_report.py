@@ -63,45 +63,49 @@ def _parser() -> argparse.ArgumentParser:
         "options say, without any to the terminal.",
         f"{NAME} traces/ --output report.html --scale 'class:computation=0.5'",
     )
-    parser.add_argument(
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "paths", nargs="*", type=Path, metavar="FILE_OR_DIR",
         help="device traces, with their host traces, linked traces, or a folder of pairs; a file per rank",
     )  # fmt: skip
-    parser.add_argument(
+    given.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
+    given.add_argument(
+        "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
+    )
+    given.add_argument(
+        "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
+        help="device trace in which graphs were captured, or ran op by op, for the ops behind kernels of launched graphs; repeatable",
+    )  # fmt: skip
+    add_modules_option(given)
+    add_window_options(parser)
+    chosen = parser.add_argument_group("which analyses")
+    chosen.add_argument(
+        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="NAME",
+        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff gives trace_diff",
+    )  # fmt: skip
+    add_analysis_options(parser)
+    changed = parser.add_argument_group("what if")
+    changed.add_argument(
+        "--scale", action="append", default=[], type=_scale, metavar="SPEC",
+        help="what a changed run would take, by replay: REGEX=F multiplies the durations of nodes whose name matches, "
+        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F those of kernels that operations or "
+        "bytes limit; repeatable",
+    )  # fmt: skip
+    add_peak_option(changed)
+    made = parser.add_argument_group("output", "tables on the terminal without any of these")
+    made.add_argument(
         "--output",
         metavar="REPORT.html",
         type=output_as(".html", ".htm"),
         help="write the page, one file that needs no network",
     )
-    parser.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
-    parser.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
-    parser.add_argument(
-        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="NAME",
-        help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff gives trace_diff",
-    )  # fmt: skip
-    parser.add_argument(
-        "--scale", action="append", default=[], type=_scale, metavar="SPEC",
-        help="what a changed run would take, by replay: REGEX=F multiplies the durations of the nodes whose name matches, "
-        f"class:CLASS=F those of a class ({', '.join(SCALABLE)}), bound:compute=F or bound:memory=F kernels that operations or bytes "
-        "limit; repeatable",
-    )  # fmt: skip
-    add_peak_option(parser)
-    parser.add_argument(
+    made.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
+    made.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
+    made.add_argument(
         "--perfetto", metavar="TRACE.json", type=output_as(".json"),
-        help="write the device trace with counters, the critical path and kernel patterns beside its own "
-        "events, to open in Perfetto; of several ranks one file each, TRACE.rankN.json",
+        help="write the device trace with counters, the critical path and kernel patterns, for Perfetto; of several ranks "
+        "TRACE.rankN.json",
     )  # fmt: skip
-    parser.add_argument(
-        "--ranks", type=_ranks, metavar="A-B,C", help="only these ranks of those that are there, as 0-3,8"
-    )
-    parser.add_argument(
-        "--capture-trace", type=Path, action="append", default=[], metavar="TRACE",
-        help="device trace in which graphs were captured, or ran op by op: tells the ops behind the kernels of launched graphs; repeatable",
-    )  # fmt: skip
-    add_analysis_options(parser)
-    add_modules_option(parser)
-    add_window_options(parser)
-    parser.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     return parser
 
 

@@ -53,46 +53,49 @@ def _parser() -> argparse.ArgumentParser:
         "common of it follows a latency per step and a time per byte, fitted to the job's collectives.",
         f"{NAME} --input-dir graphs --output-dir graphs-64 --data-parallel 16",
     )
-    parser.add_argument(
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "--input-dir",
         required=True,
         type=Path,
         metavar="DIR",
         help="the graphs of all ranks, as trace-build writes them",
     )
-    parser.add_argument(
+    changed = parser.add_argument_group("the other job")
+    changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
+    changed.add_argument(
+        "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
+        help="a data-parallel group by its recorded name, description or ranks (0-3); repeatable (default: those described as such, "
+        "or that reduce gradients)",
+    )  # fmt: skip
+    changed.add_argument(
+        "--remove-ranks", type=_ranks, default=(), metavar="RANKS", help="leave these out first, such as 4-7 or 0,2"
+    )
+    changed.add_argument(
+        "--bandwidth",
+        type=positive,
+        metavar="GB/S",
+        help="of the grown groups' network, in 2**30 bytes per second (default: fitted)",
+    )
+    changed.add_argument(
+        "--latency",
+        type=positive,
+        metavar="NS",
+        help="of a step there, as from a rank to the next in a ring (default: fitted)",
+    )
+    refused = parser.add_argument_group("refused, as it would be another program: trace that one")
+    for name, why in REFUSED.items():
+        refused.add_argument(name, metavar="K", help=why)
+    made = parser.add_argument_group("output")
+    made.add_argument(
         "--output-dir",
         required=True,
         type=Path,
         metavar="OUT",
         help="where the graphs go; a new folder, or an empty one",
     )
-    parser.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
-    parser.add_argument(
-        "--data-parallel-group", action="append", default=[], metavar="NAME", dest="groups",
-        help="a data-parallel group by its recorded name, description or ranks (0-3); repeatable (default: those described as such, "
-        "or that reduce gradients)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--remove-ranks", type=_ranks, default=(), metavar="RANKS", help="leave these out first, such as 4-7 or 0,2"
-    )
-    parser.add_argument(
-        "--bandwidth",
-        type=positive,
-        metavar="GB/S",
-        help="of the grown groups' network, in 2**30 bytes per second (default: fitted)",
-    )
-    parser.add_argument(
-        "--latency",
-        type=positive,
-        metavar="NS",
-        help="of a step there, as from a rank to the next in a ring (default: fitted)",
-    )
-    parser.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    refused = parser.add_argument_group("refused, as it would be another program: trace that one")
-    for name, why in REFUSED.items():
-        refused.add_argument(name, metavar="K", help=why)
+    made.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
+    made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
 
 

@@ -4,6 +4,7 @@ import argparse
 import re
 
 from ...linker.windows import Window
+from ..command import OptionGroup
 
 RULE = """\
 what all that are given have in common. The whole trace is linked, then cut: a call
@@ -31,12 +32,12 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_modules_option(parser: argparse.ArgumentParser) -> None:
+def add_modules_option(parser: OptionGroup) -> None:
     """Adds --modules."""
     parser.add_argument(
         "--modules", action="store_true",
-        help="read Python's calls, too, which a trace has that was recorded with with_stack=True and with_modules=True: the nn.Module and "
-        "the Python function of each op and activity; takes more time and memory",
+        help="also read Python's calls, recorded with with_stack=True and with_modules=True, for the nn.Module and Python function of each "
+        "op and activity",
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sources:
     """What the paths hold. Raises DataError where one cannot be used or all of them hold no trace of a run."""
-    names = [path.resolve().name for path in paths]
+    names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
     sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), []
     for path in paths:
@@ -63,6 +63,8 @@ def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sourc
         else:
             files.append(path)
     _add_files(files, sources)
+    # so that the order in which files are given makes no difference where they tell their ranks
+    sources.ranks.sort(key=lambda source: (source.told is None, source.told or 0))
     if not sources.ranks:
         reasons = sources.notes or [", ".join(map(str, files))]
         raise DataError(f"{reasons[0]}: nothing to report on; {GIVE}")
@@ -148,11 +150,16 @@ def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
     sources.notes.extend([*pairs.failures, *pairs.notes])
 
 
+def _numbers_by_value(path: Path) -> list[str]:
+    """Paths compare by these like their texts, but numbers in them by value."""
+    return [part.zfill(DIGITS) if part.isdecimal() else part for part in re.split(r"(\d+)", path.as_posix())]
+
+
 def _made_from_traces(folder: Path) -> list[Source]:
     """In the order of their names, numbers in them by value."""
     found: dict[Kind, list[Source]] = defaultdict(list)
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    for path in sorted(paths, key=lambda path: [part.zfill(DIGITS) for part in re.split(r"(\d+)", path.as_posix())]):
+    for path in sorted(paths, key=_numbers_by_value):
         with suppress(DataError):  # what is no trace need not be readable
             seen = recognise(path)
             told = rank_in_name(path.name) if seen.rank is None else seen.rank
