@@ -10,7 +10,7 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
 
 # how long an example takes says more about what else the machine does; every run draws other examples
-settings.register_profile("often and short", deadline=None, max_examples=30)
+settings.register_profile("often and short", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 

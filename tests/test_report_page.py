@@ -40,6 +40,11 @@ def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     return written(data / "training", tmp_path_factory.mktemp("page"), FEW)
 
 
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    return written(data / "training", tmp_path_factory.mktemp("everything"))
+
+
 def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
     page = folder / "report.html"
     page.write_text(render(report_on(find_sources([traces]), Wanted(only=only))), "utf-8")
@@ -237,9 +242,9 @@ def comparable(row: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, data: Path, tmp_path: Path, scheme: str) -> None:
+def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, everything: Path, scheme: str) -> None:
     said: list[str] = []
-    page = opened(browser, written(data / "training", tmp_path), said, width=PHONE, color_scheme=scheme)
+    page = opened(browser, everything, said, width=PHONE, color_scheme=scheme)
     assert said == [] and page.evaluate("document.documentElement.scrollWidth") <= PHONE
     cut = page.evaluate(
         """[...document.querySelectorAll('.chart svg')].flatMap((chart) => {
