@@ -31,7 +31,7 @@ demo: $(VENV)/.ready
 	@$(BIN)/python -c 'import json; [print(json.dumps(node)) for node in json.load(open("$(OUT)/graph.json"))["nodes"][:3]]'
 
 test: $(VENV)/.test
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test-oldest: $(OLDEST)/.test
 	$(OLDEST)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile

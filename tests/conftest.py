@@ -14,6 +14,20 @@ settings.register_profile("often and short", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 
+LONGEST = [
+    f"test_{name}.py"
+    for name in (
+        "simulator_contract", "report_page", "damage", "limits", "accuracy", "hostile_files", "what_if", "pages", "packages", "endings",
+        "fuzz_readers", "claims", "trace_scale", "rooms", "bench", "build", "cross_rank", "merge", "same_bytes", "et_file", "formats",
+    )
+]  # fmt: skip
+"""Files that take longest, the longest first: begun last, one process would wait for the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 DATA = Path(__file__).parent / "data"
 
 

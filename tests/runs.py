@@ -163,7 +163,9 @@ def broken_rules(nodes: Nodes) -> list[str]:
     for row in np.flatnonzero(graph.is_delay).tolist():
         if held[ids[row]] != 1 or len(graph.data_deps[row]) > 1 or len(graph.ctrl_deps[row]):
             broken.append(f"{nodes.labels[row]} is not between what released one activity and that")
-    behind = graph.data_deps.rows()[np.isin(graph.data_deps.values, graph.id[graph.is_delay])]
+    # what carries work in from before a window stands beside what delayed an activity since
+    delays = graph.id[graph.is_delay & (graph.integers("delay") != Delay.START_OF_RECORDING)]
+    behind = graph.data_deps.rows()[np.isin(graph.data_deps.values, delays)]
     if len(np.unique(behind)) < len(behind) or not graph.is_activity[behind].all():
         broken.append("something else than an activity is delayed, or one twice")
     return broken
