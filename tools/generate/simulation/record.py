@@ -6,6 +6,8 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -27,16 +29,22 @@ class Table:
 
     def append(self, *values: int) -> int:
         """Adds a row with the values in the order of the columns and returns its number."""
-        for column, value in zip(self.columns(), values, strict=True):
+        columns = self.columns()
+        for column, value in zip(columns, values, strict=True):
             column.append(value)
-        return len(self) - 1
+        return len(columns[0]) - 1
 
     def columns(self) -> "tuple[array[int], ...]":
         """The columns in the order of `append`."""
-        return tuple(map(self.__getattribute__, self.__slots__))
+        return _columns_of(type(self))(self)
 
     def __len__(self) -> int:
         return len(self.columns()[0])
+
+
+@cache
+def _columns_of(table: type[Table]) -> "attrgetter[tuple[array[int], ...]]":
+    return attrgetter(*table.__slots__)
 
 
 @dataclass(slots=True)
