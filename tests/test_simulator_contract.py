@@ -44,10 +44,10 @@ V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)
 ALL_REDUCE, ALL_GATHER = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
 EVERY_JOB = pytest.mark.parametrize(
-    ("job", "ranks"), [*((job, 1) for job in ALONE), *((job, n) for job in TOGETHER for n in (2, 8))]
+    ("job", "ranks"), [*((job, 1) for job in ALONE), *((job, n) for job in TOGETHER for n in (2, 4))]
 )
 MANY_RANKS = [
-    ("ddp", 64, True),
+    ("ddp", 32, True),
     ("halo", 16, True),
     ("sharded", 16, False),
     ("uneven", 16, False),
@@ -100,7 +100,7 @@ def built(graphs: Sequence[ExecutionGraph]) -> tuple[list[ExecutionGraph], dict[
     ("job", "ranks", "host"),
     [
         *((job, 1 if job in ALONE else 2, host) for job in (*ALONE, *TOGETHER) for host in (True, False)),
-        *((job, 8, False) for job in TOGETHER),
+        *((job, 4, False) for job in TOGETHER),
     ],
 )
 def test_every_node_of_every_rank_runs_in_both_generations(tmp_path: Path, job: str, ranks: int, host: bool) -> None:
