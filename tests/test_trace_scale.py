@@ -219,7 +219,7 @@ def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_pat
 def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
     job: str, machine: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accuracy, "TO", (8, 16))
+    monkeypatch.setattr(accuracy, "TO", (8,))
     for scaled in measure(Traced(job, FROM[job][0], *machine)):
         assert abs(scaled.error_pct) < min(accuracy.ALLOWED_PCT, abs(scaled.unscaled_error_pct) / 2)
 
