@@ -3,11 +3,13 @@
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from execgraph.tools.commands import trace_build, trace_scale
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
 
@@ -73,3 +75,21 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         return folder
 
     return traces
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What commands have done in processes of its own is done in this one: to start them takes most of the time of small jobs."""
+    for command in (trace_build, trace_scale):
+        monkeypatch.setattr(command, "in_processes", in_turn)
+
+
+def in_turn(
+    function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object
+) -> Iterator[tuple[Any, Any]]:
+    """As processes do it: what a task raises is its outcome."""
+    for task in tasks:
+        try:
+            yield task, function(task)
+        except Exception as error:
+            yield task, error

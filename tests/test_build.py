@@ -258,6 +258,7 @@ def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) ->
 # The command
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_table_and_the_json_say_what_was_built(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,6 +272,7 @@ def test_the_table_and_the_json_say_what_was_built(
     assert any(line.startswith("trace-build: error: rank 1: device_rank1.json: ") for line in lines)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_notes_fail_only_a_strict_build(job: Path, tmp_path: Path) -> None:
     (job / "host_rank1.json").unlink()
     assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q") == 0

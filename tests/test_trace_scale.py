@@ -93,6 +93,7 @@ def test_equal_inputs_give_equal_bytes(built: Callable[..., Path], tmp_path: Pat
     assert contents[0] == contents[1]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_graphs_for_the_simulator_come_with_its_configuration(
     built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +111,7 @@ def test_graphs_for_the_simulator_come_with_its_configuration(
     assert {graph.texts("pg_name").table[0] for graph in read(out, 8)} == {""}
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_report_says_what_grew_and_how_right_the_fit_is(
     built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
