@@ -77,6 +77,14 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     return traces
 
 
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a Dask cluster of two processes, which is there before a command is."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """What commands have done in processes of its own is done in this one: to start them takes most of the time of small jobs."""

@@ -48,12 +48,12 @@ EVERY_JOB = pytest.mark.parametrize(
 )
 MANY_RANKS = [
     ("ddp", 32, True),
-    ("halo", 16, True),
-    ("sharded", 16, False),
-    ("uneven", 16, False),
-    ("dlrm", 16, False),
-    ("pipeline_dp", 16, False),
-    ("moe_dp", 16, False),
+    ("halo", 8, True),
+    ("sharded", 8, False),
+    ("uneven", 8, False),
+    ("dlrm", 8, False),
+    ("pipeline_dp", 8, False),
+    ("moe_dp", 8, False),
 ]
 """Every kind of communication once, as the jobs left out are parts of these. Jobs scaled to 64, below, exchange more than all-reduces."""
 HOST = pytest.mark.parametrize("host", [True, False], ids=["host", "no host"])
