@@ -21,8 +21,8 @@ settings.load_profile("often and short")
 LONGEST = [
     f"test_{name}.py"
     for name in (
-        "simulator_contract", "report_page", "damage", "limits", "accuracy", "hostile_files", "what_if", "pages", "packages", "endings",
-        "fuzz_readers", "claims", "trace_scale", "rooms", "bench", "build", "cross_rank", "merge", "same_bytes", "et_file", "formats",
+        "report_page", "simulator_contract", "hostile_files", "limits", "what_if", "accuracy", "build", "pages", "merge", "claims", "endings",
+        "trace_scale", "generate", "damage", "fuzz_readers", "bench", "generate_machine", "matrix", "same_bytes", "max_size", "packages",
     )
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other."""

@@ -4,7 +4,7 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
@@ -36,15 +36,15 @@ class Table:
 
     def columns(self) -> "tuple[array[int], ...]":
         """The columns in the order of `append`."""
-        return _columns_of(type(self))(self)
+        return _taking(self.__slots__)(self)
 
     def __len__(self) -> int:
         return len(self.columns()[0])
 
 
 @cache
-def _columns_of(table: type[Table]) -> "attrgetter[tuple[array[int], ...]]":
-    return attrgetter(*table.__slots__)
+def _taking(names: tuple[str, ...]) -> "Callable[[Table], tuple[array[int], ...]]":
+    return attrgetter(*names)
 
 
 @dataclass(slots=True)
