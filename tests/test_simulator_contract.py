@@ -47,7 +47,7 @@ EVERY_JOB = pytest.mark.parametrize(
     ("job", "ranks"), [*((job, 1) for job in ALONE), *((job, n) for job in TOGETHER for n in (2, 4))]
 )
 MANY_RANKS = [
-    ("ddp", 32, True),
+    ("ddp", 16, True),
     ("halo", 8, True),
     ("sharded", 8, False),
     ("uneven", 8, False),
