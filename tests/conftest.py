@@ -1,12 +1,15 @@
 """What several tests share: the small captures of tests/data and, where given, a folder of larger real traces."""
 
+import gc
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from execgraph.tools.commands import trace_build, trace_scale
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
 
@@ -18,8 +21,9 @@ settings.load_profile("often and short")
 LONGEST = [
     f"test_{name}.py"
     for name in (
-        "simulator_contract", "report_page", "damage", "limits", "accuracy", "hostile_files", "what_if", "pages", "packages", "endings",
-        "fuzz_readers", "claims", "trace_scale", "rooms", "bench", "build", "cross_rank", "merge", "same_bytes", "et_file", "formats",
+        "report_page", "simulator_contract", "hostile_files", "limits", "what_if", "accuracy", "build", "pages", "merge", "claims",
+        "endings", "trace_scale", "generate", "damage", "fuzz_readers", "bench", "generate_machine", "matrix", "same_bytes", "max_size",
+        "packages",
     )
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other."""
@@ -27,6 +31,12 @@ LONGEST = [
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+def pytest_collection_finish() -> None:
+    """What there is by now stays to the end: looking for garbage among it would take a twentieth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 DATA = Path(__file__).parent / "data"
@@ -66,3 +76,29 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         return folder
 
     return traces
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a Dask cluster of two processes, which is there before a command is."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What commands have done in processes of its own is done in this one: to start them takes most of the time of small jobs."""
+    for command in (trace_build, trace_scale):
+        monkeypatch.setattr(command, "in_processes", in_turn)
+
+
+def in_turn(
+    function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object
+) -> Iterator[tuple[Any, Any]]:
+    """As processes do it: what a task raises is its outcome."""
+    for task in tasks:
+        try:
+            yield task, function(task)
+        except Exception as error:
+            yield task, error

@@ -234,8 +234,9 @@ def sample(file: str) -> bytes:
     return gzip.decompress(packed_sample(file))
 
 
+@cache
 def link_damaged(damage: Damage, *options: str) -> Said:
-    """Runs trace-link on the pair with that damage."""
+    """Runs trace-link on the pair with that damage, once; what it found is shared, and must not be changed."""
     return _link(
         {HOST: sample(HOST), DEVICE: sample(DEVICE), damage.file: damage.change(sample(damage.file))}, *options
     )

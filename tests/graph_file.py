@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ class Node:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
+    if data[at] < 0x80:
+        return data[at], at + 1
     value = shift = 0
     while True:
         byte = data[at]
@@ -80,6 +83,7 @@ def numbers(value: int | bytes) -> list[int]:
     return found
 
 
+@cache
 def attribute(data: bytes) -> tuple[str, Value]:
     name, value = "", Value("none", 0)
     for number, content in fields(data):

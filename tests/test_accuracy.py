@@ -203,7 +203,7 @@ def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool
     ]
     assert tallies[ACROSS].needed == sum(source and target for source, target in waits)
     assert tallies[ACROSS].missing <= tallies[ACROSS].needed
-    outcome = true_outcomes(job)[CHANGES[0]]
+    (outcome,) = true_outcomes(job, CHANGES[:1]).values()
     assert len(outcome.start_ns) == sum(int(of_rank.sum()) for of_rank in kept)
     assert outcome.makespan_ns == run.makespan_ns
 

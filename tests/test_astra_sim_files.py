@@ -13,6 +13,8 @@ from graph_file import read_nodes
 from simulator import Generation, read_files
 from simulator import simulate as simulate_files
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 WORK = (("num_ops", "int64_val"), ("tensor_size", "uint64_val"))
 
 

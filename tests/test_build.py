@@ -3,9 +3,8 @@
 import json
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from execgraph.tools.build_job.build_rank import RankResult, RankTask
 from execgraph.tools.build_job.job import Built, Outcomes, build
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.workers import WorkerDied, in_processes, stage_done
+from execgraph.tools.workers import WorkerDied, in_processes
 from generated import here
+from tasks import killed_by_3, process_of, staged
 
 
 @pytest.fixture(scope="module")
@@ -186,14 +186,6 @@ def test_outputs_inside_the_input_folder_are_no_inputs(job: Path, below: str) ->
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
 
-@pytest.fixture
-def scheduler() -> Iterator[str]:
-    """The address of a Dask cluster of two processes."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
-        yield cluster.scheduler_address
-
-
 def test_a_dask_cluster_builds_the_same_files(traces: Path, tmp_path: Path, scheduler: str) -> None:
     built(traces, tmp_path / "here")
     assert command("--input-dir", traces, "--output-dir", tmp_path / "there", "--scheduler", scheduler, "-q") == 0
@@ -211,16 +203,6 @@ def test_without_dask_the_missing_package_is_named(
 # Workers
 
 
-def killed_by_3(number: int) -> int:
-    if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number * number
-
-
-def process_of(_: int) -> int:
-    return os.getpid()
-
-
 def test_a_single_task_needs_no_worker() -> None:
     assert dict(in_processes(process_of, [1], 4)) == {1: os.getpid()}
     assert os.getpid() not in dict(in_processes(process_of, [1, 2], 1)).values()
@@ -230,12 +212,6 @@ def test_a_killed_worker_fails_its_own_task_only() -> None:
     outcomes = dict(in_processes(killed_by_3, range(6), 2))
     assert isinstance(outcomes.pop(3), WorkerDied)
     assert outcomes == {number: number * number for number in (0, 1, 2, 4, 5)}
-
-
-def staged(number: int) -> int:
-    for _ in range(number):
-        stage_done()
-    return number
 
 
 @pytest.mark.parametrize("tasks", [[3], [2, 1, 3]])
@@ -258,6 +234,7 @@ def test_a_lost_worker_is_a_failure_of_its_rank(traces: Path, tmp_path: Path) ->
 # The command
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_table_and_the_json_say_what_was_built(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,6 +248,7 @@ def test_the_table_and_the_json_say_what_was_built(
     assert any(line.startswith("trace-build: error: rank 1: device_rank1.json: ") for line in lines)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_notes_fail_only_a_strict_build(job: Path, tmp_path: Path) -> None:
     (job / "host_rank1.json").unlink()
     assert command("--input-dir", job, "--output-dir", tmp_path / "out", "-q") == 0

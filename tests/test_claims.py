@@ -3,9 +3,9 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from execgraph.linker.communication import MANY_MEMBERS
@@ -16,29 +16,56 @@ from samples import played
 
 SECONDS, MEGABYTES = 6, 400
 MEASURED = """
-import importlib, json, pathlib, re, sys, time
-for command, *arguments in json.loads(sys.argv[1]):
-    try:
-        importlib.import_module(f"execgraph.tools.commands.trace_{command}").main(arguments)
-    except SystemExit as end:
-        assert end.code in (0, 1), end
-# what getrusage says is at least what the process took from which this one was started
-most = re.search(r"VmHWM:\\s*(\\d+)", pathlib.Path("/proc/self/status").read_text()).group(1)
-print("used", time.process_time(), int(most) >> 10)
+import importlib, json, os, pathlib, re, sys, time
+works = json.load(sys.stdin)
+mains = {}
+for command in {command for work in works.values() for command, *_ in work}:
+    mains[command] = importlib.import_module(f"execgraph.tools.commands.trace_{command}").main
+for name, work in works.items():
+    if child := os.fork():
+        ended = os.waitpid(child, 0)[1]
+        assert not ended, (name, ended)
+        continue
+    for command, *arguments in work:
+        try:
+            mains[command](arguments)
+        except SystemExit as end:
+            assert end.code in (0, 1), end
+    # what getrusage says is at least what the process took from which this one was started
+    most = re.search(r"VmHWM:\\s*(\\d+)", pathlib.Path("/proc/self/status").read_text()).group(1)
+    print(json.dumps([name, time.process_time(), int(most) >> 10]), flush=True)
+    os._exit(0)
 """
-"""Runs commands one after the other, and prints the seconds of a core and the most MB that they took."""
+"""Runs the commands of each work in a process of its own, one after the other; prints the seconds of a core and the most MB it took."""
 Rows = dict[str, Any]
+Commands = Sequence[tuple[Any, ...]]
 
 
-def assert_cheap(*commands: tuple[Any, ...]) -> None:
-    given = json.dumps([[*map(str, command), "-q"] for command in commands])
+class Took(NamedTuple):
+    """What a work took of a core, and of memory."""
+
+    seconds: float
+    megabytes: int
+
+    @property
+    def little(self) -> bool:
+        return self.seconds < SECONDS and self.megabytes < MEGABYTES
+
+
+def took(works: dict[str, Commands]) -> dict[str, Took]:
+    """What each of the works took, which are commands with their arguments."""
+    given = {name: [[*map(str, command), "-q"] for command in work] for name, work in works.items()}
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, given], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", MEASURED],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert "internal error" not in done.stderr
-    _, seconds, megabytes = done.stdout.splitlines()[-1].split()
-    assert float(seconds) < SECONDS
-    assert int(megabytes) < MEGABYTES
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    return {name: Took(*figures) for name, *figures in told}
 
 
 def everywhere(key: str, number: int) -> Callable[[Any], None]:
@@ -110,29 +137,41 @@ def claiming(folder: Path, claim: str, number: int) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Took]:
+    """What the commands took on files with each of the claims."""
+    works = {}
+    for claim in CLAIMS:
+        out = tmp_path_factory.mktemp("claim")
+        folder = claiming(out / "job", claim, 10**9 if claim in ("world size", "rank") else 10**18)
+        linked, graph, merged = (out / name for name in ("linked.json", "graph.et", "merged.json"))
+        pair = "--host-trace", folder / "host_rank0.json", "--device-trace", folder / "device_rank0.json"
+        works[claim] = [
+            ("diagnose", folder, "--json"),
+            ("link", *pair, "--output", linked, "--allow-mismatch"),
+            ("convert", "--input", linked, "--output", graph),
+            ("replay", "--input", graph),
+            ("merge", folder, "--output", merged),
+        ]
+    return took(works)
+
+
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_number_in_a_file_costs_nothing(claim: str, tmp_path: Path) -> None:
-    folder = claiming(tmp_path / "job", claim, 10**9 if claim in ("world size", "rank") else 10**18)
-    linked, graph, merged = (tmp_path / name for name in ("linked.json", "graph.et", "merged.json"))
-    pair = "--host-trace", folder / "host_rank0.json", "--device-trace", folder / "device_rank0.json"
-    assert_cheap(
-        ("diagnose", folder, "--json"),
-        ("link", *pair, "--output", linked, "--allow-mismatch"),
-        ("convert", "--input", linked, "--output", graph),
-        ("replay", "--input", graph),
-        ("merge", folder, "--output", merged),
-    )
+def test_a_number_in_a_file_costs_nothing(claim: str, taken: dict[str, Took]) -> None:
+    assert taken[claim].little, taken[claim]
 
 
 def test_absent_ranks_of_a_job_of_ten_million_are_runs(tmp_path: Path) -> None:
     folder = claiming(tmp_path / "job", "world size", 10**7)
-    assert_cheap(("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs"))
+    building = ("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs")
+    assert took({"build": [building]})["build"].little
     report = json.loads((tmp_path / "graphs" / "report.json").read_bytes())
     assert "9999998 of 10000000 ranks are absent: 2-9999999" in report["absences"]
 
 
 def test_a_job_whose_groups_claim_a_million_members_is_built(tmp_path: Path) -> None:
     folder = claiming(tmp_path / "job", "members", 10**6)
-    assert_cheap(("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs", "--jobs", "1"))
+    building = ("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs", "--jobs", "1")
+    assert took({"build": [building]})["build"].little
     report = json.loads((tmp_path / "graphs" / "report.json").read_bytes())
     assert MANY_MEMBERS in json.dumps(report)

@@ -22,6 +22,8 @@ from generated import here
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 RANKS = 4
 ALL_TO_ALL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 SPLITS = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]

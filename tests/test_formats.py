@@ -4,7 +4,7 @@ import json
 import runpy
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,14 +99,14 @@ def test_the_page_is_current(name: str) -> None:
 # The graph
 
 
-def is_there(where: Where, node: pb.Node, graph: Graph) -> bool:
-    """Whether a node is one of those that may have an attribute."""
+def places_of(node: pb.Node, graph: Graph) -> set[Where]:
+    """Which of the places that may have attributes a node is."""
     on_host = next(a.bool_val for a in node.attr if a.name == "is_cpu_op")
     is_delay = any(a.name == "delay" for a in node.attr)
     is_message = node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV)
     is_slice = on_host and node.name in graph.ops
     is_activity = not on_host and not is_delay and node.name in graph.activities
-    return {
+    places = {
         Where.NODES: True,
         Where.DEPENDENT: len(node.data_deps) > 0,
         Where.HOST: on_host,
@@ -122,28 +122,33 @@ def is_there(where: Where, node: pb.Node, graph: Graph) -> bool:
         Where.ROOTED: is_message or node.type == NodeType.COMM_COLL,
         Where.MESSAGES: is_message,
         Where.COALESCED: is_message and is_activity,
-    }[where]
+    }
+    return {where for where, is_there in places.items() if is_there}
 
 
-def attributes() -> Iterator[tuple[Graph, pb.Node, Any]]:
-    return ((graph, node, attribute) for graph in graphs() for node in graph.nodes for attribute in node.attr)
+@cache
+def written() -> set[tuple[str, str]]:
+    """The names of all attributes on nodes, and the types of their values."""
+    return {(one.name, one.WhichOneof("value")) for graph in graphs() for node in graph.nodes for one in node.attr}
 
 
 def test_every_written_attribute_is_in_the_table_with_its_type() -> None:
-    known = {(attribute.name, attribute.value) for attribute in ATTRIBUTES}
-    assert {(written.name, written.WhichOneof("value")) for *_, written in attributes()} - known == set()
+    assert written() - {(attribute.name, attribute.value) for attribute in ATTRIBUTES} == set()
 
 
 def test_every_attribute_of_the_table_is_written() -> None:
-    assert {written.name for *_, written in attributes()} == {attribute.name for attribute in ATTRIBUTES}
+    assert {name for name, _ in written()} == {attribute.name for attribute in ATTRIBUTES}
 
 
 def test_attributes_are_on_the_nodes_that_the_table_names_alone() -> None:
     where = {attribute.name: attribute.where for attribute in ATTRIBUTES}
     astray = {
-        (written.name, node.name)
-        for graph, node, written in attributes()
-        if not is_there(where[written.name], node, graph)
+        (one.name, node.name)
+        for graph in graphs()
+        for node in graph.nodes
+        for places in [places_of(node, graph)]
+        for one in node.attr
+        if where[one.name] not in places
     }
     assert astray == set()
 

@@ -12,6 +12,8 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from goal_simulator import Waits, others, parse, run, troubles
 from graphs import training_step
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:

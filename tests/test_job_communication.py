@@ -15,6 +15,8 @@ from simulator import Generation, read_files, simulate
 from test_communication import communications
 from test_cross_rank import here
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 Play = Callable[[TraceBuilder, Group], None]
 SEND, RECV, COLL = NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL
 

@@ -2,17 +2,18 @@
 
 import gzip
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 from execgraph.linker.readers import read_traces, side_by_side
 from execgraph.schema.errors import DataError
-from execgraph.schema.io import bytes_of, decompressing_at_most, open_input
+from execgraph.schema.io import bytes_of, decompressing_at_most
 from execgraph.schema.io.compressed import GZIP_MAGIC, ZSTD_MAGIC
 from execgraph.tools.commands import trace_jsonize, trace_link
 from execgraph.tools.workers import in_processes, on_cluster
+from tasks import content
 
 KB = 1024
 PACKED = {"gzip": gzip.compress, "zstd": zstandard.compress}
@@ -24,12 +25,6 @@ def file(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     path = tmp_path / "file"
     path.write_bytes(request.param(b"a" * 64 * KB))
     return str(path)
-
-
-def content(path: str) -> int:
-    """Bytes."""
-    with open_input(path) as stream:
-        return len(stream.read())
 
 
 def test_sizes_are_binary() -> None:
@@ -57,14 +52,6 @@ def test_the_limit_may_be_above_what_files_of_that_size_are(file: str, monkeypat
         content(file)
     with decompressing_at_most("64K"):
         assert content(file) == 64 * KB
-
-
-@pytest.fixture
-def scheduler() -> Iterator[str]:
-    """The address of a Dask cluster that was there before the command."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster:
-        yield cluster.scheduler_address
 
 
 @pytest.mark.parametrize("run", [in_processes, on_cluster])

@@ -2,12 +2,10 @@
 
 import re
 import runpy
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from execgraph.tools.commands import trace_build, trace_scale
 from pages import PAGES, PROMPT, ROOT, agrees, blocks, examples, run
 
 SAMPLES = ROOT / "tests"
@@ -36,20 +34,12 @@ NOT_RUN = {
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
 
 
-def here(
-    function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, _: object = None
-) -> Iterator[tuple[Any, Any]]:
-    """What workers do in processes of their own, in this one: their start is most of the time of so small jobs."""
-    return ((task, function(task)) for task in tasks)
-
-
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in ELSEWHERE])
 def test_what_the_page_tells_to_run_prints_what_it_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in (trace_build, trace_scale):
-        monkeypatch.setattr(command, "in_processes", here)
     (tmp_path / "tests").symlink_to(SAMPLES)
     names: dict[str, Any] = {}
     for block in blocks(PAGES[name]):

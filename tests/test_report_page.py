@@ -24,10 +24,13 @@ pytestmark = pytest.mark.skipif(BROWSER is None or MISSING is not None, reason="
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """What opens pages; a process that starts for each takes longer than the page, so all are in the one of a page that stays open."""
     with playwright.sync_playwright() as driver:
         # containers give the browser no user of its own, which its sandbox needs
-        running = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield running
+        running = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--process-per-site"])
+        pages = running.new_context()
+        pages.new_page().goto(Path(__file__).as_uri())
+        yield pages
         running.close()
 
 
@@ -51,9 +54,11 @@ def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
     return page
 
 
-def opened(browser: Any, file: Path, said: list[str], **look: Any) -> Any:
+def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color_scheme: str = "light") -> Any:
     """The page when all is drawn; `said` collects what it writes to the console, its errors, and what it asks the network for."""
-    page = browser.new_page(viewport={"width": look.pop("width", LAPTOP), "height": 768}, **look)
+    page = browser.new_page()
+    page.set_viewport_size({"width": width, "height": 768})
+    page.emulate_media(color_scheme=color_scheme)
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on(
@@ -494,7 +499,7 @@ def test_the_timeline_is_drawn_in_the_colours_of_the_system(browser: Any, traini
 
 
 def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, training: Path) -> None:
-    page = browser.new_page(java_script_enabled=False)
+    page = browser.browser.new_page(java_script_enabled=False)
     page.goto(training.as_uri())
     assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
     assert page.locator(".whole-run text").first.text_content() == "rank 0 · thread 41000"

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -24,10 +25,20 @@ PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"
 WRITTEN = {name: path for name, path in MODULES.items() if not name.endswith("_pb2")}
 
 
-def imports(name: str) -> Iterator[str]:
+@cache
+def tree_of(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text())
+
+
+@cache
+def imports(name: str) -> list[str]:
     """The modules that a module imports from, as absolute names."""
+    return [*_imports(name)]
+
+
+def _imports(name: str) -> Iterator[str]:
     base = name.split(".") if name in PACKAGES else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+    for node in ast.walk(tree_of(name)):
         if isinstance(node, ast.ImportFrom) and node.level:
             source = ".".join([*base[: len(base) - node.level + 1], *([node.module] if node.module else [])])
             for alias in node.names:
@@ -40,7 +51,7 @@ def imports(name: str) -> Iterator[str]:
 
 def _binds(package: str, name: str) -> bool:
     """Whether a package itself offers something of that name."""
-    body = ast.parse(MODULES[package].read_text()).body
+    body = tree_of(package).body
     return any(isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names) for node in body)
 
 
@@ -89,7 +100,7 @@ def test_no_modules_and_no_rooms_import_each_other_in_circles() -> None:
 def test_every_room_says_what_it_is_for_and_what_is_public() -> None:
     silent = []
     for name in PACKAGES - set(FLOORS):
-        tree = ast.parse(MODULES[name].read_text())
+        tree = tree_of(name)
         offers = any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__" for node in tree.body)
         if not ast.get_docstring(tree) or (not offers and any(room_is_used(name))):
             silent.append(name)
@@ -118,7 +129,7 @@ def test_libraries_of_commands_stay_out_of_the_lower_floors() -> None:
         name
         for name in WRITTEN
         if not name.startswith("tools")
-        for node in ast.walk(ast.parse(MODULES[name].read_text()))
+        for node in ast.walk(tree_of(name))
         if isinstance(node, (ast.Import, ast.ImportFrom))
         and {"argparse", "tqdm"}
         & {*(getattr(node, "module", None) or "").split("."), *(alias.name for alias in node.names)}

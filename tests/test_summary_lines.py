@@ -27,6 +27,7 @@ WHERE = {
     "trace-report": ("tools/commands/trace_report.py",),
 }
 """The modules that make a command's summary."""
+US = re.compile(r"(?<![\w`])us\b")
 ELSEWHERE = {"trace-merge": {"rank"}}
 """Titles of lines that are set in columns of their own."""
 
@@ -124,7 +125,9 @@ def test_microseconds_are_written_with_a_mu() -> None:
         (str(path.relative_to(ROOT)), node.lineno)
         for floor in ("schema", "linker", "converter", "tools")
         for path in (ROOT / floor).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and re.search(r"(?<![\w`])us\b", str(node.value))
+        for text in [path.read_text(encoding="utf-8")]
+        if US.search(text)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and US.search(str(node.value))
     }
     assert texts == set()

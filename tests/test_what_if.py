@@ -20,7 +20,7 @@ from execgraph.tools.accuracy.what_if import (
     true_outcomes,
 )
 from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
-from execgraph.tools.generate.simulation.record import RankRun, as_numpy
+from execgraph.tools.generate.simulation.record import RankRun, Run, as_numpy
 from execgraph.tools.generate.writing.identity import FIRST_NS, correlation
 from execgraph.tools.replay.execution import replay_ranks
 from hypothesis import HealthCheck, given, settings
@@ -39,13 +39,18 @@ def job_of(name: str) -> Job:
 
 
 @cache
+def run_of(name: str) -> Run:
+    return simulate(job_of(name))
+
+
+@cache
 def outcomes_of(name: str) -> dict[Change, Outcome]:
     return true_outcomes(job_of(name))
 
 
 @cache
 def answers_of(name: str, variant: Variant) -> dict[Change, Answer]:
-    graphs = graphs_of(simulate(job_of(name)), variant)
+    graphs = graphs_of(run_of(name), variant)
     return {answer.change: answer for answer in answers(graphs, outcomes_of(name))}
 
 
@@ -80,7 +85,7 @@ def test_a_change_is_asked_about_only_where_it_names_something() -> None:
 )
 def test_a_graph_that_lacks_dependencies_answers_wrong(name: str, spec: str, kind: DependencyKind) -> None:
     change = next(change for change in CHANGES if change.specs == (spec,))
-    graphs = [without(graph, kind) for graph in graphs_of(simulate(job_of(name)), RESOLVED)]
+    graphs = [without(graph, kind) for graph in graphs_of(run_of(name), RESOLVED)]
     (answer,) = answers(graphs, {change: outcomes_of(name)[change]})
     assert answer.error_pct < -RESOLVED.allowed.within_pct
     assert answer.start_error_pct > RESOLVED.allowed.within_pct

@@ -10,6 +10,8 @@ from execgraph.schema.graph.execution_graph import ExecutionGraph
 from execgraph.schema.linked.file import read_linked
 from execgraph.tools.commands import trace_build, trace_link
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 RANKS = 2
 KERNELS = [f"kernel {step}{part}" for step in (3, 4, 5) for part in "ab"]
 

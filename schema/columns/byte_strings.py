@@ -68,9 +68,9 @@ def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
     Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and scatter.
     """
     lengths = np.minimum(spans.lengths, LONG)
-    counts = np.bincount(lengths, minlength=LONG + 1)
+    counts = np.bincount(lengths)
     seldom = counts < FEW
-    seldom[LONG] = True
+    seldom[LONG:] = True
     common = np.flatnonzero(~seldom[1:]) + 1
     if counts.sum() == counts[common].sum() and len(common) == 1:
         _copy_items(spans, target, positions, int(common[0]), slice(None))
@@ -80,7 +80,7 @@ def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
     limits = np.cumsum(counts)
     for length in common.tolist():
         _copy_items(spans, target, positions, length, order[limits[length - 1] : limits[length]])
-    seldom[0] = False
+    seldom[:1] = False
     _copy_singly(spans, target, positions, np.flatnonzero(seldom[lengths]))
 
 

@@ -110,6 +110,7 @@ SHORT = 9
 """Lists of fewer parts may mean something by their place."""
 CHANGES = (1, 1, 2, 3, 5, 10)
 
+CONTAINERS = (dict, list)
 Slot = tuple[Any, Any]
 """A list or an object, and the place or key of something in it."""
 
@@ -138,7 +139,8 @@ def _keys(container: Any) -> list[Any]:
 def _slot(document: Any, random: Random) -> Slot:
     """Some value, by its meaning: what is there in a thousand nodes is not chosen more often than what is there once."""
     found: dict[str, list[Slot]] = defaultdict(list)
-    _collect(document, "", found)
+    if type(document) in CONTAINERS:
+        _collect(document, "", found)
     if not found:
         raise _NothingThere
     return random.choice(found[random.choice(list(found))])
@@ -146,14 +148,17 @@ def _slot(document: Any, random: Random) -> Slot:
 
 def _collect(container: Any, meaning: str, found: dict[str, list[Slot]]) -> None:
     """The slots of a document by the keys on the way to them; what lists a name and a value is known by the name."""
-    if not isinstance(container, dict | list):
-        return
-    named = isinstance(container, dict) and "value" in container
-    for key in _keys(container):
-        own = key if isinstance(container, dict) or len(container) < SHORT else "*"
-        mine = f"{meaning}.{container.get('name') if named else ''}{own}"[:200]
+    is_object = type(container) is dict
+    if is_object and "value" in container:
+        meaning = f"{meaning}.{container.get('name')}"
+    else:
+        meaning += "."
+    many = not is_object and len(container) >= SHORT
+    for key, value in container.items() if is_object else enumerate(container):
+        mine = f"{meaning}{'*' if many else key}"[:200]
         found[mine].append((container, key))
-        _collect(container[key], mine, found)
+        if type(value) in CONTAINERS:
+            _collect(value, mine, found)
 
 
 def _replace(document: Any, random: Random) -> None:

@@ -4,8 +4,8 @@ The graphs come from the traces of the base run alone, linked and converted as a
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -114,10 +114,14 @@ def linked_of(run: Run, variant: Variant) -> list[LinkedTrace]:
     return [link(host, device) for host, device in pairs]
 
 
-def true_outcomes(job: Job) -> dict[Change, Outcome]:
-    """How the job turns out under each change."""
-    kept = [shown(rank, job.machine)[_by_stream(rank)] for rank in simulate(job).ranks]
-    return {change: _of_run(simulate(job, scale_of(list(change.specs))), kept) for change in CHANGES}
+def true_outcomes(job: Job, changes: Sequence[Change] = CHANGES) -> dict[Change, Outcome]:
+    """How the job turns out under each of the changes, the first of which is none."""
+    steps = [list(job.program(rank)) for rank in range(job.ranks)]  # the same whatever changes
+    written = replace(job, program=lambda rank: iter(steps[rank]))
+    runs = ((change, simulate(written, scale_of(list(change.specs)))) for change in changes)
+    base, run = next(runs)
+    kept = [shown(rank, job.machine)[_by_stream(rank)] for rank in run.ranks]
+    return {base: _of_run(run, kept), **{change: _of_run(changed, kept) for change, changed in runs}}
 
 
 def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) -> Iterator[Answer]:

@@ -4,8 +4,10 @@ Row i of a table is the i-th thing of its kind that began. Times are int64 ns fr
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -27,16 +29,22 @@ class Table:
 
     def append(self, *values: int) -> int:
         """Adds a row with the values in the order of the columns and returns its number."""
-        for column, value in zip(self.columns(), values, strict=True):
+        columns = self.columns()
+        for column, value in zip(columns, values, strict=True):
             column.append(value)
-        return len(self) - 1
+        return len(columns[0]) - 1
 
     def columns(self) -> "tuple[array[int], ...]":
         """The columns in the order of `append`."""
-        return tuple(map(self.__getattribute__, self.__slots__))
+        return _taking(self.__slots__)(self)
 
     def __len__(self) -> int:
         return len(self.columns()[0])
+
+
+@cache
+def _taking(names: tuple[str, ...]) -> "Callable[[Table], tuple[array[int], ...]]":
+    return attrgetter(*names)
 
 
 @dataclass(slots=True)
