@@ -1,6 +1,7 @@
 """Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication, order."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import numpy as np
 
 from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, filled, in_blocks, let_go, nest, settled
 from ..schema.errors import DataError
-from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
+from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .communication import (
     MANY_MEMBERS,
@@ -144,6 +145,7 @@ def _linked(
     around = transfer_waits(transfers, calls)
     sync.noted.update(around.noted)
     ops.communication_row = settled(np.where(host_row >= 0, host_row + len(communications), -1))
+    together = Communications.of(chain(communications, on_host))
     linked = LinkedTrace(
         info=info,
         ops=ops,
@@ -152,7 +154,7 @@ def _linked(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, around.handoffs, transfers.threads),
-        communications=with_members([*communications, *on_host], groups, device.world_size or -1, unlisted),
+        communications=with_members(together, groups, device.world_size or -1, unlisted),
         groups=groups,
     )
     return _with_modules(linked, device, op_parent), sync

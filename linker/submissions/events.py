@@ -5,6 +5,7 @@ From CUDA 12.9 on only the id is recorded, and without cuda_sync records neither
 """
 
 from bisect import bisect_left
+from collections.abc import MutableSequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from .recordings import Recordings
 from .streams import StreamKey, StreamQueues
 
 KINDS = {int(kind): kind for kind in SyncCall}
-Findings = dict[str, list[int]]
+Findings = dict[str, MutableSequence[int]]
 """By what was found, guessed or given up, the rows of the calls where that happened, a row for each time."""
 
 
@@ -91,7 +92,7 @@ class NamedEvents:
         )
         """The stream's number by the correlation of the recording call, -1 for unknown."""
         calls_awaited = self._call_of.of(recorded)
-        self.awaited: list[int] = np.unique(calls_awaited[calls_awaited >= 0]).tolist()
+        self.awaited = np.unique(calls_awaited[calls_awaited >= 0])
         self._by_id = self._recordings_by_id(event_rows)
 
     def _recordings_by_id(self, rows: EventRecordRows) -> dict[int, list[tuple[int, int]]]:

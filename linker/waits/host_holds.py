@@ -1,6 +1,5 @@
 """What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of threads that look on."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,16 +14,19 @@ FULL_QUEUE = 500
 """Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
 
 
-class HostEdge(NamedTuple):
-    """A call does not return before the activity `source` (-1: nothing recorded) has ended; its thread waits from `since` on."""
+class HostHolds(NamedTuple):
+    """Calls that do not return before the activities `source` have ended; their threads wait from `since` on."""
 
-    call_row: int
-    source: int
-    since: int
+    call_row: Int64
+    source: Int64
+    since: Int64
     found: Found
 
 
-def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> Iterator[HostEdge]:
+NOTHING = np.empty(0, np.int64)
+
+
+def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> HostHolds:
     """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
     not when the copy has yet to be launched, or, where it is not known how long that takes, when launches usually return. Never waited
     for is what is asynchronous, and pinned or on the device."""
@@ -41,10 +43,9 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     brief = 0 if measured.all() else _brief(activities, calls)
     unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + brief)
     speaks = calls.end[call] - (waited + unheld) / 2
-    for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
-        if np.median(speaks[place]) > 0:
-            for row, source in zip(call[place].tolist(), rows[place].tolist(), strict=True):
-                yield HostEdge(row, source, ABSENT, Found.RECORD)
+    of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
+    held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
+    return HostHolds(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)
 
 
 def _brief(activities: Activities, calls: Calls) -> int:
@@ -53,7 +54,7 @@ def _brief(activities: Activities, calls: Calls) -> int:
     return usual((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
 
 
-def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
+def full_queue(activities: Activities, calls: Calls) -> HostHolds:
     """A launch that found the queue full waited for room: until the last activity ended before the time that a launch takes.
 
     How long launches take is seen from those of the same name with few others under way. O(n log n).
@@ -62,12 +63,11 @@ def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
     start, end = settled(calls.start[rows]), settled(calls.end[rows])
     under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
-        return
+        return HostHolds(NOTHING, NOTHING, NOTHING, Found.TIMING)
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
     source = _last_ended(activities, np.minimum(end - empty // 2, first))
     held = (under_way >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
-    for row, awaited, since in zip(rows[held].tolist(), source[held].tolist(), start[held].tolist(), strict=True):
-        yield HostEdge(row, awaited, since, Found.TIMING)
+    return HostHolds(rows[held], source[held], start[held], Found.TIMING)
 
 
 def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
@@ -102,7 +102,7 @@ def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) 
     return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
 
 
-def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator[HostEdge]:
+def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> HostHolds:
     """What a thread that only looks on does at some point of the run, it would do at that point of a faster or slower run too: each
     of its calls follows the activity that ended last before it, if that was after the thread's call before."""
     rows = np.flatnonzero(looks_on)
@@ -111,5 +111,4 @@ def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator
     row, since = rows[follows + 1], calls.end[rows[follows]]
     source = _last_ended(activities, calls.start[row])
     kept = np.append(activities.end, NEVER)[source] > since
-    for call, awaited, idle in zip(row[kept].tolist(), source[kept].tolist(), since[kept].tolist(), strict=True):
-        yield HostEdge(call, awaited, idle, Found.TIMING)
+    return HostHolds(row[kept], source[kept], since[kept], Found.TIMING)

@@ -11,7 +11,7 @@ from .intervals import ROUNDING, TOLERANCE, Intervals, Nesting, innermost, nest,
 from .lookups import Lookup, one_by_one
 from .numbering import Numbering, rows_of
 from .on_disk import columns_in, filled, in_blocks, let_go, mapped_file, settled
-from .pieces import NumberPieces, StringPieces, TextPieces
+from .pieces import NumberPieces, RowPieces, StringPieces, TextPieces
 from .shown import Figures, Shown, counted, microseconds
 from .sparse import Sparse, SparsePieces
 from .texts import Texts
@@ -33,6 +33,7 @@ __all__ = [
     "NumberPieces",
     "Numbering",
     "Ragged",
+    "RowPieces",
     "Rows",
     "Shown",
     "Spans",
