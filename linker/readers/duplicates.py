@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, settled
+from ...schema.columns import Bool, Int64, begins, settled, taken
 from .device_rows import DeviceTrace
 from .selection import select
 
@@ -44,7 +44,7 @@ def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np
     """The rows that equal an earlier one in every column."""
     repeated = np.zeros(len(start), np.bool_)
     order = settled(np.argsort(start, kind="stable"))
-    tied = np.flatnonzero(~begins(start[order])) - 1
+    tied = np.flatnonzero(~begins(taken(start, order))) - 1
     rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
     columns = [column[rows] for column in (start, *others)]
     within = np.lexsort(columns[::-1])

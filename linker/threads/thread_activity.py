@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, NumberPieces, begins, filled, in_blocks, let_go, settled
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Intervals,
+    NumberPieces,
+    begins,
+    filled,
+    in_blocks,
+    settled,
+    taken,
+    within,
+)
 from ...schema.linked import Calls, Ops
 from ...schema.traces import NEVER
 
@@ -42,12 +54,12 @@ class ThreadActivity:
 def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: int) -> ThreadActivity:
     """Of the ops in rows `mine`, all of one thread, whose parents are rows, too."""
     called = np.flatnonzero(calls.thread == thread)
-    outer = _within(mine, parent)
+    outer = within(mine, parent)
     boundaries = settled(_boundaries(ops, calls, mine, called))
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
     # of no op (-1) is the last
     computes = np.append(computes[mine], False)
-    start, end = settled(ops.start[mine]), settled(ops.end[mine])
+    start, end = taken(ops.start, mine), taken(ops.end, mine)
     around = Intervals(np.full(len(mine), thread), start, end, outer)
     in_call = _covered(boundaries, calls.start[called], calls.end[called])
     may_wait, idle = np.ones((2, max(len(boundaries) - 1, 0)), np.bool_)
@@ -62,25 +74,13 @@ def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: 
     return settled(ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top]))
 
 
-def _within(mine: Int64, parent: Int64) -> Int64:
-    """For each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
-    place, outer = filled(len(parent), -1), filled(len(mine), -1)
-    for rows in in_blocks(len(mine)):
-        place[mine[rows]] = np.arange(rows.start, rows.start + len(mine[rows]))
-    for rows in in_blocks(len(mine)):
-        around = parent[mine[rows]]
-        outer[rows] = np.where(around >= 0, place[around], -1)
-    return outer
-
-
 def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
     """When ops or calls begin or end, each time once."""
     columns = ((ops.start, mine), (ops.end, mine), (calls.start, called), (calls.end, called))
     times, place = filled(2 * (len(mine) + len(called)), 0), 0
     for column, of in columns:
-        times[place : place + len(of)] = column[of]
+        times[place : place + len(of)] = taken(column, of)
         place += len(of)
-        let_go()
     times.sort()
     found = NumberPieces()
     for rows in in_blocks(len(times)):

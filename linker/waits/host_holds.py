@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, settled
+from ...schema.columns import ABSENT, Bool, Int64, among, distinct, filled, in_blocks, settled, taken
 from ...schema.linked import Activities, Calls, Found
 from ...schema.machine import Machine, of_each, of_name, usual
 from ...schema.traces import FOREVER, NEVER
@@ -59,9 +59,10 @@ def full_queue(activities: Activities, calls: Calls) -> HostHolds:
 
     How long launches take is seen from those of the same name with few others under way. O(n log n).
     """
-    rows, first, last = map(settled, _launched(activities))
-    start, end = settled(calls.start[rows]), settled(calls.end[rows])
-    under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
+    rows, first, last = _launched(activities, len(calls))
+    start, end = taken(calls.start, rows), taken(calls.end, rows)
+    begun, over = settled(np.sort(start)), settled(np.sort(last))
+    under_way = settled(np.searchsorted(begun, start) - np.searchsorted(over, start, side="right"))
     if not len(rows) or under_way.max() < FULL_QUEUE:
         return HostHolds(NOTHING, NOTHING, NOTHING, Found.TIMING)
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
@@ -70,20 +71,23 @@ def full_queue(activities: Activities, calls: Calls) -> HostHolds:
     return HostHolds(rows[held], source[held], start[held], Found.TIMING)
 
 
-def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
-    """The calls that launched, and when the first of each one's activities started and the last one ended."""
-    called = np.flatnonzero(activities.call_row >= 0)
-    rows, group = np.unique(activities.call_row[called], return_inverse=True)
-    first, last = np.full(len(rows), FOREVER), np.full(len(rows), NEVER)
-    np.minimum.at(first, group, activities.start[called])
-    np.maximum.at(last, group, activities.end[called])
-    return rows, first, last
+def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
+    """Those of so many calls that launched, and when the first of each one's activities started and the last one ended."""
+    first, last = filled(calls, FOREVER), filled(calls, NEVER)
+    for block in in_blocks(len(activities)):
+        called = activities.call_row[block] >= 0
+        rows = activities.call_row[block][called]
+        np.minimum.at(first, rows, activities.start[block][called])
+        np.maximum.at(last, rows, activities.end[block][called])
+    launching = settled(np.flatnonzero(first < FOREVER))
+    return launching, taken(first, launching), taken(last, launching)
 
 
 def _last_ended(activities: Activities, times: Int64) -> Int64:
     """The activity that ended last before each time, or then, -1 for none."""
-    by_end = np.argsort(activities.end, kind="stable")
-    return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
+    by_end = settled(np.argsort(activities.end, kind="stable"))
+    place = np.searchsorted(taken(activities.end, by_end), times, side="right") - 1
+    return np.where(place >= 0, by_end[place], -1) if len(by_end) else place
 
 
 def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
@@ -99,7 +103,7 @@ def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, In
 def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
     """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
-    return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
+    return ~among(calls.thread, distinct(launching, thread_of_ops))
 
 
 def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> HostHolds:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, rows_of, settled
+from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, rows_of, settled, taken
 from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
@@ -86,9 +86,9 @@ def _ops(ops: Ops, parts: ThreadParts) -> Bool:
         kept[rows] = timed[rows] & (start < parts.last(thread)) & ((ops.end[rows] > first) | (start >= first))
     untimed = ~timed & are_ops(ops.name)
     known = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
-    known = settled(known[np.argsort(ops.id[known], kind="stable")])
+    known = taken(known, settled(np.argsort(taken(ops.id, settled(known)), kind="stable")))
     if len(known):
-        before = known[np.maximum(np.searchsorted(ops.id[known], ops.id[untimed]) - 1, 0)]
+        before = known[np.maximum(np.searchsorted(taken(ops.id, known), ops.id[untimed]) - 1, 0)]
         kept[untimed] = kept[before]
     return _with_callers(ops, kept | ~(timed | untimed))
 

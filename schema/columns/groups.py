@@ -1,10 +1,14 @@
-"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and numbers for them."""
+"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and numbers for them.
+
+And which rows have which numbers, for columns that are large.
+"""
 
 from typing import Literal
 
 import numpy as np
 
-from .column_types import Bool, Int64
+from .column_types import Bool, Int64, Rows
+from .on_disk import filled, in_blocks
 
 Side = Literal["left", "right"]
 
@@ -15,6 +19,43 @@ def begins(*columns: Int64) -> Bool:
     if len(first):
         first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return first
+
+
+def taken(column: Int64, rows: Rows) -> Int64:
+    """`column[rows]`, taken a block at a time."""
+    found = filled(len(rows), 0)
+    for block in in_blocks(len(rows)):
+        found[block] = column[rows[block]]
+    return found
+
+
+def distinct(*columns: Int64) -> Int64:
+    """The numbers in some columns, each once, ascending, looked for a block at a time."""
+    found = np.empty(0, np.int64)
+    for column in columns:
+        for rows in in_blocks(len(column)):
+            found = np.union1d(found, column[rows])
+    return found
+
+
+def among(column: Int64, numbers: Int64) -> Bool:
+    """Which rows have one of the numbers, looked up a block at a time."""
+    known, found = np.unique(numbers), np.zeros(len(column), np.bool_)
+    for rows in in_blocks(len(column) if len(known) else 0):
+        place = np.minimum(np.searchsorted(known, column[rows]), len(known) - 1)
+        found[rows] = known[place] == column[rows]
+    return found
+
+
+def within(mine: Rows, parent: Rows) -> Rows:
+    """For each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
+    place, outer = filled(len(parent), -1), filled(len(mine), -1)
+    for rows in in_blocks(len(mine)):
+        place[mine[rows]] = np.arange(rows.start, rows.start + len(mine[rows]))
+    for rows in in_blocks(len(mine)):
+        around = parent[mine[rows]]
+        outer[rows] = np.where(around >= 0, place[around], -1)
+    return outer
 
 
 def repetition(*columns: Int64) -> Int64:
