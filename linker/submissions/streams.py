@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, split_groups
+from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, settled, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
@@ -137,7 +137,7 @@ class Tails:
 
 def calls_before(calls: Calls) -> Int64:
     """The call before each one on its thread, -1 for none."""
-    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
+    return previous_in_group(settled(np.lexsort((calls.start, calls.thread))), calls.thread)
 
 
 class _Changes(NamedTuple):

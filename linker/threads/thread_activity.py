@@ -60,8 +60,8 @@ def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: 
     # of no op (-1) is the last
     computes = np.append(computes[mine], False)
     start, end = taken(ops.start, mine), taken(ops.end, mine)
-    around = Intervals(np.full(len(mine), thread), start, end, outer)
-    in_call = _covered(boundaries, calls.start[called], calls.end[called])
+    around = Intervals(filled(len(mine), thread), start, end, outer)
+    in_call = _covered(boundaries, taken(calls.start, called), taken(calls.end, called))
     may_wait, idle = np.ones((2, max(len(boundaries) - 1, 0)), np.bool_)
     for rows in in_blocks(len(may_wait)):
         edges = boundaries[rows.start : rows.stop + 1]
@@ -90,7 +90,11 @@ def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
     """Which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
-    change = np.zeros(len(boundaries), np.int32)
-    np.add.at(change, np.searchsorted(boundaries, start), 1)
-    np.add.at(change, np.searchsorted(boundaries, end), -1)
-    return np.cumsum(change, out=change)[:-1] > 0
+    change, covered, under_way = filled(len(boundaries), 0, np.int32), np.zeros(len(boundaries), np.bool_), 0
+    for rows in in_blocks(len(start)):
+        np.add.at(change, np.searchsorted(boundaries, start[rows]), 1)
+        np.add.at(change, np.searchsorted(boundaries, end[rows]), -1)
+    for rows in in_blocks(len(boundaries)):
+        spans = under_way + np.cumsum(change[rows])
+        covered[rows], under_way = spans > 0, int(spans[-1])
+    return covered[:-1]

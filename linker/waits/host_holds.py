@@ -33,16 +33,16 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
     rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
-    rows = rows[~(asynchronous[activities.call_row[rows]] & unwaited[rows])]
-    rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
-    call = activities.call_row[rows]
+    rows = rows[~(asynchronous[taken(activities.call_row, rows)] & unwaited[rows])]
+    rows = rows[np.argsort(taken(calls.start, taken(activities.call_row, rows)), kind="stable")]
+    call = taken(activities.call_row, rows)
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = activities.end[rows] + of_each(machine.wake, calls.name.take(call)).median
+    waited = taken(activities.end, rows) + of_each(machine.wake, calls.name.take(call)).median
     latency = of_each(machine.launch, calls.name.take(call)).median
     measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
     brief = 0 if measured.all() else _brief(activities, calls)
-    unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + brief)
-    speaks = calls.end[call] - (waited + unheld) / 2
+    unheld = np.where(measured, taken(activities.start, rows) - latency, taken(calls.start, call) + brief)
+    speaks = taken(calls.end, call) - (waited + unheld) / 2
     of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
     held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
     return HostHolds(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)

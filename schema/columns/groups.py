@@ -3,14 +3,15 @@
 And which rows have which numbers, for columns that are large.
 """
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from .column_types import Bool, Int64, Rows
+from .column_types import Bool, Int32, Int64, Rows
 from .on_disk import filled, in_blocks
 
 Side = Literal["left", "right"]
+Column = TypeVar("Column", Int32, Int64)
 
 
 def begins(*columns: Int64) -> Bool:
@@ -21,9 +22,9 @@ def begins(*columns: Int64) -> Bool:
     return first
 
 
-def taken(column: Int64, rows: Rows) -> Int64:
+def taken(column: Column, rows: Rows) -> Column:
     """`column[rows]`, taken a block at a time."""
-    found = filled(len(rows), 0)
+    found: Column = filled(len(rows), 0, column.dtype.type)
     for block in in_blocks(len(rows)):
         found[block] = column[rows[block]]
     return found
@@ -73,9 +74,10 @@ def repetition(*columns: Int64) -> Int64:
 
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
     """For each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
-    follows = np.flatnonzero(~begins(*(column[order] for column in columns)))
-    previous = np.full(len(order), -1, np.int64)
-    previous[order[follows]] = order[follows - 1]
+    is_first, previous = begins(*(taken(column, order) for column in columns)), filled(len(order), -1)
+    for rows in in_blocks(len(order)):
+        follows = rows.start + np.flatnonzero(~is_first[rows])
+        previous[order[follows]] = order[follows - 1]
     return previous
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..columns import Int64, NumberPieces, let_go
 from .linked_trace import Communication
 
-AT_ONCE = 1 << 10
+AT_ONCE = 1 << 8
 FIELDS = Communication.__struct_fields__
 IS_NUMBER = [isinstance(value, int) for value in msgspec.structs.astuple(Communication())]
 
