@@ -13,7 +13,20 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Lookup, Strings, filled, one_by_one, settled
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Lookup,
+    Strings,
+    among,
+    filled,
+    in_blocks,
+    one_by_one,
+    settled,
+    split_groups,
+    taken,
+)
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops
 from ...schema.traces import integer, kineto
 from ..readers import ActivityRows, Role
@@ -29,6 +42,7 @@ KERNEL = re.compile(
 ANNOTATION = re.compile(r"(\w*ccl|mpi|ucc|c10d)::?(\w+)")
 COALESCED = "coalesced"
 BARRIER = "barrier"
+AT_ONCE = 1 << 10
 SINGLE = (WAIT, "init", BARRIER, COALESCED)
 """Records of what is never given to the library to be launched together with others."""
 
@@ -64,9 +78,16 @@ class CollectiveOps:
             op = int(self.parent[op])
         return op
 
-    def outside(self, op: int) -> int:
-        """The nearest of them that one of them lies in, -1 for none."""
-        return self.around(int(self.parent[op]))
+    def around_each(self, ops: Int64) -> Int64:
+        """The same for many ops."""
+        found = filled(len(ops), -1)
+        for block in in_blocks(len(ops), AT_ONCE):
+            found[block] = [*map(self.around, ops[block].tolist())]
+        return found
+
+    def outer(self) -> Int64:
+        """For each of them the nearest of them that it lies in, -1 for none."""
+        return self.around_each(taken(self.parent, self.rows))
 
     def of(self, op: int) -> Communication:
         """What is recorded of one of them."""
@@ -130,8 +151,7 @@ def _name_barriers(collectives: CollectiveOps) -> None:
     if not is_barrier.any():
         return
     named = is_barrier.copy()
-    for number, op in enumerate(collectives.rows.tolist()):
-        outer = collectives.outside(op)
+    for number, outer in enumerate(collectives.outer().tolist()):
         is_barrier[number] |= outer >= 0 and is_barrier[collectives.number[outer]]
     collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
 
@@ -152,14 +172,15 @@ def link_communications(
     position, of_record = filled(len(activity_op), -1), dict[int, int]()
     of_library = activities.category.equal("collective_comm")
     kernels = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
-    kernels = kernels[np.argsort(activities.start[kernels], kind="stable")]
-    together = _launched_together(collectives, ops, calls, call_row, activity_op, kernels)
+    kernels = kernels[np.argsort(taken(activities.start, kernels), kind="stable")]
+    launching = taken(activity_op, kernels)
+    around = collectives.around_each(launching)
+    together = _launched_together(collectives, ops, calls, call_row, kernels, launching, around)
 
     def linked() -> Iterator[Communication]:
         count = 0
-        for row in kernels.tolist():
-            op, args = int(activity_op[row]), collectives.arguments[Role.ACTIVITY].get(row)
-            record, parts = collectives.around(op), together.get(row, [])
+        for row, op, record in zip(kernels.tolist(), launching.tolist(), around.tolist(), strict=True):
+            args, parts = collectives.arguments[Role.ACTIVITY].get(row), together.get(row, [])
             known = record if record >= 0 else parts[0] if parts else -1
             position[row] = of_record.setdefault(known, count) if known >= 0 else count
             if position[row] == count:
@@ -180,36 +201,41 @@ def _launched_together(
     ops: Ops,
     calls: Calls,
     call_row: Int64,
-    activity_op: Int64,
     kernels: Int64,
+    launching: Int64,
+    around: Int64,
 ) -> dict[int, list[int]]:
     """For kernels that were launched outside any record the records before, on their thread, that launched nothing themselves.
 
-    Any launch ends the group that they were given in. Further kernels of the same launching op belong to the same records.
+    Any launch ends the group that they were given in. Further kernels of the same `launching` op belong to the same records. `around`
+    is the record around each launch.
     """
-    around = {row: collectives.around(int(activity_op[row])) for row in kernels.tolist()}
-    launching = _with_outer(collectives, set(around.values()))
-    by_thread: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for op, name in zip(collectives.rows.tolist(), collectives.recorded.texts("name"), strict=True):
-        if ops.start[op] != ABSENT and not {op, collectives.outside(op)} & launching and name not in SINGLE:
-            by_thread[int(ops.thread[op])].append((int(ops.start[op]), -1, op))
-    for row in kernels[call_row[kernels] >= 0].tolist():
-        call = int(call_row[row])
-        by_thread[int(calls.thread[call])].append((int(calls.start[call]), row, -1))
-    alone = np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
+    call, alone = taken(call_row, kernels), np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
+    # a call with several activities launches what was captured before, not what was just given
+    outside = (around < 0) & np.append(alone, False)[call]
+    if not outside.any():
+        return {}
+    rows, start = collectives.rows, taken(ops.start, collectives.rows)
+    launched = np.array([*_with_outer(collectives, {*around.tolist()})], np.int64)
+    given = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_) & (start != ABSENT)
+    given &= ~among(rows, launched) & ~among(collectives.outer(), launched)
+    records, places = rows[given], np.flatnonzero(call >= 0)
+    thread = np.concatenate((taken(ops.thread, records), taken(calls.thread, call[places])))
+    time = np.concatenate((start[given], taken(calls.start, call[places])))
+    record, place = np.full((2, len(thread)), -1)
+    record[: len(records)], place[len(records) :] = records, places
     together: dict[int, list[int]] = {}
-    for events in by_thread.values():
-        given, last = list[int](), (-1, list[int]())
-        for _, row, op in sorted(events, key=itemgetter(0, 2)):
+    for events in split_groups(np.lexsort((record, time, thread)), thread):
+        before, last = list[int](), (-1, list[int]())
+        for op, at in zip(record[events].tolist(), place[events].tolist(), strict=True):
             if op >= 0:
-                given.append(op)
+                before.append(op)
                 continue
-            # a call with several activities launches what was captured before, not what was just given
-            if around[row] < 0 and alone[call_row[row]] and not _is_told(collectives, row):
-                here = int(activity_op[row])
-                together[row] = given or (last[1] if here >= 0 and here == last[0] else [])
+            row, here = int(kernels[at]), int(launching[at])
+            if outside[at] and not _is_told(collectives, row):
+                together[row] = before or (last[1] if here >= 0 and here == last[0] else [])
                 last = (here, together[row])
-            given = []
+            before = []
     return together
 
 
@@ -224,7 +250,7 @@ def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
     for op in records:
         while op >= 0 and op not in found:
             found.add(op)
-            op = collectives.outside(op)
+            op = collectives.around(int(collectives.parent[op]))
     return found
 
 
