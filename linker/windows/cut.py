@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, rows_of, settled, taken
+from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, let_go, rows_of, settled, taken
 from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
@@ -109,6 +109,7 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
 def _beyond(ops: Ops) -> Bool:
     """The host ops before the first and after the last one that the device trace holds, which called none that it holds."""
     held = ops.start != ABSENT
+    let_go()
     untimed = ~held & are_ops(ops.name)
     held &= ops.recorded_by_host
     if not held.any() or not untimed.any():

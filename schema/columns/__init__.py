@@ -17,6 +17,7 @@ from .groups import (
     previous_in_group,
     repetition,
     split_groups,
+    stacked,
     taken,
     within,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "rows_of",
     "settled",
     "split_groups",
+    "stacked",
     "taken",
     "thread_order",
     "to_pandas",

@@ -30,6 +30,17 @@ def taken(column: Column, rows: Rows) -> Column:
     return found
 
 
+def stacked(*columns: Int64) -> Int64:
+    """The rows of all columns, one column after the other, copied a block at a time."""
+    found, place = filled(sum(map(len, columns)), 0), 0
+    for column in columns:
+        for block in in_blocks(len(column)):
+            copied = column[block]
+            found[place : place + len(copied)] = copied
+            place += len(copied)
+    return found
+
+
 def distinct(*columns: Int64) -> Int64:
     """The numbers in some columns, each once, ascending, looked for a block at a time."""
     found = np.empty(0, np.int64)
@@ -41,7 +52,7 @@ def distinct(*columns: Int64) -> Int64:
 
 def among(column: Int64, numbers: Int64) -> Bool:
     """Which rows have one of the numbers, looked up a block at a time."""
-    known, found = np.unique(numbers), np.zeros(len(column), np.bool_)
+    known, found = distinct(numbers), np.zeros(len(column), np.bool_)
     for rows in in_blocks(len(column) if len(known) else 0):
         place = np.minimum(np.searchsorted(known, column[rows]), len(known) - 1)
         found[rows] = known[place] == column[rows]

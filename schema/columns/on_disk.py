@@ -28,6 +28,8 @@ LARGE = 1 << 18
 ALIGNED, AT_ONCE = 64, 1 << 16
 ROWS_AT_ONCE = 1 << 16
 SECONDS_BETWEEN_TRIMS = 0.25
+MMAP_THRESHOLD, FREED_AT_ONCE = -3, 1 << 20
+"""Bytes from which on the C library hands memory back as soon as it is freed. Else that limit grows with what was freed."""
 _trimmed_at = 0.0
 _folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
 
@@ -39,6 +41,8 @@ _passing: "WeakSet[mmap.mmap]" = WeakSet()
 @contextmanager
 def columns_in(folder: Path) -> Iterator[None]:
     """While the block runs, columns that are `settled` go to files in this folder."""
+    with suppress(AttributeError, OSError):  # only glibc has it
+        _c_library().mallopt(MMAP_THRESHOLD, FREED_AT_ONCE)
     token = _folder.set(folder)
     try:
         yield
