@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, settled, split_groups
+from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, settled, split_groups, taken
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
@@ -159,8 +159,10 @@ class ThreadLaunches:
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
         rows = np.flatnonzero(activities.call_row >= 0)
-        thread, time = calls.thread[activities.call_row[rows]], calls.start[activities.call_row[rows]]
-        order = np.lexsort((activities.start[rows], time, thread))
+        rows = settled(rows)
+        call = taken(activities.call_row, rows)
+        thread, time = taken(calls.thread, call), taken(calls.start, call)
+        order = settled(np.lexsort((taken(activities.start, rows), time, thread)))
         self._times: dict[int, memoryview[int]] = {}
         self._rows: dict[int, memoryview[int]] = {}
         self._changes: dict[int, _Changes] = {}
@@ -168,11 +170,11 @@ class ThreadLaunches:
         self._communicates = activities.communication_row >= 0
         self._is_first = _first_of_call(activities)
         for number in np.unique(thread).tolist():
-            mine = order[thread[order] == number]
+            mine = settled(order[thread[order] == number])
             self._times[number] = one_by_one(time[mine])
             self._rows[number] = one_by_one(rows[mine])
             self._changes[number] = self._changes_of(rows[mine], time[mine])
-        by_time = np.argsort(time, kind="stable")
+        by_time = settled(np.argsort(time, kind="stable"))
         self._all_changes = self._changes_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:

@@ -5,6 +5,7 @@ been blocked, in [20, 30] it computed; it was idle in none of them.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,15 +15,17 @@ from ...schema.columns import (
     Int64,
     Intervals,
     NumberPieces,
-    begins,
     filled,
     in_blocks,
     settled,
+    stacked,
     taken,
     within,
 )
 from ...schema.linked import Calls, Ops
-from ...schema.traces import NEVER
+from ...schema.traces import FOREVER, NEVER
+
+STRETCHES = 8
 
 
 @dataclass(slots=True)
@@ -75,16 +78,14 @@ def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: 
 
 
 def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
-    """When ops or calls begin or end, each time once."""
+    """When ops or calls begin or end, each time once; sorted a stretch of time at a time."""
     columns = ((ops.start, mine), (ops.end, mine), (calls.start, called), (calls.end, called))
-    times, place = filled(2 * (len(mine) + len(called)), 0), 0
-    for column, of in columns:
-        times[place : place + len(of)] = taken(column, of)
-        place += len(of)
-    times.sort()
+    times = stacked(*(taken(column, rows) for column, rows in columns))
+    borders = np.linspace(times.min(initial=FOREVER), times.max(initial=NEVER), STRETCHES + 1).astype(np.int64)
     found = NumberPieces()
-    for rows in in_blocks(len(times)):
-        found.add(times[rows][begins(times[max(rows.start - 1, 0) : rows.stop])[min(rows.start, 1) :]])
+    for first, last in pairwise((NEVER, *borders[1:-1].tolist(), FOREVER)):
+        within_both = [part[(part >= first) & (part < last)] for part in map(times.__getitem__, in_blocks(len(times)))]
+        found.add(np.unique(np.concatenate([times[:0], *within_both])))
     return found.column()
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, among, distinct, filled, in_blocks, settled, taken
+from ...schema.columns import ABSENT, Bool, Int64, among, distinct, filled, in_blocks, let_go, settled, taken
 from ...schema.linked import Activities, Calls, Found
 from ...schema.machine import Machine, of_each, of_name, usual
 from ...schema.traces import FOREVER, NEVER
@@ -43,6 +43,7 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     brief = 0 if measured.all() else _brief(activities, calls)
     unheld = np.where(measured, taken(activities.start, rows) - latency, taken(calls.start, call) + brief)
     speaks = taken(calls.end, call) - (waited + unheld) / 2
+    let_go()
     of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
     held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
     return HostHolds(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)

@@ -98,7 +98,7 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
     untimed = ops.start == ABSENT
     if not untimed.any():
         return kept
-    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(kept)
+    row_of, rows = Lookup(ops.id, settled(np.arange(len(ops)))), np.flatnonzero(kept)
     while len(rows):
         rows = np.unique(row_of.of(ops.parent_id[rows]))
         rows = rows[(rows >= 0) & untimed[rows] & ~kept[rows]]
