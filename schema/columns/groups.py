@@ -3,15 +3,16 @@
 And which rows have which numbers, for columns that are large.
 """
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from .column_types import Bool, Int32, Int64, Rows
+from .column_types import Bool, Int64, Rows
 from .on_disk import filled, in_blocks
 
 Side = Literal["left", "right"]
-Column = TypeVar("Column", Int32, Int64)
+Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
 def begins(*columns: Int64) -> Bool:
@@ -24,10 +25,10 @@ def begins(*columns: Int64) -> Bool:
 
 def taken(column: Column, rows: Rows) -> Column:
     """`column[rows]`, taken a block at a time."""
-    found: Column = filled(len(rows), 0, column.dtype.type)
+    found = filled(len(rows), 0, column.dtype.type)
     for block in in_blocks(len(rows)):
         found[block] = column[rows[block]]
-    return found
+    return cast(Column, found)
 
 
 def stacked(*columns: Int64) -> Int64:

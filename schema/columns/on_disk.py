@@ -28,8 +28,6 @@ LARGE = 1 << 18
 ALIGNED, AT_ONCE = 64, 1 << 16
 ROWS_AT_ONCE = 1 << 16
 SECONDS_BETWEEN_TRIMS = 0.25
-MMAP_THRESHOLD, FREED_AT_ONCE = -3, 1 << 20
-"""Bytes from which on the C library hands memory back as soon as it is freed. Else that limit grows with what was freed."""
 _trimmed_at = 0.0
 _folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
 
@@ -41,8 +39,6 @@ _passing: "WeakSet[mmap.mmap]" = WeakSet()
 @contextmanager
 def columns_in(folder: Path) -> Iterator[None]:
     """While the block runs, columns that are `settled` go to files in this folder."""
-    with suppress(AttributeError, OSError):  # only glibc has it
-        _c_library().mallopt(MMAP_THRESHOLD, FREED_AT_ONCE)
     token = _folder.set(folder)
     try:
         yield
@@ -157,8 +153,8 @@ def _with_views(value: Any, views: dict[int, Any]) -> Any:
 
 def let_go() -> None:
     """Takes all that is on disk, and what was freed, out of memory; what is looked at comes back."""
-    for mapping in _mappings:
-        with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
+    with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
+        for mapping in _mappings:
             mapping.madvise(mmap.MADV_DONTNEED)
     # what is freed beside small columns is little, and to look for it takes longer than a small trace
     if _mappings:
