@@ -1,14 +1,15 @@
 """Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication, order."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, filled, in_blocks, let_go, nest, settled
+from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, filled, in_blocks, let_go, nest, settled, stacked
 from ..schema.errors import DataError
-from ..schema.linked import Activities, Calls, LinkedTrace, Ops, TraceInfo, on_host_clock
+from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .communication import (
     MANY_MEMBERS,
@@ -110,9 +111,9 @@ def _linked(
     )
     ops, device_op = _ops(host, device.ops, match, nesting)
     ops = settled(ops)
-    op_parent = filled(len(ops), -1)
+    op_parent, outer = filled(len(ops), -1), through(device_op, nesting.parent)
     for rows in in_blocks(len(device_op)):
-        op_parent[device_op[rows]] = through(device_op, nesting.parent[rows])
+        op_parent[device_op[rows]] = outer[rows]
     calls = Calls(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
         settled(through(device_op, call_op)),
@@ -130,9 +131,9 @@ def _linked(
     shifted = on_host_clock(activities, info.machine)
     let_go()
     sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
-    impossible = (call_row >= 0) & (np.append(calls.start, 0)[call_row] > shifted.end)
+    impossible = (call_row >= 0) & (through(calls.start, call_row) > shifted.end)
     sync.noted[ENDED_BEFORE].extend(call_row[impossible].tolist())
-    activities = replace(activities, call_row=np.where(impossible, -1, call_row))
+    activities = replace(activities, call_row=settled(np.where(impossible, -1, call_row)))
     let_go()
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
@@ -144,6 +145,7 @@ def _linked(
     around = transfer_waits(transfers, calls)
     sync.noted.update(around.noted)
     ops.communication_row = settled(np.where(host_row >= 0, host_row + len(communications), -1))
+    together = Communications.of(chain(communications, on_host))
     linked = LinkedTrace(
         info=info,
         ops=ops,
@@ -152,7 +154,7 @@ def _linked(
         device_waits=sync.device_waits,
         host_waits=sync.host_waits,
         handoffs=thread_handoffs(ops, op_parent, calls, around.handoffs, transfers.threads),
-        communications=with_members([*communications, *on_host], groups, device.world_size or -1, unlisted),
+        communications=with_members(together, groups, device.world_size or -1, unlisted),
         groups=groups,
     )
     return _with_modules(linked, device, op_parent), sync
@@ -193,15 +195,13 @@ def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting)
         return full
 
     def joined(from_host: Int64, from_device: Int64) -> Int64:
-        return settled(np.concatenate((from_host, from_device[alone])))
+        return stacked(from_host, from_device[alone])
 
-    ids = settled(np.concatenate((host.id, largest + 1 + np.arange(int(alone.sum())))))
-    parent_id = filled(count, -1)
-    parent_id[:nodes] = host.parent
+    ids = stacked(host.id, largest + 1 + np.arange(int(alone.sum())))
+    parent_id, outer = stacked(host.parent, np.full(int(alone.sum()), -1)), through(device_op, nesting.parent)
     for rows in in_blocks(len(device_op)):
-        nested = through(device_op, nesting.parent[rows])
-        inside = nested >= 0
-        parent_id[device_op[rows][inside]] = ids[nested[inside]]
+        inside = outer[rows] >= 0
+        parent_id[device_op[rows][inside]] = ids[outer[rows][inside]]
     blank, unknown = filled(len(device.start), 0), filled(len(device.start), -1)
     names = settled(Strings.joined((host.name, device.name.take(alone))))
     missing = [NO_TENSORS] * int(alone.sum())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT
+from ..schema.columns import ABSENT, among
 from ..schema.linked import LinkedTrace, LinkReport
 from .matching import Match, are_ops
 from .readers import DeviceTrace, HostTrace
@@ -90,14 +90,14 @@ def _sizes(linked: LinkedTrace) -> _Sizes:
 def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, int]:
     """What the part left out of each table."""
     all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
-    calls, own = (np.unique(linked.calls.correlation) for linked in (whole, part.linked))
-    has_call = np.isin(recorded, calls) & (recorded != 0)
+    has_call, inside = (among(recorded, linked.calls.correlation) for linked in (whole, part.linked))
+    has_call &= recorded != 0
     return {
         "host ops outside the window": all_rows.host_ops - kept.host_ops,
         "ops outside the window": all_rows.device_ops - kept.device_ops,
         "calls outside the window": all_rows.calls - kept.calls,
         "activities outside the window": all_rows.activities - kept.activities,
-        "synchronisation records outside the window": int((has_call & ~np.isin(recorded, own)).sum()),
+        "synchronisation records outside the window": int((has_call & ~inside).sum()),
         "synchronisation records without a call": int((~has_call).sum()),
     }
 

@@ -16,6 +16,7 @@ from execgraph.linker.communication.communication import CollectiveOps, awaited_
 from execgraph.linker.communication.process_groups import WAIT
 from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.graph.execution_graph import CollectiveType, NodeType
+from execgraph.schema.linked.communications import Communications
 from execgraph.schema.linked.linked_trace import Communication
 from references import linked_of
 from tables import Op, Ran, activities, column, ops
@@ -206,8 +207,9 @@ def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dic
         communication_row=rows,
         op_row=column(*(op for op, _ in launched)),
     )
-    recorded = CollectiveOps({5: waiting}, np.full(7, -1), table, {}, np.full(7, -1))
-    return awaited_collectives(recorded, table, ran, [found for _, found in launched])
+    recorded = CollectiveOps(column(5), Communications.of([waiting]), np.full(7, -1), table, {}, np.full(7, -1))
+    found = awaited_collectives(recorded, table, ran, Communications.of(found for _, found in launched))
+    return {5: found.get(5)} if 5 in found else {}
 
 
 def test_a_wait_is_for_the_latest_collective_before_it_with_its_number_of_its_group_if_that_is_told() -> None:

@@ -10,6 +10,7 @@ from execgraph.linker.submissions.places import Places
 from execgraph.linker.submissions.recordings import Recordings
 from execgraph.linker.submissions.streams import StreamKey, StreamQueues, ThreadLaunches
 from execgraph.schema.columns.column_types import Int64, Strings
+from execgraph.schema.linked.communications import Communications
 from execgraph.schema.linked.linked_trace import Found
 from tables import FIRST, Called, Ran, activities, calls, column, ops
 
@@ -52,7 +53,7 @@ def named_events(*records: SyncRecord, rows: EventRecordRows | None = None) -> N
 def recordings() -> Recordings:
     kinds: Int64 = sync_calls(CALLED.name)
     none, op = column(), ops()
-    collectives = CollectiveOps({}, none, op, {}, none)
+    collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
     return Recordings(CALLED, kinds, RAN, collectives, ThreadLaunches(RAN, CALLED), Places(CALLED, op, none), {})
 
 

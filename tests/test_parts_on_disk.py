@@ -1,5 +1,6 @@
 """A part that is linked with all columns on disk, looked at a few rows at a time, is what is cut out of the whole linked in memory."""
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +26,8 @@ from hypothesis import strategies as st
 from programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 
 ROWS = 3
+BYTES_A_ROW = 40
+"""An object of Python takes more, so that there is none for each row."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
 Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
 
@@ -70,14 +73,14 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
     return found
 
 
-def training(**options: Any) -> TraceBuilder:
-    """Four steps with a backward pass on another thread, a collective, a blocking copy, and waits for what a step before recorded."""
+def training(steps: int = 4, **options: Any) -> TraceBuilder:
+    """So many steps with a backward pass on another thread, a collective, a blocking copy, and waits for what a step before recorded."""
     t = TraceBuilder(rank=0, world_size=2, **options)
     group = t.group([0, 1])
     begun = t.record_event(stream=20)
     t.leaf("untimed", 0, only="host")
     with t.annotation("training"):
-        for number in range(1, 5):
+        for number in range(1, steps + 1):
             with t.annotation(f"ProfilerStep#{number}"):
                 before, begun = begun, t.record_event(stream=20)
                 t.wait_event(before, stream=7)
@@ -98,6 +101,25 @@ def test_steps_annotations_and_times_of_a_training_loop(torch: str, sync_records
     others = (Window(annotation="## backward ##:2"), Window(annotation="aten::none"), Window(clock=(33, 90)))
     read = reading(training(torch=torch, sync_records=sync_records), tmp_path)
     assert check(read, (*steps, *others), ROWS) == len(steps) + 2
+
+
+def memory_and_rows(steps: int, folder: Path) -> tuple[int, int]:
+    """The most memory that linking one step takes beside what is on disk, and the rows of the whole."""
+    folder.mkdir()
+    with all_on_disk(1 << 8):
+        host, device = reading(training(steps, torch="2.13", sync_records=True), folder)()
+        assert host
+        tables = (host.id, device.ops.start, device.calls.start, device.activities.start, device.syncs.start)
+        tracemalloc.start()
+        link(host, device, window=Window(steps=(1, 2)))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return most, sum(map(len, tables))
+
+
+def test_memory_of_a_part_grows_by_few_bytes_for_each_row_of_the_whole(tmp_path: Path) -> None:
+    (few, few_rows), (many, rows) = (memory_and_rows(steps, tmp_path / str(steps)) for steps in (40, 160))
+    assert many - few < BYTES_A_ROW * (rows - few_rows)
 
 
 @settings(max_examples=6)

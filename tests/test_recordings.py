@@ -8,6 +8,7 @@ from execgraph.linker.readers.sync_calls import sync_calls
 from execgraph.linker.submissions.places import Places
 from execgraph.linker.submissions.recordings import Recordings
 from execgraph.linker.submissions.streams import StreamKey, ThreadLaunches
+from execgraph.schema.linked.communications import Communications
 from execgraph.schema.linked.linked_trace import Communication
 from tables import Called, Op, Ran, activities, calls, column, ops
 
@@ -42,7 +43,7 @@ def recordings(
     device = replace(activities(*ran), op_row=rows.op_row[launches])
     around = ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100 * second), Op("record_param_comms"))
     parent = column(-1, -1, -1)
-    collectives = CollectiveOps({COLLECTIVE: Communication()}, parent, around, {}, parent)
+    collectives = CollectiveOps(column(COLLECTIVE), Communications.of([Communication()]), parent, around, {}, parent)
     places, kinds = Places(rows, around, parent), sync_calls(rows.name)
     return Recordings(rows, kinds, device, collectives, ThreadLaunches(device, rows), places, known or {})
 

@@ -6,19 +6,32 @@ that no `record_param_comms` is around.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 import msgspec
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings, filled, let_go
-from ...schema.linked import Activities, Calls, Communication, Ops
-from ...schema.traces import kineto
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Lookup,
+    Strings,
+    among,
+    filled,
+    in_blocks,
+    one_by_one,
+    settled,
+    split_groups,
+    taken,
+)
+from ...schema.linked import Activities, Calls, Communication, Communications, Ops
+from ...schema.traces import integer, kineto
 from ..readers import ActivityRows, Role
 from .process_groups import WAIT
-from .recorded_arguments import Once, dtype_of, elements, from_device, from_host, merge, sharing
+from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
 
 RECORD = "record_param_comms"
 KERNEL = re.compile(
@@ -41,33 +54,54 @@ def is_communication_kernel(names: Strings) -> Bool:
 
 @dataclass(slots=True)
 class CollectiveOps:
-    """The `record_param_comms` ops: each one's recorded arguments by row, and how to find the one around another op."""
+    """The `record_param_comms` ops: their rows, each one's recorded arguments, and how to find the one around another op.
 
-    recorded: dict[int, Communication]
+    `number` is the place of each op in `rows`, -1 for other ops.
+    """
+
+    rows: Int64
+    recorded: Communications
     parent: Int64
     ops: Ops
     arguments: Mapping[Role, Mapping[int, kineto.Args]]
     device_row: Int64
+    number: "memoryview[int]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        number = filled(len(self.ops), -1)
+        number[self.rows] = np.arange(len(self.rows))
+        self.number = one_by_one(number)
 
     def around(self, op: int) -> int:
         """The nearest of them around an op (or itself), -1 for none."""
-        while op >= 0 and op not in self.recorded:
+        while op >= 0 and self.number[op] < 0:
             op = int(self.parent[op])
         return op
 
-    def outside(self, op: int) -> int:
-        """The nearest of them that one of them lies in, -1 for none."""
-        return self.around(int(self.parent[op]))
+    def around_each(self, ops: Int64) -> Int64:
+        """The same for many ops."""
+        found = filled(len(ops), -1)
+        for block in in_blocks(len(ops), AT_ONCE):
+            found[block] = [*map(self.around, ops[block].tolist())]
+        return found
+
+    def outer(self) -> Int64:
+        """For each of them the nearest of them that it lies in, -1 for none."""
+        return self.around_each(taken(self.parent, self.rows))
+
+    def of(self, op: int) -> Communication:
+        """What is recorded of one of them."""
+        return self.recorded[self.number[op]]
 
     def is_wait(self, op: int) -> bool:
         """Whether one of them waits for others."""
-        return self.recorded[op].name == WAIT
+        return self.of(op).name == WAIT
 
     def told(self, op: int) -> Communication:
         """What is recorded around an op: by the nearest `record_param_comms`, completed by the annotations and c10d ops around."""
         found, record = Communication(), self.around(op)
         if record >= 0:
-            found = self.recorded[record]
+            found = self.of(record)
         while op >= 0 and not (found.name and found.dtype):
             found = merge(found, self._annotation(op))
             op = int(self.parent[op])
@@ -95,24 +129,31 @@ def collective_ops(
 
     `device_op` holds the row in `ops` of each op row of the device trace.
     """
-    recorded: dict[int, Communication] = {}
     device_row = filled(len(ops), -1)
     device_row[device_op] = np.arange(len(device_op))
-    once: Once = {}
-    for number, op in enumerate(np.flatnonzero(ops.name.equal(RECORD)).tolist()):
-        if not number % AT_ONCE:
-            let_go()
-        known = ops.recorded_by_host[op]
-        found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
-        args = arguments[Role.OP].get(int(device_row[op]))
-        recorded[op] = sharing(merge(found, from_device(args)) if args else found, once)
-    collectives = CollectiveOps(recorded, parent, ops, arguments, device_row)
-    for op, found in recorded.items():
-        # a barrier is an all-reduce of one element, which some versions record too
-        outer = collectives.outside(op)
-        if outer >= 0 and recorded[outer].name == BARRIER:
-            recorded[op] = msgspec.structs.replace(found, name=BARRIER)
+    rows = np.flatnonzero(ops.name.equal(RECORD))
+
+    def recorded() -> Iterator[Communication]:
+        for op in rows.tolist():
+            known = ops.recorded_by_host[op]
+            found = from_host(ops.inputs[op], ops.outputs[op], ops.extra.get(op, {})) if known else Communication()
+            args = arguments[Role.OP].get(int(device_row[op]))
+            yield merge(found, from_device(args)) if args else found
+
+    collectives = CollectiveOps(rows, settled(Communications.of(recorded())), parent, ops, arguments, device_row)
+    _name_barriers(collectives)
     return collectives
+
+
+def _name_barriers(collectives: CollectiveOps) -> None:
+    """A barrier is an all-reduce of one element, which some versions record too, in the barrier's own record."""
+    is_barrier = np.array([name == BARRIER for name in collectives.recorded.texts("name")], np.bool_)
+    if not is_barrier.any():
+        return
+    named = is_barrier.copy()
+    for number, outer in enumerate(collectives.outer().tolist()):
+        is_barrier[number] |= outer >= 0 and is_barrier[collectives.number[outer]]
+    collectives.recorded.rename(np.flatnonzero(is_barrier & ~named), BARRIER)
 
 
 def link_communications(
@@ -122,30 +163,32 @@ def link_communications(
     calls: Calls,
     call_row: Int64,
     activity_op: Int64,
-) -> tuple[list[Communication], Int64]:
+) -> tuple[Communications, Int64]:
     """The communications that ran on the device, and for each activity the position of its own (-1 for none).
 
     Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around the launch; a
     communication kernel without either keeps an empty record.
     """
-    communications: list[Communication] = []
-    position, of_source = np.full(len(activity_op), -1, np.int64), dict[tuple[str, int], int]()
+    position, of_record = filled(len(activity_op), -1), dict[int, int]()
     of_library = activities.category.equal("collective_comm")
     kernels = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
-    kernels = kernels[np.argsort(activities.start[kernels], kind="stable")]
-    together = _launched_together(collectives, ops, calls, call_row, activity_op, kernels)
-    once: Once = {}
-    for row in kernels.tolist():
-        op, args = int(activity_op[row]), collectives.arguments[Role.ACTIVITY].get(row)
-        record, parts = collectives.around(op), together.get(row, [])
-        source = ("record", record) if record >= 0 else ("records", parts[0]) if parts else ("kernel", row)
-        if source in of_source:
-            position[row] = of_source[source]
-            continue
-        told = _joined([collectives.recorded[part] for part in parts]) if parts else collectives.told(op)
-        position[row] = of_source[source] = len(communications)
-        communications.append(sharing(_completed(args, told), once) if args and not parts else told)
-    return communications, position
+    kernels = kernels[np.argsort(taken(activities.start, kernels), kind="stable")]
+    launching = taken(activity_op, kernels)
+    around = collectives.around_each(launching)
+    together = _launched_together(collectives, ops, calls, call_row, kernels, launching, around)
+
+    def linked() -> Iterator[Communication]:
+        count = 0
+        for row, op, record in zip(kernels.tolist(), launching.tolist(), around.tolist(), strict=True):
+            args, parts = collectives.arguments[Role.ACTIVITY].get(row), together.get(row, [])
+            known = record if record >= 0 else parts[0] if parts else -1
+            position[row] = of_record.setdefault(known, count) if known >= 0 else count
+            if position[row] == count:
+                told = _joined([*map(collectives.of, parts)]) if parts else collectives.told(op)
+                yield _completed(args, told) if args and not parts else told
+                count += 1
+
+    return settled(Communications.of(linked())), position
 
 
 def _completed(args: kineto.Args, told: Communication) -> Communication:
@@ -158,36 +201,41 @@ def _launched_together(
     ops: Ops,
     calls: Calls,
     call_row: Int64,
-    activity_op: Int64,
     kernels: Int64,
+    launching: Int64,
+    around: Int64,
 ) -> dict[int, list[int]]:
     """For kernels that were launched outside any record the records before, on their thread, that launched nothing themselves.
 
-    Any launch ends the group that they were given in. Further kernels of the same launching op belong to the same records.
+    Any launch ends the group that they were given in. Further kernels of the same `launching` op belong to the same records. `around`
+    is the record around each launch.
     """
-    around = {row: collectives.around(int(activity_op[row])) for row in kernels.tolist()}
-    launching = _with_outer(collectives, set(around.values()))
-    by_thread: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for op, found in collectives.recorded.items():
-        if ops.start[op] != ABSENT and not {op, collectives.outside(op)} & launching and found.name not in SINGLE:
-            by_thread[int(ops.thread[op])].append((int(ops.start[op]), -1, op))
-    for row in kernels[call_row[kernels] >= 0].tolist():
-        call = int(call_row[row])
-        by_thread[int(calls.thread[call])].append((int(calls.start[call]), row, -1))
-    alone = np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
+    call, alone = taken(call_row, kernels), np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
+    # a call with several activities launches what was captured before, not what was just given
+    outside = (around < 0) & np.append(alone, False)[call]
+    if not outside.any():
+        return {}
+    rows, start = collectives.rows, taken(ops.start, collectives.rows)
+    launched = np.array([*_with_outer(collectives, {*around.tolist()})], np.int64)
+    given = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_) & (start != ABSENT)
+    given &= ~among(rows, launched) & ~among(collectives.outer(), launched)
+    records, places = rows[given], np.flatnonzero(call >= 0)
+    thread = np.concatenate((taken(ops.thread, records), taken(calls.thread, call[places])))
+    time = np.concatenate((start[given], taken(calls.start, call[places])))
+    record, place = np.full((2, len(thread)), -1)
+    record[: len(records)], place[len(records) :] = records, places
     together: dict[int, list[int]] = {}
-    for events in by_thread.values():
-        given, last = list[int](), (-1, list[int]())
-        for _, row, op in sorted(events, key=itemgetter(0, 2)):
+    for events in split_groups(np.lexsort((record, time, thread)), thread):
+        before, last = list[int](), (-1, list[int]())
+        for op, at in zip(record[events].tolist(), place[events].tolist(), strict=True):
             if op >= 0:
-                given.append(op)
+                before.append(op)
                 continue
-            # a call with several activities launches what was captured before, not what was just given
-            if around[row] < 0 and alone[call_row[row]] and not _is_told(collectives, row):
-                here = int(activity_op[row])
-                together[row] = given or (last[1] if here >= 0 and here == last[0] else [])
+            row, here = int(kernels[at]), int(launching[at])
+            if outside[at] and not _is_told(collectives, row):
+                together[row] = before or (last[1] if here >= 0 and here == last[0] else [])
                 last = (here, together[row])
-            given = []
+            before = []
     return together
 
 
@@ -202,7 +250,7 @@ def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
     for op in records:
         while op >= 0 and op not in found:
             found.add(op)
-            op = collectives.outside(op)
+            op = collectives.around(int(collectives.parent[op]))
     return found
 
 
@@ -210,7 +258,10 @@ def _joined(parts: list[Communication]) -> Communication:
     """Communications that one kernel did as one: collectives of one kind as one of their summed sizes, messages side by side."""
     first = parts[0]
     if len({part.name for part in parts}) == 1 and not first.name.startswith(("send", "recv", "isend", "irecv")):
-        sizes = {name: sum(max(getattr(part, name), 0) for part in parts) for name in ("in_elements", "out_elements")}
+        sizes = {
+            name: integer(sum(max(getattr(part, name), 0) for part in parts), -1)
+            for name in ("in_elements", "out_elements")
+        }
         return msgspec.structs.replace(first, **sizes)
     shared = {
         name: getattr(first, name) for name in ("dtype", "group", "description", "group_size", "ranks", "sequence")
@@ -219,25 +270,28 @@ def _joined(parts: list[Communication]) -> Communication:
 
 
 def awaited_collectives(
-    collectives: CollectiveOps, ops: Ops, activities: Activities, communications: list[Communication]
-) -> dict[int, int]:
+    collectives: CollectiveOps, ops: Ops, activities: Activities, communications: Communications
+) -> Lookup:
     """For `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
 
     A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that number, of its
     group if that is told, is it.
     """
-    launched: dict[int, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(activities.communication_row >= 0).tolist():
-        sequence = communications[int(activities.communication_row[row])].sequence
-        if sequence >= 0 and activities.op_row[row] >= 0:
-            launched[sequence].append(row)
-    found: dict[int, int] = {}
-    for op, recorded in collectives.recorded.items():
-        candidates = launched.get(recorded.sequence, []) if recorded.name == WAIT else []
-        before = [row for row in candidates if ops.start[activities.op_row[row]] < ops.start[op]]
-        of_group = [
-            row for row in before if communications[int(activities.communication_row[row])].group == recorded.group
-        ]
+    group, sequence = communications.texts("group"), communications.numbers("sequence")
+    talking = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))
+    communication = activities.communication_row[talking]
+    launched: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    own = zip(sequence[communication].tolist(), talking.tolist(), communication.tolist(), strict=True)
+    for number, row, place in own:
+        if number >= 0:
+            launched[number].append((int(ops.start[activities.op_row[row]]), row, group[place]))
+    found = []
+    is_wait = [name == WAIT for name in collectives.recorded.texts("name")]
+    for op in collectives.rows[is_wait].tolist():
+        wait, start = collectives.of(op), ops.start[op]
+        before = [one for one in launched.get(wait.sequence, []) if one[0] < start]
         if before:
-            found[op] = max(of_group or before, key=lambda row: int(ops.start[activities.op_row[row]]))
-    return found
+            of_group = [one for one in before if one[2] == wait.group]
+            found.append((op, max(of_group or before, key=itemgetter(0))[1]))
+    waits, awaited = np.array(found, np.int64).reshape(-1, 2).T
+    return Lookup(waits, awaited)

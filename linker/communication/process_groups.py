@@ -7,7 +7,7 @@ So a group is known by its ranks.
 import ast
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ...schema.columns import Strings
 from ...schema.comm_groups import LARGEST_JOB
-from ...schema.linked import Communication, ProcessGroup
+from ...schema.linked import Communication, Communications, ProcessGroup
 from ...schema.traces import GROUP_INIT, argument_lists, integer
 from .recorded_arguments import members, regular_ranks
 
@@ -33,7 +33,9 @@ def groups_of_host(names: Strings, inputs: Sequence[bytes]) -> Iterator[dict[str
             yield from _described(inputs[node])
 
 
-def process_groups(described: Iterable[dict[str, Any]], unlisted: list[int] | None = None) -> list[ProcessGroup]:
+def process_groups(
+    described: Iterable[dict[str, Any]], unlisted: MutableSequence[int] | None = None
+) -> list[ProcessGroup]:
     """The groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1.
 
     Those whose ranks are not recorded have LARGEST_JOB members in all; for each that has too many for that -1 goes to `unlisted`.
@@ -56,7 +58,7 @@ def process_groups(described: Iterable[dict[str, Any]], unlisted: list[int] | No
     return list(found.values())
 
 
-def _note(unlisted: list[int] | None) -> None:
+def _note(unlisted: MutableSequence[int] | None) -> None:
     if unlisted is not None:
         unlisted.append(-1)
 
@@ -81,8 +83,8 @@ def with_members(
     communications: Sequence[Communication],
     groups: Sequence[ProcessGroup],
     world_size: int,
-    unlisted: list[int] | None = None,
-) -> list[Communication]:
+    unlisted: MutableSequence[int] | None = None,
+) -> Communications:
     """The communications with the global ranks of their groups, where these can be told, and with those of their peers and roots.
 
     From the arguments, else from the one described group of that name and size; a group of the world's size is the world, by its
@@ -95,7 +97,7 @@ def with_members(
     described: dict[str, list[ProcessGroup]] = defaultdict(list)
     for group in groups:
         described[group.name].append(group)
-    only = len({found.group for found in communications if found.name != WAIT}) == 1 and not groups
+    only = not groups and len({found.group for found in communications if found.name != WAIT}) == 1
 
     @cache
     def described_ranks(name: str, sizes: frozenset[int]) -> Sequence[int]:
@@ -118,13 +120,13 @@ def with_members(
         parts = [lists.written_out(_with_peer(part)) for part in known]
         return lists.written_out(_with_peer(msgspec.structs.replace(found, ranks=ranks, coalesced=parts)))
 
-    return [complete(found) for found in communications]
+    return Communications.of(map(complete, communications))
 
 
 class _Lists:
     """Writes ranges of ranks out, each once for all that have it, while there is room for so many members."""
 
-    def __init__(self, room: int, unlisted: list[int] | None) -> None:
+    def __init__(self, room: int, unlisted: MutableSequence[int] | None) -> None:
         self._room, self._unlisted = room, unlisted
         self._known: dict[range, list[int]] = {}
 

@@ -14,9 +14,6 @@ from ...schema.traces import TENSOR, argument_lists, integer, kineto, listed
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 SHORTENED = "..."
-SHARED = ("name", "dtype", "in_split", "out_split", "group", "description", "ranks")
-"""What is the same in many records: texts and lists of numbers."""
-Once = dict[str | range | tuple[int, ...], str | Sequence[int]]
 
 
 def from_device(args: kineto.Args) -> Communication:
@@ -48,7 +45,7 @@ def _from_shapes(args: kineto.Args) -> Communication:
     shapes, types = listed(args.input_dims), listed(args.input_types)
     for shape, kind in zip(shapes, types, strict=False):
         if kind == "TensorList" and shape:
-            return Communication(in_elements=sum(_product(one) for one in shape))
+            return Communication(in_elements=integer(sum(_product(one) for one in shape), -1))
         if kind and kind not in ("TensorList", "Scalar", "ScalarList"):
             return Communication(dtype=str(kind), in_elements=_product(shape))
     return Communication()
@@ -58,7 +55,7 @@ def _product(shape: Any) -> int:
     elements = 1
     for size in shape if isinstance(shape, list) else ():
         elements *= integer(size, 0)
-    return elements
+    return integer(elements, -1)
 
 
 class _Positions(NamedTuple):
@@ -126,14 +123,6 @@ def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Comm
     )
 
 
-def sharing(found: Communication, once: Once) -> Communication:
-    """The same, with the texts and lists that equal others from `once`, where those are kept that come first."""
-    for field in SHARED:
-        value = getattr(found, field)
-        setattr(found, field, once.setdefault(value if isinstance(value, str | range) else tuple(value), value))
-    return found
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -181,7 +170,7 @@ def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
 def elements(text: bytes) -> int:
     """The elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
     counts = [int(found.group(3)) for found in TENSOR.finditer(text)]
-    return sum(counts) if counts else -1
+    return integer(sum(counts), -1) if counts else -1
 
 
 def dtype_of(types: str | list[str]) -> str:

@@ -6,7 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Numbering, NumberPieces, Strings, in_blocks, settled, thread_order
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Numbering,
+    NumberPieces,
+    Strings,
+    in_blocks,
+    settled,
+    taken,
+    thread_order,
+)
 from ...schema.errors import DataError
 from ...schema.traces import FOREVER, GROUP_INIT, are_step_marks
 from ..readers import ROOT_NODE, DeviceTrace, HostTrace, OpRows
@@ -46,7 +57,7 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
         if not count and not allow_mismatch:
             raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
     names = _shared_names(host.name, device.ops.name)
-    by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
+    by_id = bool((device.ops.rf_id > 0).any() and (taken(host.rf_id, candidates) > 0).any())
     pair = _by_record_function if by_id else _by_name_order
     match = pair(host, device.ops, candidates, names)
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
@@ -70,13 +81,13 @@ def are_ops(names: Strings) -> Bool:
 
 def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
     """Ids grow over a process's life: ops outside the range that both files hold have no counterpart and say nothing against the pair."""
-    host_rows, device_rows = settled(candidates[host.rf_id[candidates] > 0]), np.flatnonzero(ops.rf_id > 0)
-    ids = host.rf_id[host_rows], ops.rf_id[device_rows]
+    host_rows = settled(candidates[taken(host.rf_id, candidates) > 0])
+    device_rows = settled(np.flatnonzero(ops.rf_id > 0))
+    ids = taken(host.rf_id, host_rows), taken(ops.rf_id, device_rows)
     first, last = max(column.min() for column in ids), min(column.max() for column in ids)
     smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
-    del ids
-    order = settled(device_rows[np.argsort(ops.rf_id[device_rows], kind="stable")])
-    ordered = settled(ops.rf_id[order])
+    order = taken(device_rows, settled(np.argsort(ids[1], kind="stable")))
+    ordered = taken(ops.rf_id, order)
     pairs, misnamed = (NumberPieces(), NumberPieces()), 0
     for block in in_blocks(len(host_rows)):
         rows = host_rows[block]

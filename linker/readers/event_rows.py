@@ -86,7 +86,7 @@ class EventRows:
 
     def argument_column(self) -> Strings:
         """The arguments of each event as JSON text, empty where they were not to be kept."""
-        return self.arguments.column() if self._keep_arguments else Strings(np.zeros(self.count, np.int32), [""])
+        return self.arguments.column() if self._keep_arguments else Strings(filled(self.count, 0, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
         """A column of times, with how many digits each was written."""

@@ -21,6 +21,7 @@ from ...schema.columns import (
     Texts,
     begins,
     settled,
+    taken,
 )
 from ...schema.errors import DataError
 from ...schema.io import open_input
@@ -220,7 +221,7 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     order = settled(np.argsort(ids, kind="stable"))
     beyond = (ids < 0) | (ids > LARGEST_ID)
     again = beyond.copy()
-    again[order[~begins(ids[order])]] = True
+    again[order[~begins(taken(ids, order))]] = True
     if not again.any():
         return ids, parents, 0
     rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings, Texts, let_go, settled
+from ...schema.columns import Bool, Int64, Strings, Texts, filled, in_blocks, let_go, settled
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
@@ -26,7 +26,10 @@ class Kept(NamedTuple):
 
 def through(table: Int64, rows: Int64) -> Int64:
     """`table[rows]`, with -1 kept."""
-    return np.where(rows >= 0, table[rows], -1) if len(table) else np.full(len(rows), -1, np.int64)
+    found = filled(len(rows), -1)
+    for block in in_blocks(len(rows) if len(table) else 0):
+        found[block] = np.where(rows[block] >= 0, table[rows[block]], -1)
+    return found
 
 
 def select_rows(table: Table, rows: Bool | Int64) -> Table:

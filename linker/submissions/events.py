@@ -5,18 +5,19 @@ From CUDA 12.9 on only the id is recorded, and without cuda_sync records neither
 """
 
 from bisect import bisect_left
+from collections.abc import MutableSequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, one_by_one
+from ...schema.columns import Int64, Lookup, among, one_by_one
 from ...schema.linked import Calls, Found
 from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
 from .recordings import Recordings
 from .streams import StreamKey, StreamQueues
 
 KINDS = {int(kind): kind for kind in SyncCall}
-Findings = dict[str, list[int]]
+Findings = dict[str, MutableSequence[int]]
 """By what was found, guessed or given up, the rows of the calls where that happened, a row for each time."""
 
 
@@ -80,7 +81,7 @@ class NamedEvents:
     def __init__(self, calls: Calls, records: SyncRecords, event_rows: EventRecordRows, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
         recorded, waited = records.recordings()
-        of_named = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
+        of_named = np.flatnonzero(among(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
         self._call_of = Lookup(calls.correlation[of_named], of_named)
         """The calls that records name, by correlation."""
         told = recorded > 0
@@ -91,7 +92,7 @@ class NamedEvents:
         )
         """The stream's number by the correlation of the recording call, -1 for unknown."""
         calls_awaited = self._call_of.of(recorded)
-        self.awaited: list[int] = np.unique(calls_awaited[calls_awaited >= 0]).tolist()
+        self.awaited = np.unique(calls_awaited[calls_awaited >= 0])
         self._by_id = self._recordings_by_id(event_rows)
 
     def _recordings_by_id(self, rows: EventRecordRows) -> dict[int, list[tuple[int, int]]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64, settled
+from ...schema.columns import Int64, Lookup, settled
 from ...schema.linked import Activities, Calls
 from ...schema.machine import Machine
 from ...schema.traces import NEVER
@@ -26,7 +26,7 @@ class Process:
     calls: Calls
     activities: Activities
     collectives: CollectiveOps
-    awaited: dict[int, int]
+    awaited: Lookup
     has_wait_records: bool
     evidence: Evidence
     origins: DataOrigins
@@ -76,7 +76,7 @@ class Process:
 
     def named_by_collective(self, call: int) -> int:
         """The activity that the wait op around a call names, -1 for none."""
-        return self.awaited.get(self.collective(call), -1)
+        return self.awaited.get(self.collective(call))
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
         """What the streams of a device (of all for -1) had been given at a call and come to last."""
@@ -89,7 +89,7 @@ def process_of(
     calls: Calls,
     activities: Activities,
     collectives: CollectiveOps,
-    awaited: dict[int, int],
+    awaited: Lookup,
     machine: Machine,
 ) -> Process:
     """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names."""

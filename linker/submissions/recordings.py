@@ -14,7 +14,7 @@ from ..readers import SyncCall
 from .places import Places
 from .streams import StreamKey, ThreadLaunches
 
-AT_ONCE = 1 << 12
+AT_ONCE = 1 << 10
 
 
 class Kind(NamedTuple):

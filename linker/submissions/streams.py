@@ -1,12 +1,13 @@
 """Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, split_groups
+from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, settled, split_groups, taken
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
@@ -20,18 +21,11 @@ class StreamKey(NamedTuple):
     stream: int
 
 
-class PendingWait(NamedTuple):
-    """A wait submitted to a stream at `time`, before its activity number `position`."""
-
-    position: int
-    time: int
-    sources: tuple[int, ...]
-
-
 class StreamQueues:
     """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission.
 
-    `submitted_until` tells of each activity when it and all before it on its stream had been submitted.
+    `submitted_until` tells of each activity when it and all before it on its stream had been submitted. A wait is kept as its position,
+    its time and an activity that it is for, once for each of these.
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
@@ -40,12 +34,12 @@ class StreamQueues:
         submitted[called] = calls.start[activities.call_row[called]]
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
-        self.waits: dict[StreamKey, list[PendingWait]] = {}
+        self._waits: dict[StreamKey, array[int]] = {}
         for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
             key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
             self.rows[key] = one_by_one(rows)
             self.submitted[key] = one_by_one(np.maximum.accumulate(submitted[rows]))
-            self.waits[key] = []
+            self._waits[key] = array("q")
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
         self.submitted_until = filled(len(activities), NEVER)
@@ -61,16 +55,20 @@ class StreamQueues:
         position = self.position(key, time)
         last = self.rows[key][position - 1] if position else -1
         found = set(self._branch_tails.get(int(self._call_row[last]), (last,))) if position else set()
-        for wait in reversed(self.waits[key]):
-            if wait.position < position:
+        waits = self._waits[key]
+        for at in range(len(waits) - 3, -1, -3):
+            before, since, source = waits[at : at + 3]
+            if before < position:
                 break
-            if wait.time < time:
-                found.update(wait.sources)
+            if since < time:
+                found.add(source)
         return tuple(sorted(found))
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
         """Submits a wait; the row of the activity that it holds back, -1 if none followed."""
-        self.waits[key].append(PendingWait(self.position(key, time), time, sources))
+        position = self.position(key, time)
+        for source in sources:
+            self._waits[key].extend((position, time, source))
         return self.next(key, time)
 
     def next(self, key: StreamKey, time: int) -> int:
@@ -93,7 +91,7 @@ class StreamQueues:
 
     def _without_work(self, key: StreamKey) -> StreamKey:
         """A stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
-        self.rows[key], self.submitted[key], self.waits[key] = NOTHING, NOTHING, []
+        self.rows[key], self.submitted[key], self._waits[key] = NOTHING, NOTHING, array("q")
         return key
 
 
@@ -139,7 +137,7 @@ class Tails:
 
 def calls_before(calls: Calls) -> Int64:
     """The call before each one on its thread, -1 for none."""
-    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
+    return previous_in_group(settled(np.lexsort((calls.start, calls.thread))), calls.thread)
 
 
 class _Changes(NamedTuple):
@@ -161,8 +159,10 @@ class ThreadLaunches:
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
         rows = np.flatnonzero(activities.call_row >= 0)
-        thread, time = calls.thread[activities.call_row[rows]], calls.start[activities.call_row[rows]]
-        order = np.lexsort((activities.start[rows], time, thread))
+        rows = settled(rows)
+        call = taken(activities.call_row, rows)
+        thread, time = taken(calls.thread, call), taken(calls.start, call)
+        order = settled(np.lexsort((taken(activities.start, rows), time, thread)))
         self._times: dict[int, memoryview[int]] = {}
         self._rows: dict[int, memoryview[int]] = {}
         self._changes: dict[int, _Changes] = {}
@@ -170,11 +170,11 @@ class ThreadLaunches:
         self._communicates = activities.communication_row >= 0
         self._is_first = _first_of_call(activities)
         for number in np.unique(thread).tolist():
-            mine = order[thread[order] == number]
+            mine = settled(order[thread[order] == number])
             self._times[number] = one_by_one(time[mine])
             self._rows[number] = one_by_one(rows[mine])
             self._changes[number] = self._changes_of(rows[mine], time[mine])
-        by_time = np.argsort(time, kind="stable")
+        by_time = settled(np.argsort(time, kind="stable"))
         self._all_changes = self._changes_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:

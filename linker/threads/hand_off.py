@@ -13,7 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, TOLERANCE, Int64, Strings, in_blocks, let_go, settled, split_groups
+from ...schema.columns import (
+    ABSENT,
+    TOLERANCE,
+    Bool,
+    Int64,
+    Strings,
+    among,
+    distinct,
+    in_blocks,
+    let_go,
+    settled,
+    split_groups,
+    taken,
+)
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ...schema.traces import FOREVER, NEVER, are_step_marks
@@ -56,19 +69,16 @@ def thread_handoffs(
 
     O(n log n) in ops and calls for a bounded number of threads.
     """
-    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
+    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~among(ops.thread, transfer_threads)
     work = settled(np.flatnonzero(work))
-    numbers, sizes = np.unique(ops.thread[work], return_counts=True)
+    thread = taken(ops.thread, work)
+    numbers = distinct(thread).tolist()
     if len(numbers) < 2:
         return _columns(transfers)
-    did = {
-        number: thread_activity(ops, parent, calls, settled(work[ops.thread[work] == number]), number)
-        for number in numbers.tolist()
-    }
-    largest_first = numbers[np.argsort(-sizes, kind="stable")].tolist()
-    let_go()
-    callers = _callers(ops, work, largest_first)
-    let_go()
+    of_thread = {number: settled(work[thread == number]) for number in numbers}
+    did = {number: thread_activity(ops, parent, calls, mine, number) for number, mine in of_thread.items()}
+    largest_first = sorted(numbers, key=lambda number: -len(of_thread[number]))
+    callers = _callers(ops, work, of_thread, largest_first)
     main = next((number for number in largest_first if number not in callers), largest_first[0])
 
     bursts = [
@@ -82,23 +92,23 @@ def thread_handoffs(
     return _columns([*transfers, *_waits(bursts), *_by_timing(others, main, did[main], _usual(bursts))])
 
 
-def _callers(ops: Ops, work: Int64, largest_first: list[int]) -> dict[int, int]:
-    """The caller of each autograd worker."""
+def _callers(ops: Ops, work: Int64, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
+    """The caller of each autograd worker, by the ops that do `work`, all of them and those of each thread."""
     callers: dict[int, int] = {}
+    is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
+    let_go()
     for number in reversed(largest_first):
-        caller = _forward_thread(ops, work, number)
+        caller = _forward_thread(ops, work, of_thread[number], is_backward)
         # of two threads that each ran the backward ops of the other one the larger is the caller
         if caller not in (None, number) and callers.get(caller) != number:
             callers[number] = caller
     return callers
 
 
-def _forward_thread(ops: Ops, work: Int64, worker: int) -> int | None:
+def _forward_thread(ops: Ops, work: Int64, mine: Int64, is_backward: Bool) -> int | None:
     """The thread whose forward ops share the sequence numbers of the worker's backward ops, None for threads without any."""
-    mine = work[ops.thread[work] == worker]
-    is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
-    backward = mine[is_backward[mine] & (ops.seq_id[mine] >= 0)]
-    sequences, counts = np.unique(ops.seq_id[backward]), Counter[int]()
+    sequence = taken(ops.seq_id, mine[is_backward[mine]])
+    sequences, counts = distinct(sequence[sequence >= 0]), Counter[int]()
     for block in in_blocks(len(work)):
         rows = work[block]
         forward = rows[~is_backward[rows] & np.isin(ops.seq_id[rows], sequences)]

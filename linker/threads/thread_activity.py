@@ -5,12 +5,27 @@ been blocked, in [20, 30] it computed; it was idle in none of them.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Intervals, NumberPieces, begins, filled, in_blocks, let_go, settled
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    Intervals,
+    NumberPieces,
+    filled,
+    in_blocks,
+    settled,
+    stacked,
+    taken,
+    within,
+)
 from ...schema.linked import Calls, Ops
-from ...schema.traces import NEVER
+from ...schema.traces import FOREVER, NEVER
+
+STRETCHES = 8
 
 
 @dataclass(slots=True)
@@ -42,14 +57,14 @@ class ThreadActivity:
 def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: int) -> ThreadActivity:
     """Of the ops in rows `mine`, all of one thread, whose parents are rows, too."""
     called = np.flatnonzero(calls.thread == thread)
-    outer = _within(mine, parent)
+    outer = within(mine, parent)
     boundaries = settled(_boundaries(ops, calls, mine, called))
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
     # of no op (-1) is the last
     computes = np.append(computes[mine], False)
-    start, end = settled(ops.start[mine]), settled(ops.end[mine])
-    around = Intervals(np.full(len(mine), thread), start, end, outer)
-    in_call = _covered(boundaries, calls.start[called], calls.end[called])
+    start, end = taken(ops.start, mine), taken(ops.end, mine)
+    around = Intervals(filled(len(mine), thread), start, end, outer)
+    in_call = _covered(boundaries, taken(calls.start, called), taken(calls.end, called))
     may_wait, idle = np.ones((2, max(len(boundaries) - 1, 0)), np.bool_)
     for rows in in_blocks(len(may_wait)):
         edges = boundaries[rows.start : rows.stop + 1]
@@ -62,35 +77,25 @@ def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: 
     return settled(ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top]))
 
 
-def _within(mine: Int64, parent: Int64) -> Int64:
-    """For each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
-    place, outer = filled(len(parent), -1), filled(len(mine), -1)
-    for rows in in_blocks(len(mine)):
-        place[mine[rows]] = np.arange(rows.start, rows.start + len(mine[rows]))
-    for rows in in_blocks(len(mine)):
-        around = parent[mine[rows]]
-        outer[rows] = np.where(around >= 0, place[around], -1)
-    return outer
-
-
 def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
-    """When ops or calls begin or end, each time once."""
+    """When ops or calls begin or end, each time once; sorted a stretch of time at a time."""
     columns = ((ops.start, mine), (ops.end, mine), (calls.start, called), (calls.end, called))
-    times, place = filled(2 * (len(mine) + len(called)), 0), 0
-    for column, of in columns:
-        times[place : place + len(of)] = column[of]
-        place += len(of)
-        let_go()
-    times.sort()
+    times = stacked(*(taken(column, rows) for column, rows in columns))
+    borders = np.linspace(times.min(initial=FOREVER), times.max(initial=NEVER), STRETCHES + 1).astype(np.int64)
     found = NumberPieces()
-    for rows in in_blocks(len(times)):
-        found.add(times[rows][begins(times[max(rows.start - 1, 0) : rows.stop])[min(rows.start, 1) :]])
+    for first, last in pairwise((NEVER, *borders[1:-1].tolist(), FOREVER)):
+        within_both = [part[(part >= first) & (part < last)] for part in map(times.__getitem__, in_blocks(len(times)))]
+        found.add(np.unique(np.concatenate([times[:0], *within_both])))
     return found.column()
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
     """Which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
-    change = np.zeros(len(boundaries), np.int32)
-    np.add.at(change, np.searchsorted(boundaries, start), 1)
-    np.add.at(change, np.searchsorted(boundaries, end), -1)
-    return np.cumsum(change, out=change)[:-1] > 0
+    change, covered, under_way = filled(len(boundaries), 0, np.int32), np.zeros(len(boundaries), np.bool_), 0
+    for rows in in_blocks(len(start)):
+        np.add.at(change, np.searchsorted(boundaries, start[rows]), 1)
+        np.add.at(change, np.searchsorted(boundaries, end[rows]), -1)
+    for rows in in_blocks(len(boundaries)):
+        spans = under_way + np.cumsum(change[rows])
+        covered[rows], under_way = spans > 0, int(spans[-1])
+    return covered[:-1]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, one_by_one, settled
 from ...schema.traces import FOREVER, NEVER
 from ..submissions import Process, StreamKey, Tails
 from .unnamed_waits import Unnamed
@@ -20,6 +20,8 @@ TRIED = 64
 """Recordings tried per wait, so that the search stays constant."""
 LEAST = 1 << 40
 """The rank of what nothing but its times speaks for."""
+UNUSED_YET = -2
+"""In place of the event, -1 for unknown, of a recording that nothing is known to wait for."""
 
 RIGHT_BEFORE = "event waits resolved to the recording right before"
 UNUSED = "event waits resolved to an unused recording"
@@ -52,12 +54,12 @@ class Candidates:
         launched = process.launches.streams()
         self._is_launched: Bool = np.array([stream in launched for stream in tails.streams], np.bool_)
         nothing = np.full((1, len(tails.streams)), -1, np.int64)
-        self.tails = np.append(tails.before(self._recordings.time), nothing, axis=0)
+        self.tails = settled(np.append(tails.before(self._recordings.time), nothing, axis=0))
         """For each recording the last activity on each stream then; the row -1 is that of no recording."""
-        awaited = set(process.events.awaited)
         self.cut_off: set[int] = set()
         """Waits with more recordings before than were tried."""
-        self._event_of = {number: -1 for number, row in enumerate(self._recordings.rows) if row in awaited}
+        named = np.isin(np.asarray(self._recordings.rows), process.events.awaited)
+        self._event_of = one_by_one(np.where(named, -1, UNUSED_YET))
         self._marks: set[tuple[int, int]] = set()
         self._told: set[tuple[StreamKey | None, int]] = set()
         self._of_event: dict[int, list[int]] = defaultdict(list)
@@ -125,19 +127,19 @@ class Candidates:
 
     def _free(self, wait: Unnamed, rows: range) -> set[int]:
         """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are others."""
-        unused = [row for row in rows if row not in self._event_of]
+        unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
         programs = [row for row in unused if not self._recordings.in_collective[row]]
         return set(programs if programs and not self._recordings.is_in_collective(wait.call_row) else unused)
 
     def _is_of_other(self, row: int, event: int) -> bool:
         """Whether a recording was found to be of another event than this one."""
-        owner = self._event_of.get(row, event)
+        owner = self._event_of[row]
         return owner != event and min(owner, event) >= 0
 
     def _rank(self, row: int, wait: Unnamed, streams: tuple[int, ...], free: set[int], known: int) -> tuple[int, str]:
         """How far a recording is from the likeliest one by the order of the calls, LEAST for one that it does not speak for."""
         recordings, stream, waiting = self._recordings, streams[0], wait.held[0].stream
-        is_free, count = row not in self._event_of, len(recordings.rows)
+        is_free, count = self._event_of[row] == UNUSED_YET, len(recordings.rows)
         if (
             known >= 0
             and recordings.kind[row] == recordings.kind[known]

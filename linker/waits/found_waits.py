@@ -1,31 +1,36 @@
 """Collects the waits of a process, leaves out impossible ones, and counts what was found, left out and noted."""
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Strings, let_go
+from ...schema.columns import ABSENT, Int64, RowPieces, Strings, let_go
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ..submissions import Findings, Process
-from .host_holds import HostEdge
+from .host_holds import HostHolds
+
+HOWS = [found.value for found in Found]
+HOW = {found: number for number, found in enumerate(Found)}
 
 
-def _findings() -> Findings:
-    return defaultdict(list)
+def findings() -> Findings:
+    """None yet."""
+    return defaultdict(lambda: array("q"))
 
 
 @dataclass(slots=True)
 class FoundWaits:
-    """The waits found so far: those of the device as (source, target, how found), and those of the host."""
+    """The waits found so far: those of the device as source, target and how found, those of the host as call, source, since and how."""
 
     process: Process
-    of_device: list[tuple[int, int, Found]] = field(default_factory=list)
-    of_host: list[HostEdge] = field(default_factory=list)
-    found: Findings = field(default_factory=_findings)
-    noted: Findings = field(default_factory=_findings)
-    dropped: Findings = field(default_factory=_findings)
+    of_device: RowPieces = field(default_factory=lambda: RowPieces(3))
+    of_host: RowPieces = field(default_factory=lambda: RowPieces(4))
+    found: Findings = field(default_factory=findings)
+    noted: Findings = field(default_factory=findings)
+    dropped: Findings = field(default_factory=findings)
 
     def device_waits(self, call: int, source: int, target: int, found: Found) -> None:
         """An activity waits for another one, by a call."""
@@ -33,7 +38,7 @@ class FoundWaits:
         if activities.end[source] > activities.start[target] + self.process.evidence.rounding:
             self.dropped["event waits that contradict the clock"].append(call)
             return
-        self.of_device.append((source, target, found))
+        self.of_device.append(source, target, HOW[found])
         self.found[f"device waits for device, by {found.value}"].append(call)
 
     def host_waits(self, call: int, sources: Iterable[int], found: Found, since: int = ABSENT) -> None:
@@ -41,8 +46,9 @@ class FoundWaits:
         pending = list(sources)
         limit = self.process.calls.end[call] + self.process.evidence.ahead
         kept = [source for source in pending if self.process.activities.end[source] <= limit]
-        self.dropped["host waits that contradict the clock"] += [call] * (len(pending) - len(kept))
-        self.of_host += [HostEdge(call, source, since, found) for source in kept or (-1,)]
+        self.dropped["host waits that contradict the clock"].extend([call] * (len(pending) - len(kept)))
+        for source in kept or (-1,):
+            self.of_host.append(call, source, since, HOW[found])
         if kept:
             self.found[f"host waits for device, by {found.value}"].append(call)
         elif not pending:
@@ -50,38 +56,30 @@ class FoundWaits:
 
     def unknown(self, call: int) -> None:
         """A call waits, but nothing tells what for."""
-        self.of_host.append(HostEdge(call, -1, ABSENT, Found.RECORD))
+        self.of_host.append(call, -1, ABSENT, HOW[Found.RECORD])
 
-    def held(self, what: str, edges: Iterable[HostEdge]) -> None:
+    def held(self, what: str, holds: HostHolds) -> None:
         """The host was held up by something else than a synchronising call."""
-        for edge in edges:
-            self.of_host.append(edge)
-            self.found[what].append(edge.call_row)
+        self.of_host.extend(*holds[:-1], np.full(len(holds.call_row), HOW[holds.found]))
+        if len(holds.call_row):
+            self.found[what].extend(holds.call_row.data)
         let_go()
 
     def device_table(self) -> DeviceWaits:
         """The waits between streams, in the order in which they were found."""
-        edges = self.of_device
-        source: Int64 = np.fromiter((edge[0] for edge in edges), np.int64, len(edges))
-        target: Int64 = np.fromiter((edge[1] for edge in edges), np.int64, len(edges))
-        return DeviceWaits(source, target, Strings.of(edge[2].value for edge in edges))
+        source, target, how = self.of_device.columns()
+        return DeviceWaits(source, target, _hows(how))
 
     def host_table(self) -> HostWaits:
-        """The waits of the host that its times allow."""
-        edges = self._possible()
-        return HostWaits(
-            call_row=np.fromiter((edge.call_row for edge in edges), np.int64, len(edges)),
-            source_row=np.fromiter((edge.source for edge in edges), np.int64, len(edges)),
-            since=np.fromiter((edge.since for edge in edges), np.int64, len(edges)),
-            found=Strings.of(edge.found.value for edge in edges),
-        )
+        """The waits of the host but for those for activities that followed one submitted after the call: their stream, or the clock, is
+        not what it seems."""
+        call, source, since, how = self.of_host.columns()
+        submitted = np.append(self.process.queues.submitted_until, 0)
+        kept = (source < 0) | (submitted[source] <= self.process.calls.start[call])
+        if not kept.all():
+            self.dropped["host waits that contradict the order of launches"].extend(call[~kept].data)
+        return HostWaits(call[kept], source[kept], since[kept], _hows(how[kept]))
 
-    def _possible(self) -> list[HostEdge]:
-        """Drops waits for activities that followed one submitted after the call: their stream, or the clock, is not what it seems."""
-        submitted, kept = self.process.queues.submitted_until, []
-        for edge in self.of_host:
-            if edge.source < 0 or submitted[edge.source] <= self.process.start(edge.call_row):
-                kept.append(edge)
-            else:
-                self.dropped["host waits that contradict the order of launches"].append(edge.call_row)
-        return kept
+
+def _hows(number: Int64) -> Strings:
+    return Strings(number.astype(np.int32), HOWS)

@@ -4,7 +4,6 @@ The same call in the same place of every step waits for the same. What was recor
 or returned, right after; else by the order of the calls. What ended after they went on in any step is out of the question.
 """
 
-from collections import defaultdict
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -13,8 +12,9 @@ import numpy as np
 from ...schema.columns import Bool, Int64
 from ...schema.linked import Found
 from ...schema.traces import NEVER
-from ..submissions import Findings, Process, Recording, StreamKey, Tails
+from ..submissions import Process, Recording, StreamKey, Tails
 from .candidates import BY_TIME, LEAST, Candidates, Option
+from .found_waits import findings
 from .met_ends import MetEnds
 from .unnamed_waits import Held, Unnamed
 
@@ -51,7 +51,7 @@ class Guesses:
         self._tails = Tails(process.queues)
         self._candidates = Candidates(process, self._tails, waits)
         self._ends = MetEnds(process.activities, process.calls, process.evidence, self._tails, waits)
-        self.counted: Findings = defaultdict(list)
+        self.counted = findings()
         self._found: dict[int, Guess] = {}
 
     def by_call(self) -> dict[int, Guess]:

@@ -1,11 +1,10 @@
 """What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of threads that look on."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, settled
+from ...schema.columns import ABSENT, Bool, Int64, among, distinct, filled, in_blocks, let_go, settled, taken
 from ...schema.linked import Activities, Calls, Found
 from ...schema.machine import Machine, of_each, of_name, usual
 from ...schema.traces import FOREVER, NEVER
@@ -15,36 +14,39 @@ FULL_QUEUE = 500
 """Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
 
 
-class HostEdge(NamedTuple):
-    """A call does not return before the activity `source` (-1: nothing recorded) has ended; its thread waits from `since` on."""
+class HostHolds(NamedTuple):
+    """Calls that do not return before the activities `source` have ended; their threads wait from `since` on."""
 
-    call_row: int
-    source: int
-    since: int
+    call_row: Int64
+    source: Int64
+    since: Int64
     found: Found
 
 
-def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> Iterator[HostEdge]:
+NOTHING = np.empty(0, np.int64)
+
+
+def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> HostHolds:
     """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
     not when the copy has yet to be launched, or, where it is not known how long that takes, when launches usually return. Never waited
     for is what is asynchronous, and pinned or on the device."""
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
     rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
-    rows = rows[~(asynchronous[activities.call_row[rows]] & unwaited[rows])]
-    rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
-    call = activities.call_row[rows]
+    rows = rows[~(asynchronous[taken(activities.call_row, rows)] & unwaited[rows])]
+    rows = rows[np.argsort(taken(calls.start, taken(activities.call_row, rows)), kind="stable")]
+    call = taken(activities.call_row, rows)
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = activities.end[rows] + of_each(machine.wake, calls.name.take(call)).median
+    waited = taken(activities.end, rows) + of_each(machine.wake, calls.name.take(call)).median
     latency = of_each(machine.launch, calls.name.take(call)).median
     measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
     brief = 0 if measured.all() else _brief(activities, calls)
-    unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + brief)
-    speaks = calls.end[call] - (waited + unheld) / 2
-    for place in places.of(call.tolist(), activities.name.codes[rows].tolist()):
-        if np.median(speaks[place]) > 0:
-            for row, source in zip(call[place].tolist(), rows[place].tolist(), strict=True):
-                yield HostEdge(row, source, ABSENT, Found.RECORD)
+    unheld = np.where(measured, taken(activities.start, rows) - latency, taken(calls.start, call) + brief)
+    speaks = taken(calls.end, call) - (waited + unheld) / 2
+    let_go()
+    of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
+    held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
+    return HostHolds(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)
 
 
 def _brief(activities: Activities, calls: Calls) -> int:
@@ -53,37 +55,40 @@ def _brief(activities: Activities, calls: Calls) -> int:
     return usual((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
 
 
-def full_queue(activities: Activities, calls: Calls) -> Iterator[HostEdge]:
+def full_queue(activities: Activities, calls: Calls) -> HostHolds:
     """A launch that found the queue full waited for room: until the last activity ended before the time that a launch takes.
 
     How long launches take is seen from those of the same name with few others under way. O(n log n).
     """
-    rows, first, last = map(settled, _launched(activities))
-    start, end = settled(calls.start[rows]), settled(calls.end[rows])
-    under_way = np.searchsorted(np.sort(start), start) - np.searchsorted(np.sort(last), start, side="right")
+    rows, first, last = _launched(activities, len(calls))
+    start, end = taken(calls.start, rows), taken(calls.end, rows)
+    begun, over = settled(np.sort(start)), settled(np.sort(last))
+    under_way = settled(np.searchsorted(begun, start) - np.searchsorted(over, start, side="right"))
     if not len(rows) or under_way.max() < FULL_QUEUE:
-        return
+        return HostHolds(NOTHING, NOTHING, NOTHING, Found.TIMING)
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
     source = _last_ended(activities, np.minimum(end - empty // 2, first))
     held = (under_way >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
-    for row, awaited, since in zip(rows[held].tolist(), source[held].tolist(), start[held].tolist(), strict=True):
-        yield HostEdge(row, awaited, since, Found.TIMING)
+    return HostHolds(rows[held], source[held], start[held], Found.TIMING)
 
 
-def _launched(activities: Activities) -> tuple[Int64, Int64, Int64]:
-    """The calls that launched, and when the first of each one's activities started and the last one ended."""
-    called = np.flatnonzero(activities.call_row >= 0)
-    rows, group = np.unique(activities.call_row[called], return_inverse=True)
-    first, last = np.full(len(rows), FOREVER), np.full(len(rows), NEVER)
-    np.minimum.at(first, group, activities.start[called])
-    np.maximum.at(last, group, activities.end[called])
-    return rows, first, last
+def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
+    """Those of so many calls that launched, and when the first of each one's activities started and the last one ended."""
+    first, last = filled(calls, FOREVER), filled(calls, NEVER)
+    for block in in_blocks(len(activities)):
+        called = activities.call_row[block] >= 0
+        rows = activities.call_row[block][called]
+        np.minimum.at(first, rows, activities.start[block][called])
+        np.maximum.at(last, rows, activities.end[block][called])
+    launching = settled(np.flatnonzero(first < FOREVER))
+    return launching, taken(first, launching), taken(last, launching)
 
 
 def _last_ended(activities: Activities, times: Int64) -> Int64:
     """The activity that ended last before each time, or then, -1 for none."""
-    by_end = np.argsort(activities.end, kind="stable")
-    return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
+    by_end = settled(np.argsort(activities.end, kind="stable"))
+    place = np.searchsorted(taken(activities.end, by_end), times, side="right") - 1
+    return np.where(place >= 0, by_end[place], -1) if len(by_end) else place
 
 
 def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
@@ -99,10 +104,10 @@ def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, In
 def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
     """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
-    return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
+    return ~among(calls.thread, distinct(launching, thread_of_ops))
 
 
-def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator[HostEdge]:
+def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> HostHolds:
     """What a thread that only looks on does at some point of the run, it would do at that point of a faster or slower run too: each
     of its calls follows the activity that ended last before it, if that was after the thread's call before."""
     rows = np.flatnonzero(looks_on)
@@ -111,5 +116,4 @@ def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> Iterator
     row, since = rows[follows + 1], calls.end[rows[follows]]
     source = _last_ended(activities, calls.start[row])
     kept = np.append(activities.end, NEVER)[source] > since
-    for call, awaited, idle in zip(row[kept].tolist(), source[kept].tolist(), since[kept].tolist(), strict=True):
-        yield HostEdge(call, awaited, idle, Found.TIMING)
+    return HostHolds(row[kept], source[kept], since[kept], Found.TIMING)

@@ -23,7 +23,7 @@ from .host_holds import blocking_copies, full_queue, looking_on, only_looking_on
 from .queue_waits import queue_waits
 from .unnamed_waits import unnamed_waits, waiting_stream
 
-AT_ONCE = 1 << 12
+AT_ONCE = 1 << 10
 FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 

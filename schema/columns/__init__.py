@@ -6,12 +6,26 @@ Every other room builds on these. Also here: how what is large shows itself in a
 from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeated, total_lengths
 from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
 from .frames import Values, nullable, to_pandas, to_polars
-from .groups import begins, first_from, last_up_to, numbered, places, previous_in_group, repetition, split_groups
+from .groups import (
+    among,
+    begins,
+    distinct,
+    first_from,
+    last_up_to,
+    numbered,
+    places,
+    previous_in_group,
+    repetition,
+    split_groups,
+    stacked,
+    taken,
+    within,
+)
 from .intervals import ROUNDING, TOLERANCE, Intervals, Nesting, innermost, nest, thread_order
 from .lookups import Lookup, one_by_one
 from .numbering import Numbering, rows_of
 from .on_disk import columns_in, filled, in_blocks, let_go, mapped_file, settled
-from .pieces import NumberPieces, StringPieces, TextPieces
+from .pieces import NumberPieces, RowPieces, StringPieces, TextPieces
 from .shown import Figures, Shown, counted, microseconds
 from .sparse import Sparse, SparsePieces
 from .texts import Texts
@@ -33,6 +47,7 @@ __all__ = [
     "NumberPieces",
     "Numbering",
     "Ragged",
+    "RowPieces",
     "Rows",
     "Shown",
     "Spans",
@@ -44,9 +59,11 @@ __all__ = [
     "Texts",
     "Us",
     "Values",
+    "among",
     "begins",
     "columns_in",
     "counted",
+    "distinct",
     "filled",
     "first_from",
     "first_not_utf8",
@@ -69,8 +86,11 @@ __all__ = [
     "rows_of",
     "settled",
     "split_groups",
+    "stacked",
+    "taken",
     "thread_order",
     "to_pandas",
     "to_polars",
     "total_lengths",
+    "within",
 ]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from .column_types import ABSENT, Bool, Int64, Rows
-from .groups import begins, last_up_to
+from .groups import begins, last_up_to, taken
 from .on_disk import filled, in_blocks, let_go, settled
 
 TOLERANCE = 1_000
@@ -43,7 +43,7 @@ def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> N
 
     O(n log n): each round of `_enclosing` at least doubles the distance looked back.
     """
-    order = thread_order(thread, start, end, tie)
+    order = settled(thread_order(thread, start, end, tie))
     parent, cut, exclusive = (filled(len(order), -1) for _ in range(3))
     clipped = 0
     for rows in _apart(order, thread, start, end):
@@ -57,7 +57,7 @@ def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> N
 
 def _apart(order: Rows, thread: Int64, start: Int64, end: Int64) -> Iterator[Rows]:
     """The sorted rows in pieces of which none has an interval that reaches into the next one, as short as that allows from AT_ONCE on."""
-    borders = np.append(np.flatnonzero(begins(thread[order])), len(order)).tolist()
+    borders = np.append(np.flatnonzero(begins(taken(thread, order))), len(order)).tolist()
     for first, last in pairwise(borders):
         reach, before = ABSENT, ABSENT
         for block in range(first, last, AT_ONCE):
@@ -132,8 +132,8 @@ class Intervals:
     """Nested intervals that are sorted once, to be asked for spans a block at a time."""
 
     def __init__(self, thread: Int64, start: Int64, end: Int64, parent: Int64) -> None:
-        order = thread_order(thread, start, end)
-        self._thread, self._start = settled(thread[order]), settled(start[order])
+        order = settled(thread_order(thread, start, end))
+        self._thread, self._start = taken(thread, order), taken(start, order)
         self._end, self._parent = end, parent
         self._row = settled(np.append(order, -1))
 

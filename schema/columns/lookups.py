@@ -5,7 +5,7 @@ from bisect import bisect_left
 import numpy as np
 
 from .column_types import Int64
-from .groups import begins
+from .groups import begins, taken
 from .on_disk import filled, in_blocks, settled
 
 
@@ -18,9 +18,9 @@ class Lookup:
     """Numbers by number, as a dict has them, but in columns; of a key that comes again the last value holds."""
 
     def __init__(self, keys: Int64, values: Int64) -> None:
-        order = np.argsort(keys, kind="stable")
-        order = order[np.append(begins(keys[order])[1:], True)[: len(order)]]
-        self._keys, self._values = one_by_one(keys[order]), one_by_one(values[order])
+        order = settled(np.argsort(keys, kind="stable"))
+        order = settled(order[np.append(begins(taken(keys, order))[1:], True)[: len(order)]])
+        self._keys, self._values = one_by_one(taken(keys, order)), one_by_one(taken(values, order))
 
     def __contains__(self, key: int) -> bool:
         return self._place(key) >= 0

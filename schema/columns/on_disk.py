@@ -153,8 +153,8 @@ def _with_views(value: Any, views: dict[int, Any]) -> Any:
 
 def let_go() -> None:
     """Takes all that is on disk, and what was freed, out of memory; what is looked at comes back."""
-    for mapping in _mappings:
-        with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
+    with suppress(AttributeError, OSError, ValueError):  # where the system has no such advice
+        for mapping in _mappings:
             mapping.madvise(mmap.MADV_DONTNEED)
     # what is freed beside small columns is little, and to look for it takes longer than a small trace
     if _mappings:

@@ -1,5 +1,6 @@
 """Columns on their way, a piece of the file at a time. Where columns are settled, what has come goes to disk at once."""
 
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -8,7 +9,7 @@ import numpy as np
 
 from .column_types import Int64, Strings
 from .numbering import Numbering
-from .on_disk import append, chosen_folder, filled, in_blocks, mapped_file, unnamed
+from .on_disk import append, chosen_folder, filled, in_blocks, mapped_file, settled, unnamed
 from .texts import Buffer, Texts
 
 PIECE, TEXT_PIECE = 1 << 16, 1 << 20
@@ -78,6 +79,34 @@ class NumberPieces:
     def column(self) -> Int64:
         """All numbers, in order."""
         return np.frombuffer(self._content.whole(), np.int64)
+
+
+class RowPieces:
+    """Rows of so many integers on their way, one by one or some at once."""
+
+    def __init__(self, width: int) -> None:
+        self._width, self._waiting, self._content = width, array("q"), NumberPieces()
+
+    def append(self, *row: int) -> None:
+        """Takes a row."""
+        self._waiting.extend(row)
+        if self._waiting.itemsize * len(self._waiting) > PIECE:
+            self._pass_on()
+
+    def extend(self, *columns: Int64) -> None:
+        """Takes some rows."""
+        self._pass_on()
+        self._content.add(np.stack(columns, axis=1).reshape(-1))
+
+    def columns(self) -> list[Int64]:
+        """All rows, in order."""
+        self._pass_on()
+        rows = self._content.column().reshape(-1, self._width)
+        return [settled(np.ascontiguousarray(column)) for column in rows.T]
+
+    def _pass_on(self) -> None:
+        self._content.add(np.array(self._waiting, np.int64))
+        self._waiting = array("q")
 
 
 class StringPieces:

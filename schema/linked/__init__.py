@@ -1,5 +1,6 @@
 """The linked trace: host ops, launch calls, device activities and who waits for whom, in memory and as a file."""
 
+from .communications import Communications
 from .file import LinkedFile, read_linked, write_linked
 from .guesses import guessed, without_guesses
 from .linked_trace import (
@@ -23,6 +24,7 @@ __all__ = [
     "Activities",
     "Calls",
     "Communication",
+    "Communications",
     "DeviceWaits",
     "Found",
     "HostWaits",

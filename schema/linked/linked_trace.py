@@ -239,7 +239,7 @@ class LinkedTrace(Shown):
     device_waits: DeviceWaits
     host_waits: HostWaits
     handoffs: ThreadHandoffs
-    communications: list[Communication]
+    communications: Sequence[Communication]
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
 

@@ -291,7 +291,7 @@ TABLES: dict[str, Callable[[LinkedTrace], Any]] = {
     "device_waits": _device_wait_table,
     "host_waits": _host_wait_table,
     "hand_overs": _handoff_table,
-    "communications": attrgetter("communications"),
+    "communications": lambda linked: [*linked.communications],
     "groups": attrgetter("groups"),
     "trace": attrgetter("info"),
     "link_report": attrgetter("report"),
