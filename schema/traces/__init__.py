@@ -1,7 +1,7 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
 from . import host, kineto
-from .arguments import TENSOR, ArgumentTexts, argument_lists, listed, value_texts
+from .arguments import NO_LISTS, TENSOR, ArgumentTexts, argument_lists, listed, usable_arguments, value_texts
 from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import Args, DeviceFile
@@ -25,6 +25,7 @@ __all__ = [
     "GROUP_INIT",
     "LARGEST_ID",
     "NEVER",
+    "NO_LISTS",
     "NO_TENSORS",
     "STEP_MARK",
     "TENSOR",
@@ -50,6 +51,7 @@ __all__ = [
     "listed_attributes",
     "microseconds",
     "nanoseconds",
+    "usable_arguments",
     "value_texts",
     "with_padding",
 ]
