@@ -38,6 +38,8 @@ from samples import write_pair, write_rocpd  # noqa: E402
 SECONDS = 10
 """What a command may take of a core."""
 MEMORY = 3 << 30
+ENDED = Counter[int]()
+"""How many commands ended with each exit status."""
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -78,6 +80,7 @@ def run(name: str, *arguments: Any) -> tuple[int, str]:
         raise Failed(f"{shown}: takes more than {SECONDS} s\n{traceback.format_exc()}") from error
     except BaseException as error:
         raise Failed(f"{shown}: {traceback.format_exc()}") from error
+    ENDED[status] += 1
     said = err.getvalue().strip()
     if "internal error" in said or "out of memory" in said or "Traceback" in said or "Warning" in said:
         raise Failed(f"{shown}: {said}\n{_again(main, given)}")
@@ -440,16 +443,24 @@ def main() -> None:
         check(arguments.case, folder)
         return
     failed: Counter[str] = Counter()
-    began = time.monotonic()
+    refused, longest, began = 0, (0.0, ""), time.monotonic()
     for number in range(arguments.first, arguments.first + arguments.cases):
-        case = case_of(arguments.seed, number)
+        case, done, then = case_of(arguments.seed, number), ENDED[0], time.monotonic()
+        commands = ENDED.total()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 check(case, Path(folder))
+                refused += ENDED.total() - commands > ENDED[0] - done
             except Failed as error:
                 failed[case.partition(":")[0]] += 1
                 print(f"--- {error}\n    again: python {sys.argv[0]} --case {case}", flush=True)
-    print(f"{arguments.cases} cases, {failed.total()} failed {dict(failed)}, {time.monotonic() - began:.0f} s")
+        longest = max(longest, (time.monotonic() - then, case))
+    count = failed.total()
+    print(
+        f"{arguments.cases} cases in {time.monotonic() - began:.0f} s: {arguments.cases - refused - count} read, "
+        f"{refused} refused by a command, {count} failed {dict(failed) or ''}; "
+        f"{ENDED.total()} commands; the longest case {longest[0]:.1f} s, {longest[1]}"
+    )
     sys.exit(1 if failed else 0)
 
 
