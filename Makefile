@@ -2,6 +2,7 @@
 # make test-oldest   the tests with the oldest Python, and every library in the oldest version, that pyproject.toml allows
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
 # make fuzz       hostile files through all commands; FUZZ='--cases 20000 --seed 7', or '--case host:7:123' for one of them again
+# make dist       source package and wheel in out/dist, the same bytes from the same commit
 # make docs       writes the pages that are made of tables and docstrings in the code, and builds the site: out/site/index.html
 # make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer), for test-oldest as well
@@ -19,7 +20,7 @@ HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 
-.PHONY: demo test test-oldest coverage bench accuracy mutants fuzz docs check lint format types clean
+.PHONY: demo test test-oldest coverage bench accuracy mutants fuzz docs dist check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -61,6 +62,11 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/python_api.py
 	$(BIN)/python docs/notebook.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dist: $(VENV)/.test
+	@rm -rf build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python tests/packages.py out/dist
+	@rm -rf build
 
 check: lint format types
 
