@@ -125,7 +125,7 @@ for command in importlib.metadata.distribution("execgraph").entry_points:
 
 
 def test_every_command_runs_from_the_wheel(installed: Path) -> None:
-    commands = re.findall(r"^([a-z-]+) = \"execgraph\.tools\.commands", PROJECT.read_text("utf-8"), re.MULTILINE)
+    commands = re.findall(r"^([a-z-]+) = \"execgraph\.start:", PROJECT.read_text("utf-8"), re.MULTILINE)
     printed = run(installed, sys.executable, "-c", HELP_OF_ALL)
     places = dict(re.findall(r"^([a-z-]+) (/.*)$", printed, re.MULTILINE))
     assert places.keys() == set(commands) and len(commands) > 10
