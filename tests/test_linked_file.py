@@ -396,5 +396,5 @@ def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: P
     document = json.loads(path.read_text())
     document["trace"]["machine"]["launch"][""]["most"] = 10**30
     path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match="unexpected content: .*machine.launch"):
+    with pytest.raises(DataError, match=r"unexpected content: .*machine\.launch"):
         read_linked(str(path))
