@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from execgraph.converter import convert
+from execgraph.converter.storages import byte_ranges
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
 from execgraph.schema.columns import Texts
@@ -69,6 +70,11 @@ def test_a_linked_file_of_another_is_read_as_carefully(tmp_path: Path) -> None:
     linked.ops.inputs = Texts.of([b'{"values":5}'] * len(linked.ops))
     report = convert(linked).report
     assert report is not None and report.dropped[NO_LISTS] > 1
+
+
+@pytest.mark.parametrize("size", [-(10**30), 10**30])
+def test_a_view_of_elements_of_no_size_has_no_bytes(size: int) -> None:
+    assert not byte_ranges(b'{"values":[[1,2,0,4,%d,"cuda:0"]],"shapes":[[4]],"strides":[[1]]}' % size)
 
 
 def test_every_kind_of_file_has_its_share() -> None:
