@@ -236,6 +236,14 @@ def test_what_is_in_a_long_call_is_ended_all_the_same(monkeypatch: pytest.Monkey
     assert in_a_copy(long_call) == (ending.STOPPED, INTERRUPTED)
 
 
+def test_an_interrupt_that_python_drops_is_none_the_less_one() -> None:
+    class Closing:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert in_a_copy(Closing) == (ending.STOPPED, INTERRUPTED)
+
+
 LOADING = """
 import importlib.metadata, os, sys
 class Meanwhile:
