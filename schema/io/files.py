@@ -19,6 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from ..errors import DataError
 from .alone import in_use, remove_abandoned
 from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
+from .plain import plain_on_terminals
 
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
@@ -139,15 +140,15 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     """A stream whose bytes stand under `path` only when the block ends without an exception.
 
     The bytes go to a file beside the target, which is then renamed over it (links are followed); such files of killed processes are
-    removed. Standard output and an
-    existing target that is no regular file (/dev/null, a pipe) are written directly. A name that ends in .gz is compressed,
-    without a time stamp so that equal content gives equal bytes. Raises DataError when the target cannot be written.
+    removed. Standard output and an existing target that is no regular file (/dev/null, a pipe) are written directly, to a terminal
+    nothing that acts on it. A name that ends in .gz is compressed, without a time stamp so that equal content gives equal bytes.
+    Raises DataError when the target cannot be written.
     """
     try:
         if path == STANDARD_STREAM:
             if sys.stdout is None:
                 raise DataError("-: standard output is closed; give a file name")
-            yield sys.stdout.buffer
+            yield plain_on_terminals(sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
         target = Path(path).resolve()
@@ -174,7 +175,7 @@ def _is_special(target: Path) -> bool:
 @contextlib.contextmanager
 def _direct(target: Path) -> Iterator[IO[bytes]]:
     with target.open("wb") as raw:
-        yield raw
+        yield plain_on_terminals(raw)
 
 
 @contextlib.contextmanager
