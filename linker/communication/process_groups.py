@@ -22,7 +22,10 @@ from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
 MEMBERS_EACH = 1 << 12
-MANY_MEMBERS = "communications and process groups of more members than so few tell of (members taken as unknown)"
+MANY_MEMBERS = (
+    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for each communication; "
+    "theirs are taken as unknown)"
+)
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
