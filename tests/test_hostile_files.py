@@ -18,6 +18,7 @@ from execgraph.schema.traces.arguments import NO_LISTS, TOO_LARGE
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
 
 from commands import KINDS, SHARES, case_of, check
+from running import run
 from samples import played
 
 SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
@@ -70,6 +71,19 @@ def test_a_linked_file_of_another_is_read_as_carefully(tmp_path: Path) -> None:
     linked.ops.inputs = Texts.of([b'{"values":5}'] * len(linked.ops))
     report = convert(linked).report
     assert report is not None and report.dropped[NO_LISTS] > 1
+
+
+def test_halves_of_characters_and_numbers_without_end_are_read_from_text_inside_a_trace(tmp_path: Path) -> None:
+    host, device = played("2.13", 0).write(tmp_path)
+    trace = json.loads(device.read_bytes())
+    trace |= {"deviceProperties": [{"id": 0, "name": "\ud800"}], "cuda_driver_version": "9" * 5000}
+    device.write_text(json.dumps(trace, sort_keys=True))
+    nodes = json.loads(host.read_bytes())
+    [init] = [node for node in nodes["nodes"] if "process_group:init" in node["name"]]
+    init["inputs"]["values"] = [json.dumps([{"pg_name": "\ud800", "pg_desc": "\udfff", "ranks": [0]}])]
+    host.write_text(json.dumps(nodes))
+    assert run("diagnose", tmp_path, "--json")[0] == 0
+    assert run("link", "--host-trace", host, "--device-trace", device, "--output", tmp_path / "linked.json")[0] == 0
 
 
 @pytest.mark.parametrize("size", [-(10**30), 10**30])

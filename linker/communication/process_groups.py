@@ -17,7 +17,7 @@ import numpy as np
 from ...schema.columns import Strings
 from ...schema.comm_groups import LARGEST_JOB
 from ...schema.linked import Communication, Communications, ProcessGroup
-from ...schema.traces import GROUP_INIT, argument_lists, integer
+from ...schema.traces import GROUP_INIT, argument_lists, integer, name_of
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
@@ -47,7 +47,7 @@ def process_groups(
     room, seen = LARGEST_JOB, set[tuple[str, range]]()
     for entry in described:
         size = integer(entry.get("group_size", entry.get("pg_size")), -1)
-        name, ranks = str(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
+        name, ranks = name_of(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
         if isinstance(ranks, range):
             if (name, ranks) in seen:
                 continue
@@ -56,7 +56,7 @@ def process_groups(
                 _note(unlisted)
                 continue
             room -= len(ranks)
-        group = ProcessGroup(name, str(entry.get("pg_desc", "")), list(ranks), size)
+        group = ProcessGroup(name, name_of(entry.get("pg_desc", "")), list(ranks), size)
         found.setdefault((name, tuple(ranks)), group)
     return list(found.values())
 

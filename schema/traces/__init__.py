@@ -6,6 +6,7 @@ from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import Args, DeviceFile
 from .merged_ranks import LARGEST_ID, MergedRank
+from .names import name_of
 from .numbers import identities, identity, integer, integers
 from .steps import STEP_MARK, are_step_marks
 from .times import (
@@ -50,6 +51,7 @@ __all__ = [
     "listed",
     "listed_attributes",
     "microseconds",
+    "name_of",
     "nanoseconds",
     "usable_arguments",
     "value_texts",
