@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -61,9 +62,10 @@ def main() -> None:
             try:
                 check(case, Path(folder))
                 refused += ENDED.total() - commands > ENDED[0] - done
-            except Failed as error:
+            except Exception as error:
                 failed[case.partition(":")[0]] += 1
-                print(f"--- {error}\n    again: python {sys.argv[0]} --case {case}", flush=True)
+                what = error if isinstance(error, Failed) else traceback.format_exc()
+                print(f"--- {what}\n    again: python {sys.argv[0]} --case {case}", flush=True)
         longest = max(longest, (time.monotonic() - then, case))
     count = failed.total()
     print(

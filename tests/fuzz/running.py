@@ -109,7 +109,7 @@ def must(command: str, *arguments: Any) -> None:
 
 def check_counted(device: Path, summary: dict[str, Any], options: list[str]) -> None:
     """The rows of device work are activities, or counted as dropped."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         rows = json.loads(device.read_bytes())
         rows = rows.get("traceEvents") if isinstance(rows, dict) else rows
         if isinstance(rows, list) and not {"--steps", "--window"} & {*options}:
@@ -121,7 +121,7 @@ def check_counted(device: Path, summary: dict[str, Any], options: list[str]) -> 
 
 def check_kept(linked: Path, summary: dict[str, Any]) -> None:
     """Every activity of a linked file is in the graph, or counted."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
+    with suppress(ValueError, RecursionError, KeyError, TypeError, AttributeError):
         nodes = json.loads(linked.read_bytes())["nodes"]
         activities = sum(node.get("cat") is not None for node in nodes)
         known = summary["activities"] + sum(summary.get("dropped", {}).values())
