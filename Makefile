@@ -65,10 +65,12 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/notebook.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# of the commit, whatever else is in the tree
 dist: $(VENV)/.test
-	@rm -rf build
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python tests/packages.py out/dist
-	@rm -rf build
+	@rm -rf out/committed && mkdir -p out/committed
+	git archive HEAD | tar -x -C out/committed
+	cd out/committed && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(CURDIR)/$(BIN)/python tests/packages.py ../dist
+	@rm -rf out/committed
 
 check: lint format types
 

@@ -10,6 +10,7 @@ import os
 import sys
 import tarfile
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from setuptools import build_meta
@@ -45,11 +46,14 @@ def main() -> None:
     os.umask(0o022)
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    sdist = build_sdist(folder)
-    with tempfile.TemporaryDirectory() as name, tarfile.open(sdist) as archive:
-        archive.extractall(name)
+    with tempfile.TemporaryDirectory() as name, redirect_stdout(io.StringIO()):
+        sdist = build_sdist(folder)
+        with tarfile.open(sdist) as archive:
+            archive.extractall(name)
         os.chdir(Path(name, sdist.name.removesuffix(".tar.gz")))
-        print(sdist, build_wheel(folder), sep="\n")
+        wheel = build_wheel(folder)
+        os.chdir(folder)
+    print(sdist, wheel, sep="\n")
 
 
 if __name__ == "__main__":
