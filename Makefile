@@ -1,7 +1,9 @@
 # make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
 # make test-oldest   the tests with the oldest Python, and every library in the oldest version, that pyproject.toml allows
 # make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
-# make fuzz       hostile files through all commands; FUZZ='--cases 20000 --seed 7', or '--case host:7:123' for one of them again
+# make fuzz       20,000 hostile files through all commands, then builds stopped at fifty moments; FUZZ='--cases 300 --seed 7' for other
+#                 files alone, or '--case host:7:123' for one of them again
+# make dist       source package and wheel in out/dist, the same bytes from the same commit
 # make docs       writes the pages that are made of tables and docstrings in the code, and builds the site: out/site/index.html
 # make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer), for test-oldest as well
@@ -19,7 +21,7 @@ HOST := $(SAMPLE)/host_rank0.json.gz
 DEVICE := $(SAMPLE)/device_rank0.json.gz
 OUT := out/demo
 
-.PHONY: demo test test-oldest coverage bench accuracy mutants fuzz docs check lint format types clean
+.PHONY: demo test test-oldest coverage bench accuracy mutants fuzz docs dist check lint format types clean
 
 demo: $(VENV)/.ready
 	@mkdir -p $(OUT)
@@ -55,12 +57,20 @@ mutants: $(VENV)/.test
 
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/commands.py $(FUZZ)
+	$(if $(FUZZ),,EXECGRAPH_ENDINGS=50 $(BIN)/pytest --quiet tests/test_endings.py)
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/formats.py
 	$(BIN)/python docs/python_api.py
 	$(BIN)/python docs/notebook.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# of the commit, whatever else is in the tree
+dist: $(VENV)/.test
+	@rm -rf out/committed && mkdir -p out/committed
+	git archive HEAD | tar -x -C out/committed
+	cd out/committed && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(CURDIR)/$(BIN)/python tests/packages.py ../dist
+	@rm -rf out/committed
 
 check: lint format types
 

@@ -1,6 +1,6 @@
 """python -m execgraph: every command by its short name."""
 
-from .tools.commands.execgraph import main
+from . import start
 
 if __name__ == "__main__":
-    main()
+    start.execgraph()

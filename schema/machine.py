@@ -3,13 +3,15 @@
 Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit and evidence.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
 
 from .columns import Int64, Strings
 
+Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+"""A time whose sums with others fit a column."""
 OUTLYING = 4
 """How many times the lower quartile a time may be, if it is longer than on any common machine, before something else is taken to have
 added to it."""
@@ -35,8 +37,8 @@ COMMON = 0.98
 class Usual(msgspec.Struct, frozen=True):
     """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count` times."""
 
-    median: int = 0
-    most: int = 0
+    median: Nanoseconds = 0
+    most: Nanoseconds = 0
     count: int = 0
 
 
@@ -49,12 +51,12 @@ class Machine(msgspec.Struct, omit_defaults=True):
     under "" over all.
     """
 
-    resolution_ns: int = 1
-    clock_offset_ns: int = 0
-    clock_drift_ns: int = 0
-    clock_from_ns: int = 0
-    clock_until_ns: int = 0
-    clock_error_ns: int = 0
+    resolution_ns: Nanoseconds = 1
+    clock_offset_ns: Nanoseconds = 0
+    clock_drift_ns: Nanoseconds = 0
+    clock_from_ns: Nanoseconds = 0
+    clock_until_ns: Nanoseconds = 0
+    clock_error_ns: Nanoseconds = 0
     launch: dict[str, Usual] = {}
     gap: dict[str, Usual] = {}
     wake: dict[str, Usual] = {}

@@ -169,6 +169,14 @@ def test_absent_ranks_of_a_job_of_ten_million_are_runs(tmp_path: Path) -> None:
     assert "9999998 of 10000000 ranks are absent: 2-9999999" in report["absences"]
 
 
+@pytest.mark.parametrize("command", [["diagnose"], ["merge", "--output", "merged.json"], ["merge", "--output", "m.db"]])
+def test_members_that_are_too_many_are_counted(command: list[str], tmp_path: Path) -> None:
+    folder = claiming(tmp_path / "job", "members", 10**6)
+    script = [sys.executable, "-m", "execgraph", *command, str(folder), "--json"]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert MANY_MEMBERS in done.stdout
+
+
 def test_a_job_whose_groups_claim_a_million_members_is_built(tmp_path: Path) -> None:
     folder = claiming(tmp_path / "job", "members", 10**6)
     building = ("build", "--input-dir", folder, "--output-dir", tmp_path / "graphs", "--jobs", "1")

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 from builder import TraceBuilder
+from execgraph.schema.io import open_output
 from execgraph.tools.command import run_command
 from execgraph.tools.commands import trace_convert, trace_link
 
@@ -308,6 +309,44 @@ def test_a_killed_run_leaves_nothing_beside_the_old_output(out: Path) -> None:
     assert subprocess.run([sys.executable, "-c", script, str(old)], check=False).returncode == -signal.SIGKILL
     assert [path.name for path in out.iterdir()] == ["old.et"]
     assert old.read_text() == "precious"
+
+
+WRITING = """
+import os, sys
+from execgraph.schema.io import open_output
+del os.O_TMPFILE
+with open_output(sys.argv[1]) as file:
+    file.write(bytes(3 << 20))
+    print(flush=True)
+    input()
+"""
+"""Writes for as long as nobody says anything, on a system that has no files without a name."""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="it is taken away here")
+def test_what_a_killed_run_left_is_removed_by_the_next_but_nothing_of_another_that_still_writes(out: Path) -> None:
+    pytest.importorskip("fcntl")
+    (out / ".graph.et.mine.partial").touch()
+    (out / ".other.et.0123abcd.partial").touch()
+
+    def begun() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", WRITING, str(out / "graph.et")]
+        writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert writer.stdout and writer.stdout.readline()
+        return writer
+
+    with begun() as killed:
+        killed.kill()
+    names = {path.name for path in out.iterdir()}
+    assert len(names) == 3
+    with begun() as other, open_output(str(out / "graph.et")) as file:
+        file.write(b"whole")
+        now = {path.name for path in out.iterdir()}
+        assert len(now) == 3 and len(now & names) == 2
+        other.communicate(b"\n")
+        assert other.returncode == 0
+    assert {path.name for path in out.iterdir()} == {"graph.et", ".graph.et.mine.partial", ".other.et.0123abcd.partial"}
+    assert (out / "graph.et").read_bytes() == b"whole"
 
 
 def test_a_summary_that_cannot_be_printed_is_one_line(files: dict[str, Path], out: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,19 @@ def test_isal_gives_what_the_standard_library_gives(
     monkeypatch.setattr(compressed, "IGzipFile", None)
     assert read(tmp_path / "file.gz") == fast
     assert fast[0] or fast[1]
+
+
+@pytest.mark.parametrize("damaged", [1, 2, 3])
+def test_all_zstd_frames_before_a_damaged_one_come_out(tmp_path: Path, damaged: int) -> None:
+    """Their sizes and that of a read are not multiples of each other."""
+    zstandard = pytest.importorskip("zstandard")
+    places = [0, 90_000, 360_000, 363_000, len(CONTENT)]
+    frames = [zstandard.compress(CONTENT[first:last]) for first, last in pairwise(places)]
+    frames[damaged] = bytes(64) + frames[damaged][64:]
+    (tmp_path / "file.zst").write_bytes(b"".join(frames))
+    data, error = read(tmp_path / "file.zst")
+    assert data == CONTENT[: places[damaged]]
+    assert error.startswith("OSError: zstd decompress error")
 
 
 def test_what_was_whole_comes_out_whole(tmp_path: Path) -> None:

@@ -236,6 +236,35 @@ def test_what_is_in_a_long_call_is_ended_all_the_same(monkeypatch: pytest.Monkey
     assert in_a_copy(long_call) == (ending.STOPPED, INTERRUPTED)
 
 
+def test_an_interrupt_that_python_drops_is_none_the_less_one() -> None:
+    class Closing:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert in_a_copy(Closing) == (ending.STOPPED, INTERRUPTED)
+
+
+LOADING = """
+import importlib.metadata, os, sys
+class Meanwhile:
+    def find_spec(name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), int(sys.argv[2]))
+sys.meta_path.insert(0, Meanwhile)
+[command] = importlib.metadata.entry_points(group="console_scripts", name="trace-build")
+command.load()([])
+"""
+"""Starts the installed command, and sends a signal when it imports a module."""
+
+
+@pytest.mark.parametrize("module", ["numpy", "execgraph.tools.commands.trace_build"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_still_loading_ends_in_a_line(module: str, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", LOADING, module, str(int(number))]
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (ending.STOPPED, INTERRUPTED)
+
+
 def test_a_command_in_the_background_stays_deaf_to_interrupts() -> None:
     def deaf() -> NoReturn:
         os.kill(os.getpid(), signal.SIGINT)

@@ -20,7 +20,7 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 def test_every_command_that_is_installed_has_a_short_name() -> None:
-    installed = {one.name for one in entry_points(group="console_scripts") if one.value.startswith("execgraph.tools")}
+    installed = {one.name for one in entry_points(group="console_scripts") if one.value.startswith("execgraph.start:")}
     assert installed == {execgraph.NAME, *(f"{execgraph.PREFIX}{name}" for name in execgraph.COMMANDS)}
 
 

@@ -378,3 +378,23 @@ def test_a_wait_for_what_is_not_there_is_refused(tmp_path: Path, table: str) -> 
     path.write_text(json.dumps(document))
     with pytest.raises(DataError, match="999999 is referred to but not there"):
         read_linked(str(path))
+
+
+def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "linked.json"
+    write_linked(link_run(rich_run()), str(path))
+    document = json.loads(path.read_text())
+    next(node for node in document["nodes"] if node.get("cat")).pop("ts")
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="1 activities have no time"):
+        read_linked(str(path))
+
+
+def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "linked.json"
+    write_linked(link_run(rich_run()), str(path))
+    document = json.loads(path.read_text())
+    document["trace"]["machine"]["launch"][""]["most"] = 10**30
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"unexpected content: .*machine\.launch"):
+        read_linked(str(path))

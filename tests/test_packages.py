@@ -24,35 +24,36 @@ pytest.importorskip("setuptools", minversion=lower_bounds(PROJECT.read_text("utf
 
 
 class Built(NamedTuple):
-    """The source package, and the wheel by what it was built from."""
+    """The source packages and the wheels, by the tree that they were built in."""
 
-    sdist: Path
+    sdists: Mapping[str, Path]
     wheels: Mapping[str, Path]
 
 
-def build(what: str, tree: Path, out: Path) -> subprocess.Popen[bytes]:
-    """Starts what `pip wheel` and `python -m build` run, without a network."""
-    program = f"from setuptools import build_meta; build_meta.build_{what}({str(out)!r})"
+def build(tree: Path, out: Path, umask: int) -> subprocess.Popen[bytes]:
+    """Starts what `make dist` runs, without a network."""
     environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
-    return subprocess.Popen([sys.executable, "-c", program], cwd=tree, env=environment, stdout=subprocess.DEVNULL)
+    command = [sys.executable, str(ROOT / "tests" / "packages.py"), str(out)]
+    return subprocess.Popen(command, cwd=tree, env=environment, umask=umask, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """From a copy of the tree, whose files are all new, and from what the source package of it holds."""
+    """In two copies of the tree, whose files are all new and which others may read, or not."""
     folder = tmp_path_factory.mktemp("built")
-    tree = folder / "tree"
-    shutil.copytree(ROOT, tree, ignore=LEFT_OUT, copy_function=shutil.copyfile)
-    assert build("sdist", tree, folder).wait() == 0
-    [sdist] = folder.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder)
-    trees = {"tree": tree, "source package": folder / sdist.name.removesuffix(".tar.gz")}
-    for name in trees:
-        (folder / f"of the {name}").mkdir()
-    running = [build("wheel", trees[name], folder / f"of the {name}") for name in trees]
+    umasks = {"open": 0o022, "private": 0o077}
+    for name, umask in umasks.items():
+        before = os.umask(umask)
+        try:
+            shutil.copytree(ROOT, folder / name / "tree", ignore=LEFT_OUT, copy_function=shutil.copyfile)
+        finally:
+            os.umask(before)
+    running = [build(folder / name / "tree", folder / name, umask) for name, umask in umasks.items()]
     assert [process.wait() for process in running] == [0, 0]
-    return Built(sdist, {name: next((folder / f"of the {name}").glob("*.whl")) for name in trees})
+    sdists, wheels = (
+        {name: next((folder / name).glob(pattern)) for name in umasks} for pattern in ("*.tar.gz", "*.whl")
+    )
+    return Built(sdists, wheels)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("pip")
     folder = tmp_path_factory.mktemp("installed")
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-index"]
-    subprocess.run([*command, "--target", str(folder), str(built.wheels["tree"])], check=True)
+    subprocess.run([*command, "--target", str(folder), str(built.wheels["open"])], check=True)
     return folder
 
 
@@ -81,7 +82,7 @@ def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
     files = {path.relative_to(ROOT) for floor in (*FLOORS, "execgraph") for path in (ROOT / floor).rglob("*")}
     code = {path.as_posix() for path in files if (ROOT / path).is_file() and "__pycache__" not in path.parts}
     expected = {name if name.startswith("execgraph/") else f"execgraph/{name}" for name in code}
-    names = set(ZipFile(built.wheels["tree"]).namelist())
+    names = set(ZipFile(built.wheels["open"]).namelist())
     assert {name for name in names if ".dist-info/" not in name} == expected
     assert {f"execgraph/{floor}/py.typed" for floor in FLOORS} < names
     assert "execgraph/schema/graph/execution_graph.proto" in names
@@ -89,15 +90,23 @@ def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
 
 
 def test_the_source_package_holds_neither_tests_nor_documentation(built: Built) -> None:
-    with tarfile.open(built.sdist) as archive:
+    with tarfile.open(built.sdists["open"]) as archive:
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert {*FLOORS, "execgraph", "pyproject.toml", "README.md", "LICENSE"} <= folders
     assert folders.isdisjoint({"tests", "docs"})
 
 
-def test_wheels_are_the_same_bytes_whenever_and_from_whatever_they_are_built(built: Built) -> None:
-    one, other = built.wheels.values()
+@pytest.mark.parametrize("what", Built._fields)
+def test_packages_are_the_same_bytes_whenever_and_wherever_they_are_built(built: Built, what: str) -> None:
+    one, other = getattr(built, what).values()
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_packages_say_nothing_of_who_built_them(built: Built) -> None:
+    with tarfile.open(built.sdists["private"]) as archive:
+        members = archive.getmembers()
+    assert [one.name for one in members] == sorted(one.name for one in members)
+    assert {(one.mtime, one.uid, one.gid, one.uname, one.gname) for one in members} == {(1700000000, 0, 0, "", "")}
 
 
 # That it works
@@ -116,7 +125,7 @@ for command in importlib.metadata.distribution("execgraph").entry_points:
 
 
 def test_every_command_runs_from_the_wheel(installed: Path) -> None:
-    commands = re.findall(r"^([a-z-]+) = \"execgraph\.tools\.commands", PROJECT.read_text("utf-8"), re.MULTILINE)
+    commands = re.findall(r"^([a-z-]+) = \"execgraph\.start:", PROJECT.read_text("utf-8"), re.MULTILINE)
     printed = run(installed, sys.executable, "-c", HELP_OF_ALL)
     places = dict(re.findall(r"^([a-z-]+) (/.*)$", printed, re.MULTILINE))
     assert places.keys() == set(commands) and len(commands) > 10

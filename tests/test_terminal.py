@@ -1,12 +1,19 @@
 """What commands print when names, groups, files and folders are called what acts on a terminal: nothing does, and no name begins a line."""
 
 import importlib
+import io
+import json
+import os
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from builder import TraceBuilder
+from execgraph.schema.io.plain import plain_on_terminals
 from execgraph.tools.terminal import in_one_line, plain
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\u200f\x7f\u2028end\nforged: all is well"
@@ -90,3 +97,34 @@ def test_nothing_that_any_command_prints_acts_or_is_forged(job: Path, capfd: pyt
     assert [name for name, text in said.items() if any(line.startswith("forged") for line in text.splitlines())] == []
     assert "evil\\x1b]0;owned" in said["11 report"] and "tr\\x1b[2J" in said["2 link"]
     assert not [name for name, text in said.items() if "internal error" in text]
+
+
+@pytest.mark.parametrize("output", ["-", "/dev/tty"])
+def test_json_that_goes_to_a_terminal_is_the_same_json_and_acts_on_nothing(job: Path, output: str) -> None:
+    pty = pytest.importorskip("pty")
+    device = next((job / FOLDER).glob("device*_rank0*"))
+    script = "from execgraph.start import trace_link; trace_link()"
+    command = [sys.executable, "-c", script, "-q", "--device-trace", str(device), "--output"]
+    subprocess.run([*command, str(job / "of_device.json")], check=True)
+    child, master = pty.fork()
+    if not child:
+        os.execv(sys.executable, [*command, output])
+    shown = b""
+    with suppress(OSError):  # as its other end is closed
+        while part := os.read(master, 1 << 16):
+            shown += part
+    os.close(master)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    text = shown.decode().replace("\r\n", "\n")
+    assert acting(text) == []
+    assert json.loads(text) == json.loads((job / "of_device.json").read_bytes())
+    assert "\x9b" in json.dumps(json.loads(text), ensure_ascii=False)
+
+
+def test_what_is_no_text_does_not_act_either(tmp_path: Path) -> None:
+    shown = io.BytesIO()
+    shown.isatty = lambda: True  # type: ignore[method-assign]
+    stream = plain_on_terminals(shown)
+    for part in (b"\x1b[2J\xc2", b"\x9b31m\xff", b"\n"):
+        stream.write(part)
+    assert shown.getvalue() == b"\\u001b[2J\\u009b31m\\xff\n"

@@ -20,6 +20,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def ended_by_signals(name: str) -> Iterator[None]:
     """In the block the first SIGINT or SIGTERM is a KeyboardInterrupt, later ones are nothing.
 
+    Where Python drops exceptions, as while it closes files that nobody has any more, it is one at the end of the block.
     Python hears of a signal only between two of its own steps: a block that has not ended SECONDS_TO_CLEAN_UP after one, as it is in a
     long call, ends with the process, as by SIGKILL, which leaves nothing half-written under a final name either.
     """
@@ -27,7 +28,15 @@ def ended_by_signals(name: str) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
     # while Python goes down there is nobody to raise to
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    asked: list[int] = []
     ended = threading.Event()
+
+    def stop(number: int, _: object) -> NoReturn:
+        asked.append(number)
+        for one in SIGNALS:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
     told, telling = socket.socketpair()
     with told, telling:
         telling.setblocking(False)
@@ -35,7 +44,7 @@ def ended_by_signals(name: str) -> Iterator[None]:
         watch = threading.Thread(target=_end_late, args=(told, ended, name), daemon=True)
         watch.start()
         for number in before:
-            signal.signal(number, _stop)
+            signal.signal(number, stop)
         try:
             yield
         finally:
@@ -45,12 +54,8 @@ def ended_by_signals(name: str) -> Iterator[None]:
             ended.set()
             telling.close()
             watch.join()
-
-
-def _stop(*_: object) -> NoReturn:
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+            if asked:
+                raise KeyboardInterrupt
 
 
 def _end_late(told: socket.socket, ended: threading.Event, name: str) -> None:

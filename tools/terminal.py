@@ -5,12 +5,10 @@ import logging
 import re
 from collections.abc import Iterable
 
-from ..schema.io import STANDARD_STREAM, open_output
+from ..schema.io import ACTING, STANDARD_STREAM, open_output
 
-ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but line ends and tabs, characters that turn the direction of writing, halves of characters."""
 ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
-"""Those that JSON leaves as they are."""
+"""Those of `ACTING` that JSON leaves as they are."""
 
 
 def plain(text: str) -> str:

@@ -32,7 +32,7 @@ def _byte_ranges(values: list[Any], shapes: list[Any], strides: list[Any]) -> It
             _, storage, offset, count, size, _ = value
             if all(isinstance(number, int) for number in (*value[:5], *shape, *stride)) and count:
                 reach = 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=False))
-                if 0 < reach < LARGEST and (offset + reach) * size < LARGEST:
+                if min(value[:5]) >= 0 and 0 < reach < LARGEST and (offset + reach) * size < LARGEST:
                     yield ByteRange(storage, offset * size, (offset + reach) * size, reach <= count)
         else:
             yield from _byte_ranges(value, shape, stride)

@@ -17,12 +17,15 @@ import numpy as np
 from ...schema.columns import Strings
 from ...schema.comm_groups import LARGEST_JOB
 from ...schema.linked import Communication, Communications, ProcessGroup
-from ...schema.traces import GROUP_INIT, argument_lists, integer
+from ...schema.traces import GROUP_INIT, argument_lists, integer, name_of
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
 MEMBERS_EACH = 1 << 12
-MANY_MEMBERS = "communications and process groups of more members than so few tell of (members taken as unknown)"
+MANY_MEMBERS = (
+    f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for each communication; "
+    "theirs are taken as unknown)"
+)
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
@@ -44,7 +47,7 @@ def process_groups(
     room, seen = LARGEST_JOB, set[tuple[str, range]]()
     for entry in described:
         size = integer(entry.get("group_size", entry.get("pg_size")), -1)
-        name, ranks = str(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
+        name, ranks = name_of(entry.get("pg_name", "")), members(entry.get("ranks")) or regular_ranks(0, 1, size)
         if isinstance(ranks, range):
             if (name, ranks) in seen:
                 continue
@@ -53,7 +56,7 @@ def process_groups(
                 _note(unlisted)
                 continue
             room -= len(ranks)
-        group = ProcessGroup(name, str(entry.get("pg_desc", "")), list(ranks), size)
+        group = ProcessGroup(name, name_of(entry.get("pg_desc", "")), list(ranks), size)
         found.setdefault((name, tuple(ranks)), group)
     return list(found.values())
 

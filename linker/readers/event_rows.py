@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, filled, in_blocks
-from ...schema.traces import ExactTimes, identities, integers, kineto, lacks_padding, with_padding
+from ...schema.traces import NO_LISTS, ExactTimes, identities, integers, kineto, lacks_padding, with_padding
 from .categories import Role
 
 Event = kineto.Event | kineto.ExactEvent
@@ -61,7 +61,7 @@ class EventRows:
         arguments = [event.args or NO_ARGS for event in events]
         self.category.add([event.cat or "" for event in events])
         if self._keep_arguments:
-            self.arguments.add([*map(_argument_lists, arguments)])
+            self.arguments.add([_argument_lists(args, noted) for args in arguments])
         if self._role is Role.SYNC:
             pairs = zip(events, arguments, strict=True)
             self.sync_kind.add([str(args.sync_kind or event.name or "") for event, args in pairs])
@@ -110,12 +110,16 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
     return np.where(known, np.rint(np.where(known, speeds, 0) * GIGA), -1).astype(np.int64)
 
 
-def _argument_lists(args: kineto.Args) -> str:
-    """An op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing where none are recorded."""
+def _argument_lists(args: kineto.Args, noted: Counter[str]) -> str:
+    """An op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing where none are recorded.
+
+    Counts in `noted` what is no list.
+    """
     if not bytes(args.input_dims):
         return ""
-    lists = (bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types))
+    lists = [bytes(text) for text in (args.concrete_inputs, args.input_dims, args.input_types)]
     values, shapes, types = (text.decode() if text.startswith(b"[") else "[]" for text in lists)
+    noted[NO_LISTS] += sum(not text.startswith(b"[") for text in lists if text)
     return f'{{"values":{values},"shapes":{shapes},"types":{types}}}'
 
 

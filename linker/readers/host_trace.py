@@ -27,12 +27,23 @@ from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, kind_of_text
-from ...schema.traces import FOREVER, LARGEST_ID, NO_TENSORS, host, integer, integers, listed_attributes
+from ...schema.traces import (
+    FOREVER,
+    LARGEST_ID,
+    NO_TENSORS,
+    host,
+    integer,
+    integers,
+    listed_attributes,
+    usable_arguments,
+)
 
 NEWEST_SCHEMA = (1, 1, 1)
 INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
 SCHEMA = "op_schema"
+WITHOUT_ID = "host nodes without an id of their own, given one"
+NO_ARGUMENTS = "host nodes whose inputs or outputs are no lists"
 ATTRIBUTES = (*INTEGERS, SCHEMA)
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -132,7 +143,7 @@ class _Nodes:
         self._texts = {"name": StringPieces(), "op_schema": StringPieces()}
         self._inputs, self._outputs = TextPieces(), TextPieces()
         self._extra: SparsePieces[dict[str, Any]] = SparsePieces(dict[str, Any])
-        self._unusable = 0
+        self._noted = Counter[str]()
 
     def __len__(self) -> int:
         return len(self._texts["name"])
@@ -145,8 +156,10 @@ class _Nodes:
         self._integers["parent"].add(integers([_parent(node) for node in nodes], -1))
         self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
         self._texts["name"].add([node.name or "" for node in nodes])
-        self._inputs.add([self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes])
-        self._outputs.add([self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes])
+        inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
+        self._inputs.add(usable_arguments(inputs, self._noted))
+        outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
+        self._outputs.add(usable_arguments(outputs, self._noted))
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """The values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""
@@ -165,7 +178,7 @@ class _Nodes:
             return text
         if text[:1] == b"[":
             return b'{"values":%b,"shapes":%b,"types":%b}' % (text, bytes(shapes), bytes(types))
-        self._unusable += bool(text)
+        self._noted[NO_ARGUMENTS] += bool(text)
         return NO_TENSORS
 
     def trace(self, path: str, top: host.HostFile) -> HostTrace:
@@ -194,12 +207,7 @@ class _Nodes:
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),
-            noted=Counter(
-                {
-                    "host nodes without an id of their own, given one": renumbered,
-                    "host nodes whose inputs or outputs are no lists": self._unusable,
-                }
-            ),
+            noted=self._noted + Counter({WITHOUT_ID: renumbered}),
         )
 
 

@@ -12,8 +12,10 @@ from .files import (
     open_output,
     state_of,
 )
+from .plain import ACTING
 
 __all__ = [
+    "ACTING",
     "GZIP_MAGIC",
     "MAX_SIZE",
     "STANDARD_STREAM",

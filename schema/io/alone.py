@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -84,6 +85,32 @@ def _holder(path: Path) -> str:
         named = file.read(LONGEST).decode("utf-8", "replace")
     said = named or "another process"
     return said if fcntl else f"{said} (remove {path} if that has ended)"
+
+
+@contextlib.contextmanager
+def in_use(descriptor: int) -> Iterator[None]:
+    """While the block runs `remove_abandoned` of other processes spares the file, also when its descriptor is closed by then."""
+    if fcntl is None:
+        yield
+        return
+    kept = os.dup(descriptor)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(kept, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(kept)
+
+
+def remove_abandoned(folder: Path, name: re.Pattern[str]) -> None:
+    """Removes the files of such names that no process has in use any more. Where the system cannot tell it removes none."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):
+        for path in [Path(entry) for entry in os.scandir(folder) if name.fullmatch(entry.name)]:
+            with contextlib.suppress(OSError), path.open("rb+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LARGEST_WINDOW = 1 << 27
 """Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
 PIECE, PIECES_AHEAD = 1 << 17, 8
+AT_A_TIME = 512
+"""Bytes of a zstd file that are decompressed in one step, whose result is lost where they are damaged. A block of a trace has more."""
 ENOUGH = 10
 """Times a limit that was passed, which is named as one to try."""
 
@@ -85,7 +87,7 @@ def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
     except ImportError as error:
         raise DataError(f"{path}: is compressed with zstd; pip install execgraph[zstd], or decompress it") from error
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
-    reader = decompressor.stream_reader(raw, read_across_frames=True)
+    reader = decompressor.stream_reader(raw, AT_A_TIME, read_across_frames=True)
     return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path), PIECE), raw)
 
 
@@ -100,7 +102,7 @@ class _Unzstd(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            size = int(self._reader.readinto(buffer))
+            size = int(self._reader.readinto1(buffer))
         except self._error as error:
             raise OSError(str(error)) from error
         self._given += size

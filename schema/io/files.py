@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from ..errors import DataError
+from .alone import in_use, remove_abandoned
 from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
+from .plain import plain_on_terminals
 
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
@@ -137,15 +139,16 @@ def decompressing_at_most(size: str | None) -> Iterator[None]:
 def open_output(path: str) -> Iterator[IO[bytes]]:
     """A stream whose bytes stand under `path` only when the block ends without an exception.
 
-    The bytes go to a file beside the target, which is then renamed over it (links are followed). Standard output and an
-    existing target that is no regular file (/dev/null, a pipe) are written directly. A name that ends in .gz is compressed,
-    without a time stamp so that equal content gives equal bytes. Raises DataError when the target cannot be written.
+    The bytes go to a file beside the target, which is then renamed over it (links are followed); such files of killed processes are
+    removed. Standard output and an existing target that is no regular file (/dev/null, a pipe) are written directly, to a terminal
+    nothing that acts on it. A name that ends in .gz is compressed, without a time stamp so that equal content gives equal bytes.
+    Raises DataError when the target cannot be written.
     """
     try:
         if path == STANDARD_STREAM:
             if sys.stdout is None:
                 raise DataError("-: standard output is closed; give a file name")
-            yield sys.stdout.buffer
+            yield plain_on_terminals(sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
         target = Path(path).resolve()
@@ -172,17 +175,21 @@ def _is_special(target: Path) -> bool:
 @contextlib.contextmanager
 def _direct(target: Path) -> Iterator[IO[bytes]]:
     with target.open("wb") as raw:
-        yield raw
+        yield plain_on_terminals(raw)
 
 
 @contextlib.contextmanager
 def _beside(target: Path) -> Iterator[IO[bytes]]:
-    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
-    try:
+    hidden = f".{target.name[:200]}."
+    remove_abandoned(target.parent, re.compile(rf"{re.escape(hidden)}[0-9a-f]{{8}}\.partial"))
+    beside = target.with_name(f"{hidden}{secrets.token_hex(4)}.partial")
+    with contextlib.ExitStack() as until_renamed:
+        until_renamed.callback(beside.unlink, missing_ok=True)
         unnamed = _unnamed(target.parent)
         with (
             beside.open("xb", buffering=PIECE) if unnamed is None else os.fdopen(unnamed, "wb", buffering=PIECE) as raw
         ):
+            until_renamed.enter_context(in_use(raw.fileno()))
             yield raw
             raw.flush()
             if unnamed is not None:
@@ -191,8 +198,6 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
         if target.exists():
             beside.chmod(stat.S_IMODE(target.stat().st_mode))
         beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _unnamed(folder: Path) -> int | None:

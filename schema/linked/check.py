@@ -38,6 +38,8 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
     ids, often = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
     if (often > 1).any():
         yield f"{often[often > 1][0]} nodes have the id {ids[often > 1][0]}"
+    if untimed := int((activities.start == ABSENT).sum()):
+        yield f"{untimed} activities have no time"
     yield from _wrong_times("ops", linked.ops.start, linked.ops.end)
     yield from _wrong_times("calls", calls.start, calls.end)
     yield from _wrong_times("activities", activities.start, activities.end)

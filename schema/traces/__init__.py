@@ -1,11 +1,12 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
 from . import host, kineto
-from .arguments import TENSOR, ArgumentTexts, argument_lists, listed, value_texts
+from .arguments import NO_LISTS, TENSOR, ArgumentTexts, argument_lists, listed, usable_arguments, value_texts
 from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import Args, DeviceFile
 from .merged_ranks import LARGEST_ID, MergedRank
+from .names import name_of
 from .numbers import identities, identity, integer, integers
 from .steps import STEP_MARK, are_step_marks
 from .times import (
@@ -25,6 +26,7 @@ __all__ = [
     "GROUP_INIT",
     "LARGEST_ID",
     "NEVER",
+    "NO_LISTS",
     "NO_TENSORS",
     "STEP_MARK",
     "TENSOR",
@@ -49,7 +51,9 @@ __all__ = [
     "listed",
     "listed_attributes",
     "microseconds",
+    "name_of",
     "nanoseconds",
+    "usable_arguments",
     "value_texts",
     "with_padding",
 ]

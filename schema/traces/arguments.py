@@ -19,10 +19,53 @@ TENSOR = re.compile(rb'\[\s*\d{1,18},\s*(\d{1,18}),\s*(\d{1,14}),\s*(\d{1,14}),\
 Products of its numbers fit 64 bits: longer ones are no tensor's.
 """
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
+LONG_NUMBER = re.compile(rb"\d{19}")
+NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
+"""Follows the key of what is no list. May be found elsewhere, too: it is looked for in many arguments at once, as that costs little."""
 AS_ANY_DIGIT, MANY_DIGITS = bytes.maketrans(b"123456789", 9 * b"0"), 15 * b"0"
 """What a number has at least that may be too large: to look for it takes a tenth of what it takes to look for all tensors."""
-NO_LISTS = "ops with arguments that are no lists"
+MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
+NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
 TOO_LARGE = "tensors whose numbers are too large"
+
+
+def usable_arguments(texts: Sequence[bytes], left_out: Counter[str]) -> Sequence[bytes]:
+    """The arguments of many ops, each an object with the members of `TensorLists`, with an empty list for what cannot be used of them.
+
+    Counts that in `left_out`, by reason.
+
+    >>> usable_arguments([b'{"values":[1],"shapes":5}'], Counter())
+    [b'{"values":[1],"shapes":[]}']
+    """
+    block = b",".join({*texts})
+    if NO_LIST.search(block) or MANY_DIGITS in block.translate(AS_ANY_DIGIT):
+        return [_usable(text, left_out) for text in texts]
+    return texts
+
+
+def _usable(text: bytes, left_out: Counter[str]) -> bytes:
+    if not NO_LIST.search(text) and MANY_DIGITS not in text.translate(AS_ANY_DIGIT):
+        return text
+    recorded = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    usable = {name: _usable_member(name, bytes(recorded[name]), left_out) for name in MEMBERS if name in recorded}
+    changed = {name: msgspec.Raw(member) for name, member in usable.items() if member != bytes(recorded[name])}
+    return msgspec.json.encode(recorded | changed) if changed else text
+
+
+def _usable_member(name: str, text: bytes, left_out: Counter[str]) -> bytes:
+    def usable_tensor(found: re.Match[bytes]) -> bytes:
+        if TENSOR.fullmatch(found[0]):
+            return found[0]
+        left_out[TOO_LARGE] += 1
+        return bytes(EMPTY_LIST)
+
+    if not text.startswith(b"["):
+        left_out[NO_LISTS] += 1
+        return bytes(EMPTY_LIST)
+    if name in MEASURES and LONG_NUMBER.search(text):
+        left_out[TOO_LARGE] += 1
+        return bytes(EMPTY_LIST)
+    return LIKE_A_TENSOR.sub(usable_tensor, text)
 
 
 def listed(text: msgspec.Raw) -> list[Any]:
@@ -62,16 +105,6 @@ class ArgumentTexts:
         self.left_out: Counter[str] = Counter()
 
     def of(self, texts: Sequence[bytes]) -> list[list[bytes]]:
-        """By member its text for each op; that of an empty list where it is none."""
-        block = b"[" + b",".join(texts) + b"]"
-        if MANY_DIGITS in block.translate(AS_ANY_DIGIT):
-            self.left_out[TOO_LARGE] += len(LIKE_A_TENSOR.findall(block)) - len(TENSOR.findall(block))
-        ops = self._decode(block)
-        return [self._lists([*map(bytes, map(attrgetter(name), ops))]) for name in self.names]
-
-    def _lists(self, texts: list[bytes]) -> list[bytes]:
-        odd = [row for row, text in enumerate(texts) if not text.startswith(b"[")]
-        for row in odd:
-            texts[row] = bytes(EMPTY_LIST)
-        self.left_out[NO_LISTS] += len(odd)
-        return texts
+        """By member its text for each op."""
+        ops = self._decode(b"[" + b",".join(usable_arguments(texts, self.left_out)) + b"]")
+        return [[*map(bytes, map(attrgetter(name), ops))] for name in self.names]

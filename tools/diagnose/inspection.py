@@ -7,7 +7,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...linker.communication import RECORD, from_device, is_communication_kernel, process_groups, with_members
+from ...linker.communication import (
+    MANY_MEMBERS,
+    RECORD,
+    from_device,
+    is_communication_kernel,
+    process_groups,
+    with_members,
+)
 from ...linker.matching import Match, is_op, launching_calls, match_ops
 from ...linker.readers import (
     MEMORY_CATEGORIES,
@@ -156,7 +163,7 @@ def _describe_device(found: Inspection, device: DeviceTrace) -> None:
     found.devices = len(np.unique(activities.device))
     found.streams = len(streams_of(activities).device)
     found.sync_records = len(device.syncs.start)
-    found.groups = _groups(device)
+    found.groups, found.dropped[MANY_MEMBERS] = _groups(device)
     on_device = int(is_communication_kernel(activities.name).sum())
     found.collectives = on_device or int(device.ops.name.where(lambda name: bool(HOST_COLLECTIVE.match(name))).sum())
     found.top_kernels = _top_kernels(device, ~memory)
@@ -204,11 +211,14 @@ def _top_kernels(device: DeviceTrace, kernels: Bool) -> list[KernelTime]:
     ]
 
 
-def _groups(device: DeviceTrace) -> list[GroupCount]:
-    """The collectives that the kernels' recorded arguments tell, by the members of their group; no sends and receives."""
+def _groups(device: DeviceTrace) -> tuple[list[GroupCount], int]:
+    """The collectives that the kernels' recorded arguments tell, by the members of their group; no sends and receives. And how many
+    communications and groups have more members than are listed."""
+    unlisted: list[int] = []
     recorded = [*map(from_device, device.communication[Role.ACTIVITY].values())]
     numbers: dict[tuple[int, ...], list[int]] = {}
-    for found in with_members(recorded, process_groups(device.groups), device.world_size or -1):
+    for found in with_members(recorded, process_groups(device.groups, unlisted), device.world_size or -1, unlisted):
         if not re.search("send|recv", found.name):
             numbers.setdefault(tuple(found.ranks), []).append(found.sequence)
-    return [GroupCount(list(ranks), len(own), min(own), max(own)) for ranks, own in sorted(numbers.items())]
+    counts = [GroupCount(list(ranks), len(own), min(own), max(own)) for ranks, own in sorted(numbers.items())]
+    return counts, len(unlisted)

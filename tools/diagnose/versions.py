@@ -9,6 +9,7 @@ from typing import Any
 from ...linker.readers import dialect, is_database, opened
 from ...schema.errors import DataError
 from ...schema.io import open_input
+from ...schema.traces import integer, name_of
 
 HEAD = 1 << 18
 EVENTS = re.compile(r',?\s*"traceEvents"\s*:\s*\[')
@@ -38,11 +39,11 @@ def device_versions(path: str) -> dict[str, str]:
         with opened(path) as database:
             return {"written by": dialect(database).name}
     top = _top_level(path)
-    named = {name: _words(name, value) for name, value in _values(top) if VERSION.search(name)}
+    named = {name_of(name): _words(name, value) for name, value in _values(top) if VERSION.search(name)}
     found = {name.replace("_", " "): value for name, value in named.items() if value not in UNKNOWN}
     devices = top.get("deviceProperties")
     listed = devices if isinstance(devices, list) else []
-    names = {str(device["name"]) for device in listed if isinstance(device, dict) and device.get("name")}
+    names = {name_of(device["name"]) for device in listed if isinstance(device, dict) and device.get("name")}
     return found | ({"devices": ", ".join(sorted(names))} if names else {})
 
 
@@ -69,9 +70,9 @@ def _values(top: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _words(name: str, value: object) -> str:
     """CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
-    number = int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else 0
+    number = integer(value, 0) if not isinstance(value, str) or value.isdecimal() else 0
     if name.startswith("hip") and number >= 10_000_000:
         return f"{number // 10_000_000}.{number // 100_000 % 100}.{number % 100_000}"
     if name.startswith("cuda") and number >= 1000:
         return f"{number // 1000}.{number % 1000 // 10}"
-    return str(value)
+    return name_of(value)

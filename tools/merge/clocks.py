@@ -25,6 +25,8 @@ class Ends(NamedTuple):
 
     calls: Calls
     end: Int64
+    unlisted: int
+    """Communications and groups whose members are too many to know."""
 
 
 def collective_ends(trace: DeviceTrace) -> Ends:
@@ -33,10 +35,13 @@ def collective_ends(trace: DeviceTrace) -> Ends:
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
     args = (trace.communication[Role.ACTIVITY].get(row, Args()) for row in kernels.tolist())
-    recorded = with_members([*map(from_device, args)], process_groups(trace.groups), trace.world_size or -1)
+    unlisted: list[int] = []
+    recorded = with_members(
+        [*map(from_device, args)], process_groups(trace.groups, unlisted), trace.world_size or -1, unlisted
+    )
     calls = recorded_calls(recorded, [rows.name[row] for row in kernels.tolist()], -1)
     calls = calls.take(np.flatnonzero(awaits_all(calls.kind)))
-    return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns)
+    return Ends(calls, rows.end[kernels[calls.row]] + trace.base_time_ns, len(unlisted))
 
 
 def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:

@@ -71,7 +71,7 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be read."""
     known = survey(ranks, progress)
-    report = MergeReport(output)
+    report = MergeReport(output, notes=[*known.notes])
     with _written_beside(output) as connection:
         connection.executescript(SCHEMA)
         for trace in progress(ranks, "merging ranks", len(ranks), "rank"):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...linker.communication import MANY_MEMBERS
 from ...linker.readers import DeviceTrace, read_device_trace
 from ...schema.progress import Progress
 from ..inputs import RankTrace
@@ -20,11 +21,12 @@ class Clock(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The epoch of the common clock, and for each rank its clock and the processes of its host rows."""
+    """The epoch of the common clock, and for each rank its clock and the processes of its host rows; what is to be said of them."""
 
     base_time_ns: int
     clocks: dict[int, Clock]
     hosts: dict[int, frozenset[int]]
+    notes: list[str]
 
 
 def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
@@ -32,12 +34,15 @@ def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
     bases: dict[int, int] = {}
     hosts: dict[int, frozenset[int]] = {}
     ends: dict[int, Ends] = {}
+    notes: list[str] = []
     for rank, path in progress(ranks, "comparing clocks", unit="rank"):
         trace = read_device_trace(str(path))
         bases[rank], hosts[rank], ends[rank] = trace.base_time_ns, _hosts(trace), collective_ends(trace)
+        if unlisted := ends[rank].unlisted:
+            notes.append(f"{path}: {unlisted} {MANY_MEMBERS}")
     first, corrections = min(bases.values()), clock_corrections(comparable(ends))
     clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}
-    return Survey(first, clocks, hosts)
+    return Survey(first, clocks, hosts, notes)
 
 
 def _clock(base: int, first: int, correction: int) -> Clock:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
     """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing then."""
     known = survey(ranks, progress)
-    report, records = MergeReport(output), []
+    report, records = MergeReport(output, notes=[*known.notes]), []
     with open_output(output) as out:
         head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": known.base_time_ns}
         out.write(msgspec.json.encode(head)[:-1] + b',"%b":[' % EVENTS.encode())

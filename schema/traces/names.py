@@ -1,0 +1,12 @@
+"""Names that were read from text inside a trace."""
+
+from typing import Any
+
+
+def name_of(value: Any) -> str:
+    r"""The value as text that a file can hold: with `?` for half a character, which escapes in JSON and in Python's notation may name.
+
+    >>> name_of("gemm \ud83d")
+    'gemm ?'
+    """
+    return str(value).encode("utf-8", "replace").decode()
