@@ -265,8 +265,8 @@ def test_kinds_that_do_not_fit_the_dependencies_are_refused(tmp_path):
     ("content", "complaint"),
     [
         (b"", "is empty"),
-        (gzip.compress(b""), "is empty"),
-        (gzip.compress(framed(pb.GlobalMetadata(version="1")))[:-9], "cannot be read to its end"),
+        (gzip.compress(b"", mtime=0), "is empty"),
+        (gzip.compress(framed(pb.GlobalMetadata(version="1")), mtime=0)[:-9], "cannot be read to its end"),
         (b'{"metadata": {}, "nodes": []}', "is cut off: the message at byte 0"),
         (b"\xff" * 20, "the length at byte 0 is impossible"),
         (varint(1 << 31) + bytes(50), "the length at byte 0 is impossible"),
