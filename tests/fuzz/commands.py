@@ -16,6 +16,8 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from tqdm import tqdm
+
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from cases import KINDS  # noqa: E402
@@ -55,7 +57,7 @@ def main() -> None:
         return
     failed: Counter[str] = Counter()
     refused, longest, began = 0, (0.0, ""), time.monotonic()
-    for number in range(arguments.first, arguments.first + arguments.cases):
+    for number in tqdm(range(arguments.first, arguments.first + arguments.cases), unit=" cases", disable=None):
         case, done, then = case_of(arguments.seed, number), ENDED[0], time.monotonic()
         commands = ENDED.total()
         with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +67,8 @@ def main() -> None:
             except Exception as error:
                 failed[case.partition(":")[0]] += 1
                 what = error if isinstance(error, Failed) else traceback.format_exc()
-                print(f"--- {what}\n    again: python {sys.argv[0]} --case {case}", flush=True)
+                tqdm.write(f"--- {what}\n    again: python {sys.argv[0]} --case {case}")
+                sys.stdout.flush()
         longest = max(longest, (time.monotonic() - then, case))
     count = failed.total()
     print(
