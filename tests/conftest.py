@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,10 @@ def pytest_collection_finish() -> None:
 
 
 DATA = Path(__file__).parent / "data"
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # tests that run in a shell's background are deaf to Ctrl-C, and would make the commands that they interrupt deaf, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

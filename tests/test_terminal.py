@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 from execgraph.schema.io.plain import plain_on_terminals
+from execgraph.tools.command import progress, progress_bar
 from execgraph.tools.terminal import in_one_line, plain
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\u200f\x7f\u2028end\nforged: all is well"
@@ -128,3 +130,14 @@ def test_what_is_no_text_does_not_act_either(tmp_path: Path) -> None:
     for part in (b"\x1b[2J\xc2", b"\x9b31m\xff", b"\n"):
         stream.write(part)
     assert shown.getvalue() == b"\\u001b[2J\\u009b31m\\xff\n"
+
+
+@pytest.mark.parametrize(("level", "shows"), [(logging.INFO, True), (logging.ERROR, False)])
+def test_quiet_commands_show_no_progress(level: int, shows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", screen)
+    logging.getLogger().setLevel(level)
+    assert [*progress([1, 2], "read", total=2)] == [1, 2]
+    progress_bar("write").close()
+    assert bool(screen.getvalue()) == shows

@@ -86,7 +86,7 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     loudness = group.add_mutually_exclusive_group()
     loudness.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
-    loudness.add_argument("-q", "--quiet", action="store_true", help="say only errors")
+    loudness.add_argument("-q", "--quiet", action="store_true", help="say only errors, and show no progress")
 
 
 def _size(text: str) -> str:
@@ -154,13 +154,20 @@ def print_json(summary: dict[str, Any]) -> None:
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
-    """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal."""
-    return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=None, file=sys.stderr)
+    """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with --quiet."""
+    return tqdm(
+        items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr
+    )
 
 
 def progress_bar(what: str, total: int | None = None, unit: str = "B") -> "tqdm[NoReturn]":
     """A progress bar for work that is not an iteration; call `update(n)` on it."""
-    return tqdm(desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=None, file=sys.stderr)
+    return tqdm(desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr)
+
+
+def _no_bars() -> bool | None:
+    """As tqdm takes it: None to look whether stderr is a terminal."""
+    return True if logging.getLogger().level >= logging.ERROR else None
 
 
 def usage_error(parser: argparse.ArgumentParser, text: str) -> NoReturn:
