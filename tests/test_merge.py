@@ -500,6 +500,31 @@ def test_wrong_input_is_refused_and_the_old_output_stays(jobs: Jobs, tmp_path: P
     assert command(jobs(2), "--output", tmp_path / "m.txt") == 2
 
 
+def test_a_clock_that_is_centuries_from_the_others_is_refused(
+    jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    for rank, shift in enumerate((-(10**15), 4 * 10**15)):
+        path = folder / f"device_rank{rank}.json"
+        trace = json.loads(path.read_text())
+        trace["traceEvents"] = [
+            {**row, "ts": int(row["ts"]) + shift} if "ts" in row else row for row in trace["traceEvents"]
+        ]
+        path.write_text(json.dumps(trace))
+    for name in ("m.json", "m.db"):
+        assert command(folder, "--output", tmp_path / name) == 1
+        assert "device_rank0.json: its clock is 158 years from that of other ranks" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job"]
+
+
+def test_a_base_time_that_no_clock_shows_is_none(jobs: Jobs, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    path = folder / "device_rank0.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "baseTimeNanoseconds": "0x7fffffffffffffff"}))
+    assert read_device_trace(str(path)).base_time_ns == 0
+    assert command(folder, "--output", tmp_path / "m.db") == 0
+
+
 def test_a_trace_that_cannot_be_used_leaves_no_output(jobs: Jobs, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
     (folder / "device_rank1.json").write_text('{"distributedInfo": {"rank": 1}, "traceEvents": []}')

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from ...schema.comm_groups import INT32_MAX
-from ...schema.traces import integer, kineto
+from ...schema.traces import FOREVER, integer, kineto
 
 
 class PlaceInJob(NamedTuple):
@@ -23,13 +23,14 @@ def device_names(top: kineto.DeviceFile) -> dict[int, str]:
 
 
 def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
-    """As the header of the file says; parts that are no ranks, no numbers or no lists count as missing."""
+    """As the header of the file says; parts that are no ranks, no times, no numbers or no lists count as missing."""
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
+    base_time = integer(top.base_time, 0)
     groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
     return PlaceInJob(
         rank if 0 <= rank <= INT32_MAX else None,
         world if 0 < world <= INT32_MAX else None,
-        integer(top.base_time, 0),
+        base_time if 0 <= base_time < FOREVER else 0,
         [group for group in groups if isinstance(group, dict)],
     )

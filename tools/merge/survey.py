@@ -7,9 +7,13 @@ import numpy as np
 
 from ...linker.communication import MANY_MEMBERS
 from ...linker.readers import DeviceTrace, read_device_trace
+from ...schema.errors import DataError
 from ...schema.progress import Progress
+from ...schema.traces import FOREVER
 from ..inputs import RankTrace
 from .clocks import Ends, clock_corrections, collective_ends, comparable
+
+NS_PER_YEAR = 31_556_952 * 10**9
 
 
 class Clock(NamedTuple):
@@ -30,7 +34,8 @@ class Survey(NamedTuple):
 
 
 def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
-    """Reads each trace once; keeps a few numbers of each collective. Raises DataError for one that cannot be read."""
+    """Reads each trace once; keeps a few numbers of each collective. Raises DataError for one that cannot be read, or whose clock
+    is too far from the others' for 64 bits."""
     bases: dict[int, int] = {}
     hosts: dict[int, frozenset[int]] = {}
     ends: dict[int, Ends] = {}
@@ -42,6 +47,11 @@ def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
             notes.append(f"{path}: {unlisted} {MANY_MEMBERS}")
     first, corrections = min(bases.values()), clock_corrections(comparable(ends))
     clocks = {rank: _clock(base, first, corrections[rank]) for rank, base in bases.items()}
+    for rank, path in ranks:
+        if abs(shift := clocks[rank].shift_ns) >= FOREVER:
+            raise DataError(
+                f"{path}: its clock is {abs(shift) / NS_PER_YEAR:.0f} years from that of other ranks; leave it out"
+            )
     return Survey(first, clocks, hosts, notes)
 
 
