@@ -103,6 +103,13 @@ def test_nodes_without_ids_are_numbered_from_one_and_nothing_is_their_child(tmp_
     assert (trace.id.tolist(), trace.parent.tolist()) == ([1, 2, 3], [-1, -1, -1])
 
 
+def test_nodes_that_are_among_their_own_parents_have_none(tmp_path: Path) -> None:
+    parents = {1: 1, 2: 1, 3: 5, 4: 3, 5: 4, 6: 5, 7: 6, 8: 9}
+    trace = read(tmp_path, *({"id": node, "ctrl_deps": parent} for node, parent in parents.items()))
+    assert dict(zip(trace.id.tolist(), trace.parent.tolist(), strict=True)) == {**parents, 3: -1, 4: -1, 5: -1}
+    assert trace.noted == {"host nodes that are among their own parents, kept without one": 3}
+
+
 def test_ids_that_are_all_different_stay(tmp_path: Path) -> None:
     trace = read(tmp_path, {"id": 5}, {"id": 0}, {"id": 2})
     assert trace.id.tolist() == [5, 0, 2]

@@ -517,6 +517,19 @@ def test_a_clock_that_is_centuries_from_the_others_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job"]
 
 
+@pytest.mark.parametrize("key", ["cat", "pid", "tid", "id", "args"])
+def test_values_that_nothing_can_hold_stay_in_the_merged_trace(jobs: Jobs, tmp_path: Path, key: str) -> None:
+    folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
+    path = folder / "device_rank1.json"
+    row = json.dumps(
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1, key: "HUGE"}
+    ).replace('"HUGE"', "1e999")
+    path.write_text(path.read_text().replace('"traceEvents": [', f'"traceEvents": [{row},', 1))
+    assert command(folder, "--output", tmp_path / "m.json") == 0
+    assert json.loads((tmp_path / "m.json").read_text(), parse_constant=float)["mergedRanks"][1]["rank"] == 1
+    assert command(folder, "--output", tmp_path / "m.db") == 0
+
+
 def test_a_base_time_that_no_clock_shows_is_none(jobs: Jobs, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
     path = folder / "device_rank0.json"

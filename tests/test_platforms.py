@@ -34,7 +34,8 @@ def test_a_pair_becomes_a_graph_that_replays_without_what_only_posix_has(data: P
     run(tmp_path, "replay", "--input", "graph.et", "--timeline", "timeline.json")
     run(tmp_path, "build", "--input-dir", data / "ddp", "--output-dir", "graphs", "--jobs", 1)
     run(tmp_path, "report", device, "--csv", "tables", "--only", "critical_path")
-    assert {path.name for path in tmp_path.iterdir()} == {
+    # measured for coverage, what is run leaves its figures here
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".coverage.")} == {
         "linked.json.gz",
         "graph.et",
         "timeline.json",

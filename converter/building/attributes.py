@@ -8,7 +8,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
-from ...schema.traces import NEVER, NO_TENSORS, ArgumentTexts
+from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
 from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
@@ -93,8 +93,9 @@ def graph_of(
 
 
 def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
-    """For each activity the time between the end of its last dependency and its start, ABSENT for other nodes."""
-    ready = np.full(len(start), NEVER)
+    """For each activity the time between the end of its last dependency (none: the trace's start) and its start, ABSENT for other nodes."""
+    ready = np.full(len(start), start.min(initial=FOREVER))
+    ready[edges.target] = NEVER
     np.maximum.at(ready, edges.target, end[edges.source])
     return np.where(is_activity, np.maximum(start - ready, 0), ABSENT)
 

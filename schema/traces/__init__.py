@@ -7,7 +7,7 @@ from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import Args, DeviceFile
 from .merged_ranks import LARGEST_ID, MergedRank
 from .names import name_of
-from .numbers import identities, identity, integer, integers
+from .numbers import identities, identity, integer, integers, json_value
 from .steps import STEP_MARK, are_step_marks
 from .times import (
     FOREVER,
@@ -46,6 +46,7 @@ __all__ = [
     "identity",
     "integer",
     "integers",
+    "json_value",
     "kineto",
     "lacks_padding",
     "listed",

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from .host import EMPTY_LIST, TensorLists
+from .numbers import json_value
 
 TENSOR = re.compile(rb'\[\s*\d{1,18},\s*(\d{1,18}),\s*(\d{1,14}),\s*(\d{1,14}),\s*(\d{1,3}),\s*"([^"]*)"\s*\]')
 """[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it; all but the first as groups.
@@ -70,10 +71,7 @@ def _usable_member(name: str, text: bytes, left_out: Counter[str]) -> bytes:
 
 def listed(text: msgspec.Raw) -> list[Any]:
     """The list that a text is; empty where it is none, or nested too deep."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return []
+    value = json_value(text)
     return value if isinstance(value, list) else []
 
 

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..columns import Int64
@@ -25,6 +26,18 @@ def integer(value: Any, missing: int) -> int:
     if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
         return missing
     return int(value)
+
+
+def json_value(text: bytes | msgspec.Raw) -> Any:
+    """What a JSON text stands for; None for what cannot be held: lists too deep, and numbers too large.
+
+    >>> json_value(b"[7]"), json_value(b"1e999")
+    ([7], None)
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def identity(value: Any) -> int:

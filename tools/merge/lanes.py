@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, nest
-from ...schema.traces import InexactTime, exact_times, identity, nanoseconds
+from ...schema.traces import InexactTime, exact_times, identity, json_value, nanoseconds
 
 FIRST_LANE = 1 << 30
 """Above the numbers of threads and streams."""
@@ -74,7 +74,7 @@ class Lanes:
 
     def recorded_threads(self) -> dict[int, int]:
         """The thread beside which each lane is."""
-        return {number: identity(msgspec.json.decode(lane.thread.thread)) for lane, number in self.numbers.items()}
+        return {number: identity(json_value(lane.thread.thread)) for lane, number in self.numbers.items()}
 
     def _complete_rows(self, piece: list[PlacedRow], before: int) -> Int64:
         """Number, thread, start and end (ns) of the rows that last, a column each."""

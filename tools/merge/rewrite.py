@@ -11,7 +11,7 @@ from decimal import Decimal
 import msgspec
 
 from ...linker.readers import DEVICE_SIDE_WAITS, Role, role_of
-from ...schema.traces import LARGEST_ID, MergedRank, identity, integer
+from ...schema.traces import LARGEST_ID, MergedRank, identity, integer, json_value
 from .lanes import Lanes, Thread
 
 Row = dict[str, msgspec.Raw]
@@ -57,10 +57,10 @@ class RankRows:
 
     def names(self) -> bytes:
         """Rows that name the rank's processes and lanes, and put the ranks in order."""
-        hosts = sum(identity(msgspec.json.decode(recorded)) in self._hosts for recorded in self._process)
+        hosts = sum(identity(json_value(recorded)) in self._hosts for recorded in self._process)
         rows: list[dict[str, object]] = []
         for recorded, process in self._process.items():
-            name = self._name(msgspec.json.decode(recorded), hosts)
+            name = self._name(json_value(recorded), hosts)
             known = self._recorded_name.get(recorded)
             args = {"name": name} | ({"recorded": known} if known is not None else {})
             order = int(bytes(process))
@@ -74,8 +74,8 @@ class RankRows:
         """Lanes are called and shown as the thread that they are beside, with a number."""
         for (thread, depth), number in self.lanes.numbers.items():
             for row in self._named_threads[thread]:
-                args = msgspec.json.decode(row["args"])
-                if "name" in args:
+                args = json_value(row["args"])
+                if isinstance(args, dict) and "name" in args:
                     args["name"] = f"{args['name']} · {depth + 1}"
                 yield row | {"tid": _raw(number), "args": msgspec.Raw(msgspec.json.encode(args))}
 
@@ -132,7 +132,7 @@ class RankRows:
         if known is None:
             self.last_process += 1
             known = self._process[recorded] = _raw(self.last_process)
-            self.record.processes[self.last_process] = identity(msgspec.json.decode(recorded))
+            self.record.processes[self.last_process] = identity(json_value(recorded))
         return known
 
     def _later(self, time: bytes) -> msgspec.Raw:
@@ -148,7 +148,7 @@ class RankRows:
 
     def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
         """Ids from 1 to LARGEST_ID move; 0 and less mean that there is none."""
-        value = msgspec.json.decode(recorded)
+        value = json_value(recorded)
         number = integer(value, 0) if isinstance(value, int | float | str) else 0
         if not 0 < number <= LARGEST_ID:
             return recorded
@@ -165,21 +165,21 @@ class RankRows:
     def _is_activity(self, row: Row) -> bool:
         category = bytes(row.get("cat", NULL))
         if category not in self._activity_categories:
-            text = msgspec.json.decode(category)
+            text = json_value(category)
             self._activity_categories[category] = isinstance(text, str) and role_of(text) is Role.ACTIVITY
         return self._activity_categories[category] and bytes(row.get("name", EMPTY)) not in DEVICE_WAITS
 
 
 def _tell_place(args: Row, process: bytes, thread: msgspec.Raw | None) -> None:
     """Adds what only the row's process and thread told: the device, and of a row that leaves its thread the stream."""
-    if not _tells_number(args.get("device", NULL)) and identity(msgspec.json.decode(process)) >= 0:
+    if not _tells_number(args.get("device", NULL)) and identity(json_value(process)) >= 0:
         args["device"] = msgspec.Raw(process)
     if thread is not None and not _tells_number(args.get("stream", NULL)):
         args["stream"] = thread
 
 
 def _tells_number(value: msgspec.Raw) -> bool:
-    return bytes(value)[:1].isdigit() or integer(msgspec.json.decode(value), -1) >= 0
+    return bytes(value)[:1].isdigit() or integer(json_value(value), -1) >= 0
 
 
 def _raw(number: int) -> msgspec.Raw:
