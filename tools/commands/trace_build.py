@@ -7,12 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import NoReturn
 
 import msgspec
 
-from ...converter.options import InputsOutputs, Promotion
-from ...converter.targets import ASTRA_SIM, TARGET_HELP, TARGETS, Roofline, roofline_of
+from ...converter.targets import ASTRA_SIM, Roofline, roofline_of
 from ..build_job import (
     BUILT,
     REPORT,
@@ -30,6 +29,7 @@ from ..summary_lines import counted, titled
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
+from .trace_convert import add_graph_options
 from .window_options import add_modules_option, add_window_options, window_of
 
 NAME = "trace-build"
@@ -68,26 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     add_modules_option(given)
     add_window_options(parser)
     held = parser.add_argument_group("what the graphs hold")
-    held.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
-    held.add_argument(
-        "--promote",
-        choices=get_args(Promotion),
-        default="sync",
-        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
-    )
-    held.add_argument(
-        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
-    )
-    held.add_argument(
-        "--io",
-        choices=get_args(InputsOutputs),
-        default="full",
-        help="keep the ops' tensors in the graphs, or not (full)",
-    )
-    held.add_argument(
-        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
-    )
-    held.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    add_graph_options(held)
     simulation = parser.add_argument_group(
         f"for --target {ASTRA_SIM}",
         f"OUT/{ASTRA_SIM} gets the simulator's configuration: one switch that the measured collectives fit",

@@ -15,6 +15,7 @@ from ...schema.comm_groups import read_groups
 from ...schema.graph import ConvertReport, Delay, TargetChanges
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ..command import (
+    OptionGroup,
     command_parser,
     output_as,
     print_json,
@@ -50,26 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
     )
     held = parser.add_argument_group("what the graph holds")
-    held.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
-    held.add_argument(
-        "--promote",
-        choices=get_args(Promotion),
-        default="sync",
-        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
-    )
-    held.add_argument(
-        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
-    )
-    held.add_argument(
-        "--io",
-        choices=get_args(InputsOutputs),
-        default="full",
-        help="keep the ops' tensors in the graph, or not (full)",
-    )
-    held.add_argument(
-        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
-    )
-    held.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
+    add_graph_options(held)
     held.add_argument(
         "--no-delays", action="store_true", help="leave out delays: device time that no dependency explains"
     )
@@ -95,6 +77,30 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if options.target == GOAL:
         usage_error(parser, WHOLE_JOB)
     run_command(_run, options, "trace-convert")
+
+
+def add_graph_options(held: OptionGroup) -> None:
+    """Adds what a graph is made for and holds, which is asked of one and of those of all ranks alike."""
+    held.add_argument("--target", choices=TARGETS, default=TARGETS[0], help=TARGET_HELP)
+    held.add_argument(
+        "--promote",
+        choices=get_args(Promotion),
+        default="sync",
+        help="sync: the host runs ahead of the device as it did; all: the host blocks on what it launched (sync)",
+    )
+    held.add_argument(
+        "--no-host", action="store_true", help="only device activities; host time they waited for is added to them"
+    )
+    held.add_argument(
+        "--io",
+        choices=get_args(InputsOutputs),
+        default="full",
+        help="keep the ops' tensors, or not (full)",
+    )
+    held.add_argument(
+        "--live-bytes", action="store_true", help="say of each node how many bytes of tensors live while it runs"
+    )
+    held.add_argument("--no-inferred", action="store_true", help="leave out edges known from timing alone")
 
 
 def _microseconds(text: str) -> int:
