@@ -4,12 +4,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import execgraph
 import pytest
 from builder import TraceBuilder
-from runs import convert_run
-
-import execgraph
 from execgraph import ExecutionGraph, what_if
+from runs import convert_run
 
 LIGHT = ("numpy", "execgraph.api", "execgraph.linker")
 

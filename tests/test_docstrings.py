@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-import execgraph
-
-ROOT = Path(execgraph.__file__).parent.parent
+ROOT = Path(__file__).parent.parent
+ROOT_PACKAGE = ROOT / "tools" / "package"
+"""The folder that is installed as `execgraph` itself."""
 PACKAGES = ("schema", "linker", "converter", "tools")
 
 
 def modules() -> list[str]:
     """All modules that are installed; not the generated one."""
-    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    paths = [
+        path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if ROOT_PACKAGE not in path.parents
+    ]
     dotted = (".".join(("execgraph", *path.relative_to(ROOT).with_suffix("").parts)) for path in paths)
     found = {name.removesuffix(".__init__") for name in dotted if not name.endswith("_pb2")}
     return sorted({"execgraph", "execgraph.api", *found})

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import execgraph
-
-ROOT = Path(execgraph.__file__).parent.parent
-PACKAGES = ("execgraph", "schema", "linker", "converter", "tools")
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("schema", "linker", "converter", "tools")
+ROOT_PACKAGE = ("tools", "package")
+"""The folder that is installed as `execgraph` itself."""
 
 
 def modules_with_examples() -> list[str]:
@@ -18,8 +18,8 @@ def modules_with_examples() -> list[str]:
         path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if ">>> " in path.read_text()
     ]
     parts = [path.relative_to(ROOT).with_suffix("").parts for path in paths]
-    dotted = (".".join(part for part in (*path, "") if part not in ("__init__", "")) for path in parts)
-    return [name if name.startswith("execgraph") else f"execgraph.{name}" for name in dotted]
+    inner = [path[len(ROOT_PACKAGE) :] if path[: len(ROOT_PACKAGE)] == ROOT_PACKAGE else path for path in parts]
+    return [".".join(("execgraph", *(part for part in path if part != "__init__"))) for path in inner]
 
 
 @pytest.mark.parametrize("name", modules_with_examples())

@@ -79,9 +79,9 @@ def run(installed: Path, *command: object) -> str:
 
 
 def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
-    files = {path.relative_to(ROOT) for floor in (*FLOORS, "execgraph") for path in (ROOT / floor).rglob("*")}
+    files = {path.relative_to(ROOT) for floor in FLOORS for path in (ROOT / floor).rglob("*")}
     code = {path.as_posix() for path in files if (ROOT / path).is_file() and "__pycache__" not in path.parts}
-    expected = {name if name.startswith("execgraph/") else f"execgraph/{name}" for name in code}
+    expected = {f"execgraph/{name.removeprefix('tools/package/')}" for name in code}
     names = set(ZipFile(built.wheels["open"]).namelist())
     assert {name for name in names if ".dist-info/" not in name} == expected
     assert {f"execgraph/{floor}/py.typed" for floor in FLOORS} < names
@@ -92,7 +92,7 @@ def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
 def test_the_source_package_holds_neither_tests_nor_documentation(built: Built) -> None:
     with tarfile.open(built.sdists["open"]) as archive:
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
-    assert {*FLOORS, "execgraph", "pyproject.toml", "README.md", "LICENSE"} <= folders
+    assert {*FLOORS, "pyproject.toml", "README.md", "LICENSE"} <= folders
     assert folders.isdisjoint({"tests", "docs"})
 
 

@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = ("schema", "linker", "converter", "tools")
 """From below to above."""
+ROOT_PACKAGE = ROOT / "tools" / "package"
+"""The folder that is installed as `execgraph` itself: its imports go down to the floors."""
 LONGEST = 300
 
 
@@ -20,7 +22,8 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))}
+PATHS = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py")) if ROOT_PACKAGE not in path.parents]
+MODULES = {module_name(path): path for path in PATHS}
 PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 WRITTEN = {name: path for name, path in MODULES.items() if not name.endswith("_pb2")}
 
