@@ -1,6 +1,10 @@
-"""The one exception for data a user handed in that cannot be used."""
+"""The exceptions for data that cannot be used and for requests that the data cannot answer, and what to suggest instead."""
+
+import difflib
+from collections.abc import Iterable
 
 BEGINNING, END = 1000, 300
+LISTED = 12
 
 
 class DataError(Exception):
@@ -11,3 +15,24 @@ class DataError(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(text if len(text) <= BEGINNING + END else f"{text[:BEGINNING]} … {text[-END:]}")
+
+
+class RequestError(DataError):
+    """A request for what the data do not hold, such as a rank, a group or a node: wrong usage, though only the data show it."""
+
+
+def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:
+    """Says what to write instead of an unknown word, as the end of a message: the word most like it, or else those that are known.
+
+    >>> print(f"unknown target 'astrasim'{nearest('astrasim', ['generic', 'astra-sim'])}")
+    unknown target 'astrasim': did you mean 'astra-sim'?
+    >>> print(f"unknown target 'x'{nearest('x', ['generic', 'astra-sim'])}")
+    unknown target 'x': choose from generic, astra-sim
+    """
+    spelled = {one.lower(): one for one in known}
+    if like := difflib.get_close_matches(word.lower(), spelled, 1):
+        return f": did you mean {spelled[like[0]]!r}?"
+    if not listed or not spelled:
+        return ""
+    more = len(spelled) - LISTED
+    return f": choose from {', '.join([*spelled.values()][:LISTED])}" + (f" and {more} more" if more > 0 else "")

@@ -150,13 +150,13 @@ def test_the_option_simulate_points_to_trace_replay(
     files: dict[str, Path], out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run("trace-convert", "--simulate", "--input", files["linked"], "--output", out / "g.et") == 2
-    assert "trace-replay --input GRAPH.et" in capfd.readouterr().err
+    assert "trace-replay GRAPH.et" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("command", MAIN)
 def test_help_has_an_example_and_version_a_number(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--help") == 0
-    assert f"example:\n  {command} --" in capfd.readouterr().out
+    assert f"example:\n  {command} " in capfd.readouterr().out
     assert run(command, "--version") == 0
     assert capfd.readouterr().out.startswith(f"{command} 0.")
 

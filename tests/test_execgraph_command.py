@@ -51,7 +51,7 @@ def parser(name: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParse
     def seen(parser: argparse.ArgumentParser, *_: object) -> None:
         raise Parsed(parser)
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", seen)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_intermixed_args", seen)
     with pytest.raises(Parsed) as parsed:
         importlib.import_module(f"execgraph.tools.commands.trace_{name}").main([])
     found: argparse.ArgumentParser = parsed.value.args[0]

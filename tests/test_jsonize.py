@@ -446,4 +446,4 @@ def test_a_directory_is_one_line(tmp_path, capfd):
 
 def test_help_has_an_example(capfd):
     assert run("--help") == 0
-    assert "trace-jsonize --input graph.0.et --output graph.0.json" in capfd.readouterr().out
+    assert "trace-jsonize graph.0.et -o graph.0.json" in capfd.readouterr().out

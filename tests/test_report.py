@@ -477,7 +477,7 @@ def test_a_part_of_two_runs_is_compared(steps: Path, capfd: pytest.CaptureFixtur
 
 
 def test_a_rank_that_is_not_there_is_refused(steps: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(steps, "--ranks", "1-3") == 1
+    assert run(steps, "--ranks", "1-3") == 2
     assert "rank 2, 3 is not among the ranks there, 0, 1" in capfd.readouterr().err
 
 

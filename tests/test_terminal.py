@@ -139,5 +139,6 @@ def test_quiet_commands_show_no_progress(level: int, shows: bool, monkeypatch: p
     monkeypatch.setattr(sys, "stderr", screen)
     logging.getLogger().setLevel(level)
     assert [*progress([1, 2], "read", total=2)] == [1, 2]
-    progress_bar("write").close()
+    with progress_bar("write"):
+        pass
     assert bool(screen.getvalue()) == shows

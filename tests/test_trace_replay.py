@@ -313,10 +313,10 @@ def test_json_prints_the_figures_in_us_and_nothing_else(graph_file: str, capsys:
     }
 
 
-def test_the_summary_for_people_goes_to_stderr(graph_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_goes_to_stdout(graph_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--input_filename", graph_file) == 0
     output = capsys.readouterr()
-    assert output.out == ""
+    assert output.err == ""
     for part in (
         "host 4, computation 2, memory 1",
         "program order 3, launch 2",
@@ -324,7 +324,7 @@ def test_the_summary_for_people_goes_to_stderr(graph_file: str, capsys: pytest.C
         "+0.00 %",
         "100.00 %  of",
     ):
-        assert part in output.err
+        assert part in output.out
 
 
 def test_graphs_of_several_ranks_are_replayed_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,8 +116,7 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(
     built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--input-dir", built(), "--output-dir", tmp_path / "out", "--data-parallel", 4, "--json") == 0
-    said = capsys.readouterr()
-    printed = json.loads(said.out)
+    printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "out" / "scale.json").read_text())
     assert printed["lengths"][0] | {"off_pct": 0} == {
         "group": "group 0,1 (0)",
@@ -132,9 +131,10 @@ def test_the_report_says_what_grew_and_how_right_the_fit_is(
         "off_pct": 0,
         "tells_apart": True,
     }
+    assert run("-q", built(), "-o", tmp_path / "again", "--data-parallel", 4) == 0
     assert (
         "group       group 0,1 (0), default_pg: all_reduce; joined, by the gradients that it reduces: 2 -> 8 members"
-        in said.err
+        in capsys.readouterr().out
     )
 
 

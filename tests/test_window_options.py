@@ -93,7 +93,7 @@ OUTSIDE = {
     "a time after the trace": (["--window", "1000:2000"], "nothing lies between 1000 and 2000 µs"),
     "a step before the trace": (["--steps", "2"], "no step 2 to link; the trace holds steps 3 to 5"),
     "steps that go on after the trace": (["--steps", "4:9"], "no step 6 to link; the trace holds steps 3 to 5"),
-    "a name that nothing has": (["--annotation", "backward"], "no annotation named 'backward'"),
+    "a name that nothing has": (["--annotation", "backward"], "no annotation named 'backward' in that part of the trace: "),
     "a name outside the time": (["--annotation", "forward", "--window", "1:17"], "no annotation named 'forward'"),
 }
 
@@ -103,7 +103,7 @@ def test_trace_link_refuses_a_part_that_is_not_there(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
     options, complaint = OUTSIDE[part]
-    assert link_part(job, tmp_path / "part.json", *options) == 1
+    assert link_part(job, tmp_path / "part.json", *options) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("trace-link: error: ") and "device_rank0.json" in line and complaint in line
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.comm_groups import LARGEST_JOB, RankList
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.graph import NodeType
 from ..ranks import match, ranks_text
 from ..targets import GIB, Transfer
@@ -98,7 +98,7 @@ def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
     if len(ranks) < size or ranks != list(range(size)):
         raise DataError(f"the graphs are of ranks {ranks_text(ranks)} of {size}; all ranks of a job are needed")
     if outside := sorted(set(growth.removed) - set(ranks)):
-        raise DataError(f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(ranks)}")
+        raise RequestError(f"rank {outside[0]} cannot be removed: the job has the ranks {ranks_text(ranks)}")
     kept = tuple(rank for rank in ranks if rank not in growth.removed)
     if not kept:
         raise DataError("no rank is left")

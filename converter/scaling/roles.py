@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.graph import CollectiveType
 from ..ranks import Group, ranks_text
 from .group_use import GATHERING, REDUCING, GroupUse
@@ -40,7 +40,9 @@ def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) ->
     """The role of each group. Raises DataError where none is found, or those found contradict each other or leave a rank out."""
     reasons = [_named(use, named) if named else _recognised(use) for use in uses]
     if lacking := [name for name in named if not any(name in _names(use.group) for use in uses)]:
-        raise DataError(f"{OPTION} {lacking[0]}: no group has that name, description or ranks; there {_listing(uses)}")
+        raise RequestError(
+            f"{OPTION} {lacking[0]}: no group has that name, description or ranks; there {_listing(uses)}"
+        )
     if not any(reasons):
         raise DataError(
             f"no data-parallel group is recognised: none is described as one, and none has members that run the same kernels and "

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from ...schema.columns import Bool, Int64, Strings
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
@@ -64,7 +64,7 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
             + (", or take one out with --rank N" if known else "")
         )
     if rank not in known:
-        raise DataError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")
+        raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")
     taken = _taken(device, rank, ranks)
     record = next((record for record in device.merged if record.rank == rank), None)
     return _restored(taken, record) if record else taken

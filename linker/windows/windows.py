@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.errors import DataError
+from ...schema.errors import RequestError, nearest
 from ...schema.traces import FOREVER, NEVER, STEP_MARK
 from ..matching import Match
 from ..readers import DeviceTrace
@@ -80,7 +80,7 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
     period = Period(zero + round(begin * 1000), zero + round(end * 1000))
     if common(period, trace).start >= common(period, trace).end:
         first, last = ((time - zero) / 1000 for time in trace)
-        raise DataError(
+        raise RequestError(
             f"{device.path}: nothing lies between {begin:g} and {end:g} µs; the trace's events are from {first:.0f} to {last:.0f} µs"
         )
     return period
@@ -95,7 +95,7 @@ def step_span(device: DeviceTrace, first: int, end: int) -> Period:
     missing = [number for number in range(first, min(end, first + len(steps) + 1)) if number not in steps]
     if missing or end <= first:
         held = f"steps {_listing(steps)}" if steps else "no ProfilerStep#N annotation"
-        raise DataError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {held}")
+        raise RequestError(f"{device.path}: no step {(missing or [first])[0]} to link; the trace holds {held}")
     after = [period.start for number, period in steps.items() if number >= end and period.start > steps[end - 1].start]
     return Period(steps[first].start, min(after, default=steps[end - 1].end))
 
@@ -134,14 +134,25 @@ def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
         if which == ALL and found:
             return Period(found[0].start, max(period.end for period in found))
         if found and int(which) >= len(found):
-            raise DataError(
+            raise RequestError(
                 f"{device.path}: {len(found)} annotations are named {of_several[1]!r} in that part of the trace, "
                 f"{of_several[1]}:0 to {of_several[1]}:{len(found) - 1}"
             )
         found = found[int(which) :] if found else []
     if not found:
-        raise DataError(f"{device.path}: no annotation named {name!r} in that part of the trace")
+        raise RequestError(
+            f"{device.path}: no annotation named {name!r} in that part of the trace{_there(device, name, within)}"
+        )
     return found[0]
+
+
+def _there(device: DeviceTrace, name: str, within: Period) -> str:
+    """Suggests the annotation meant by a name that none has, as the end of a message."""
+    ops = device.ops
+    begins = ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
+    codes, first = np.unique(ops.name.codes[begins], return_index=True)
+    names = [ops.name.table[code] for code in codes[np.argsort(first)].tolist()]
+    return nearest(name, names) or ": it has no annotations there"
 
 
 def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]:

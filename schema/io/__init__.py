@@ -10,6 +10,7 @@ from .files import (
     folder_beside,
     open_input,
     open_output,
+    say_opened,
     state_of,
 )
 from .plain import ACTING
@@ -26,5 +27,6 @@ __all__ = [
     "locked",
     "open_input",
     "open_output",
+    "say_opened",
     "state_of",
 ]

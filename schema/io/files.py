@@ -5,6 +5,7 @@ Outputs are whole or not there at all.
 
 import contextlib
 import io
+import logging
 import os
 import re
 import secrets
@@ -37,6 +38,15 @@ FOREIGN = {
 }
 
 
+log = logging.getLogger("execgraph")
+
+
+def say_opened(path: str) -> None:
+    """Says with --verbose that a file is read, and how large it is."""
+    size = state_of(Path(path))[2:3]
+    log.debug(f"reading {path}" + (f", {size[0]:,} bytes" if size else ""))
+
+
 def open_input(path: str) -> BinaryIO:
     """The bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
 
@@ -49,6 +59,7 @@ def open_input(path: str) -> BinaryIO:
         if path != STANDARD_STREAM:
             raw = io.BufferedReader(_Watched(path), PIECE)
         head = raw.peek(4)[:4]
+        say_opened(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if not head:

@@ -13,7 +13,8 @@ import numpy as np
 from ...converter import Options, convert
 from ...converter.dependencies import RULES
 from ..accuracy import VARIANTS, answers, linked_of, markdown, true_outcomes
-from ..command import command_parser, progress, run_command
+from ..command import progress, run_command
+from ..command_parser import CommandParser
 from ..generate import NAMED, PRESETS, RANDOM, build_job, simulate
 from .measured_runs import HEAD, MeasuredRun, measured_runs
 
@@ -41,7 +42,7 @@ def ablations() -> list[Ablation]:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Measures and prints the tables, and exits: 0, 1 for bad input, 2 for wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Measures what each rule of the graph is for: how far replays and what-if answers are off without it.",
         f"{NAME} --traces captures --random 8",

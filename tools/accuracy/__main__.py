@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from ...schema.errors import DataError
-from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..command import print_json, progress, run_command
+from ..command_parser import CommandParser
 from ..generate import NAMED
 from ..workers import in_processes
 from .measuring import measure, subjects
@@ -26,7 +27,7 @@ log = logging.getLogger("execgraph")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Measures and prints the tables, and exits: 0, 1 where answers are further off than allowed, 2 for wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Measures on simulated jobs, named ones and random programs, each on the default machine and on machines that are drawn,\n"
         "how well execution graphs answer what-if questions and recover dependencies.",
@@ -46,9 +47,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     if arguments.seeds < 1:
-        usage_error(parser, "--seeds: at least 1")
+        parser.error("--seeds: at least 1")
     if arguments.random < 0 or not (arguments.random or arguments.jobs):
-        usage_error(parser, "--random: at least 0, and at least 1 where there are no --jobs")
+        parser.error("--random: at least 0, and at least 1 where there are no --jobs")
     run_command(_measure, arguments, NAME)
 
 

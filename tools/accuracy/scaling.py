@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
 from ...schema.graph import ExecutionGraph
-from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..command import print_json, progress, run_command
+from ..command_parser import CommandParser
 from ..generate import DEFAULT, Job, Machine, Stalls, build_job, draw_machine, simulate
 from ..replay import replay_ranks
 from ..workers import in_processes
@@ -95,7 +96,7 @@ def _scaled_ns(graphs: Sequence[ExecutionGraph], ranks: int) -> int:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Measures and prints the table, and exits: 0, 1 where a makespan is further off than allowed, 2 for wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Measures on simulated jobs how right the makespan of a scaled job is.",
         f"{NAME} --machines 5",
@@ -112,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on stdout")
     arguments = parser.parse_args(argv)
     if arguments.machines < 0:
-        usage_error(parser, "--machines: at least 0")
+        parser.error("--machines: at least 0")
     run_command(_measure, arguments, NAME)
 
 

@@ -19,7 +19,8 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.io import open_output
-from ..command import command_parser, progress, run_command
+from ..command import progress, run_command
+from ..command_parser import CommandParser
 from .results import Benchmark, Result, Size, build_share, changes_table, size_table
 from .work import DEVICE, HOST, TRACES, WORKS, WORKS_OF_MANY, WORKS_OF_ONE, Timing
 
@@ -34,7 +35,7 @@ PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Measures, prints the tables, saves the results where asked to, and exits: 0, 1 for bad input, 2 for wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Measures every command on synthetic traces of growing size, each in a fresh process. To compare two commits, run it on\n"
         "each, on the same traces and the same quiet machine: save the results of one and give them to the other.",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ..command import ARGCOMPLETE, command_parser
+from ..command_parser import ARGCOMPLETE, CommandParser
 
 NAME, PREFIX = "execgraph", "trace-"
 COMMANDS = {
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if given and given[0] in COMMANDS:
         _run(given[0], given[1:])
     listed = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too.\n\ncommands:\n{listed}",
         f"{NAME} link --host-trace host.json --device-trace device.json --output linked.json",

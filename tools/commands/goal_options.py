@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from ...converter.targets import GOAL, Algorithm, GoalOptions, GoalReport, Simulator
-from ..command import usage_error
 from ..summary_lines import titled
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -46,10 +45,10 @@ def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Goa
     given = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
     if given and options.target != GOAL:
-        usage_error(parser, f"--{next(iter(given))} is for --target {GOAL}")
+        parser.error(f"--{next(iter(given))} is for --target {GOAL}")
     for name, value in given.items():
         if isinstance(value, int) and value < 1:
-            usage_error(parser, f"--{name} is {value}, not 1 or more")
+            parser.error(f"--{name} is {value}, not 1 or more")
     return GoalOptions(**{FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()})
 
 

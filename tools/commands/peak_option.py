@@ -3,7 +3,7 @@
 import argparse
 
 from ...schema.device_peaks import Peak
-from ..command import OptionGroup
+from ..command_parser import OptionGroup
 
 
 def add_peak_option(parser: OptionGroup) -> None:

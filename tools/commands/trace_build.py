@@ -24,7 +24,8 @@ from ..build_job import (
     table,
     write_astra_sim_files,
 )
-from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..command import print_json, progress, run_command
+from ..command_parser import CommandParser
 from ..summary_lines import counted, titled
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
@@ -42,29 +43,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
-        usage_error(parser, f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
+        parser.error(f"--incomplete-groups keep is for --target {ASTRA_SIM}; other graphs keep all groups whole")
     if (options.bandwidth or options.latency or options.replay or options.roofline) and options.target != ASTRA_SIM:
-        usage_error(
-            parser,
+        parser.error(
             f"--bandwidth, --latency, --replay and --roofline are for --target {ASTRA_SIM}, whose configuration they set",
         )
     if options.roofline and (options.replay or not options.no_host):
-        usage_error(
-            parser, "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
+        parser.error(
+            "--roofline needs --no-host, as the mode takes host nodes for kernels, and has no use for --replay"
         )
     options.goal = goal_of(parser, options)
     run_command(_run, options, NAME)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         NAME,
         "Builds the execution graphs of a whole job: finds the host and device trace of every rank in a folder, links and\n"
         "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
-        f"{NAME} --input-dir traces --output-dir graphs --jobs 8",
+        f"{NAME} traces -o graphs --jobs 8",
     )
-    given = parser.add_argument_group("input")
-    given.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
+    given = parser.add_inputs("DIR", "the folder with the traces, in DIR or below", "--input-dir", most=1)
     add_modules_option(given)
     add_window_options(parser)
     held = parser.add_argument_group("what the graphs hold")
@@ -99,8 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     where.add_argument("--scheduler", metavar="ADDR", help="build on the Dask cluster with this scheduler, tcp://…")
     running.add_argument("--force", action="store_true", help="build ranks that are up to date, too")
-    made = parser.add_argument_group("output")
-    made.add_argument("--output-dir", required=True, type=Path, metavar="OUT", help="where the graphs go")
+    made = parser.add_output("OUT", "the folder for the graphs", "--output-dir", type=Path)
     made.add_argument("--strict", action="store_true", help="exit 1 for what is only odd, too")
     made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
@@ -133,8 +131,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.scheduler:
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
     report, unchanged, removed = build(
-        options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
+        Path(options.inputs[0]), options.output, conversion, run, options.force, window_of(options), progress
     )
+    for rank in report.ranks:
+        read = " and ".join(one.file for one in (rank.host, rank.device) if one)
+        log.debug(f"rank {rank.rank}: {rank.status} from {read}")
     if options.json:
         print_json(msgspec.to_builtins(report))
     if report.ranks:
@@ -154,9 +155,7 @@ def _run(options: argparse.Namespace) -> int:
     for failure in report.all_failures:
         log.error(f"{NAME}: error: {failure}")
     built = sum(rank.status == BUILT for rank in report.ranks)
-    log.info(
-        f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output_dir / REPORT}"
-    )
+    log.info(f"{built} of {len(report.ranks)} ranks, {time.monotonic() - begun:.1f} s; see {options.output / REPORT}")
     if built == len(report.ranks) > 0 and options.target == ASTRA_SIM:
         network = report.network
         if network:
@@ -164,8 +163,8 @@ def _run(options: argparse.Namespace) -> int:
             fit = f"as {network.transfers} collectives and messages fit, half of them within {network.off_pct:g} %"
             log.info(titled("network", f"{line}, {fit}"))
         simulation = Simulation(options.bandwidth, options.latency, options.replay, options.roofline)
-        write_astra_sim_files(options.output_dir, built, network, simulation)
-        log.info(titled("simulate", simulator_command(options.output_dir, built)))
+        write_astra_sim_files(options.output, built, network, simulation)
+        log.info(titled("simulate", simulator_command(options.output, built)))
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 

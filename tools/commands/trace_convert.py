@@ -13,17 +13,9 @@ from ...linker import read_linked
 from ...schema.columns import columns_in
 from ...schema.comm_groups import read_groups
 from ...schema.graph import ConvertReport, Delay, TargetChanges
-from ...schema.io import STANDARD_STREAM, folder_beside
-from ..command import (
-    OptionGroup,
-    command_parser,
-    output_as,
-    print_json,
-    progress_bar,
-    run_command,
-    usage_error,
-    without_leading_word,
-)
+from ...schema.io import folder_beside
+from ..command import print_json, progress_bar, run_command, step
+from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
 from ..summary_lines import counted, titled
 
 log = logging.getLogger("execgraph")
@@ -38,14 +30,13 @@ REMEDIES = {
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         "trace-convert",
         "Turns a linked trace into an execution graph.",
-        "trace-convert --input linked.json.gz --output graph.0.et",
+        "trace-convert linked.json.gz -o graph.0.et",
     )
-    given = parser.add_argument_group("input")
-    given.add_argument(
-        "--input", "--input_filename", metavar="LINKED", required=True, help="linked trace (gzip accepted, - is stdin)"
+    given = parser.add_inputs(
+        "LINKED.json", "a linked trace (gzip accepted, - is stdin)", "--input", "--input_filename", most=1
     )
     given.add_argument(
         "--comm-groups", metavar="FILE", help="numbers of the job's communicator groups, as trace-build writes them"
@@ -58,24 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     held.add_argument(
         "--shortest-slice", type=_microseconds, default=1_000, metavar="µs", help="fold shorter host slices (1)"
     )
-    made = parser.add_argument_group("output")
-    made.add_argument(
-        "--output",
-        "--output_filename",
-        metavar="GRAPH",
-        required=True,
-        type=output_as(".et"),
-        help="execution graph, .et (- is stdout)",
-    )
+    made = parser.add_output("GRAPH.et", "execution graph (- is stdout)", "--output_filename", type=output_as(".et"))
     made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     parser.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(without_leading_word(arguments))
-    if options.json and options.output == STANDARD_STREAM:
-        usage_error(parser, "--json and --output - both want stdout")
     if options.simulate:
-        usage_error(parser, "--simulate is a command of its own: trace-replay --input GRAPH.et")
+        parser.error("--simulate is a command of its own: trace-replay GRAPH.et")
     if options.target == GOAL:
-        usage_error(parser, WHOLE_JOB)
+        parser.error(WHOLE_JOB)
     run_command(_run, options, "trace-convert")
 
 
@@ -118,24 +99,23 @@ def _run(options: argparse.Namespace) -> None:
 
 def _convert(options: argparse.Namespace) -> None:
     with progress_bar("read linked trace") as bar:
-        linked = read_linked(options.input, bar.update)
+        linked = read_linked(options.inputs[0], bar.update)
     groups = read_groups(options.comm_groups) if options.comm_groups else None
-    graph = convert(
-        linked,
-        Options(
-            target=options.target,
-            promote=options.promote,
-            io=options.io,
-            live_bytes=options.live_bytes,
-            inferred=not options.no_inferred,
-            host=not options.no_host,
-            shortest_slice=options.shortest_slice,
-            delays=not options.no_delays,
-        ),
-        groups,
+    chosen = Options(
+        target=options.target,
+        promote=options.promote,
+        io=options.io,
+        live_bytes=options.live_bytes,
+        inferred=not options.no_inferred,
+        host=not options.no_host,
+        shortest_slice=options.shortest_slice,
+        delays=not options.no_delays,
     )
+    with step("convert"):
+        graph = convert(linked, chosen, groups)
     report, changes = graph.report or ConvertReport(), graph.changes or TargetChanges()
-    graph.write(options.output)
+    with step("write graph"):
+        graph.write(options.output)
     if options.json:
         print_json({**dataclasses.asdict(report), "target": changes.counts})
     log.info(summary(report))

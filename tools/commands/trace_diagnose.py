@@ -7,7 +7,8 @@ from typing import NoReturn
 
 import msgspec
 
-from ..command import command_parser, print_json, progress, run_command
+from ..command import print_json, progress, run_command
+from ..command_parser import CommandParser
 from ..diagnose import diagnose, in_parallel_if_large, report
 from ..terminal import print_text
 
@@ -16,21 +17,21 @@ NAME = "trace-diagnose"
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-diagnose with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Looks into traces before they are linked: what each process recorded, whether host and device traces belong together,\n"
         "what ranks lack that others have, what a graph would lack and why, and what to do about it. With -v the longest kernels\n"
         "of every process.",
         f"{NAME} traces --strict",
     )
-    parser.add_argument("traces", nargs="+", type=Path, metavar="FILES_OR_DIR", help="traces, or folders with them")
+    parser.add_inputs("FILE_OR_DIR", "traces, or folders with them", "--input", "--input-dir")
     parser.add_argument("--strict", action="store_true", help="exit 1 when something is wrong")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object on stdout")
     run_command(_run, parser.parse_args(arguments), NAME)
 
 
 def _run(options: argparse.Namespace) -> int:
-    diagnosis = diagnose(options.traces, in_parallel_if_large, progress)
+    diagnosis = diagnose([Path(path) for path in options.inputs], in_parallel_if_large, progress)
     if options.json:
         print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})
     else:

@@ -11,7 +11,8 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from ..command import command_parser, print_json, run_command, usage_error
+from ..command import print_json, run_command
+from ..command_parser import CommandParser
 from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
 
 NAME = "trace-generate"
@@ -27,21 +28,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         arguments.scalings = {" ".join(specs): scale_of(specs) for specs in arguments.scale}
         arguments.simulated_job = _job(arguments)
     except ValueError as error:
-        usage_error(parser, str(error))
+        parser.error(str(error))
     run_command(_generate, arguments, NAME)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         NAME,
         "Simulates a training job on CUDA devices and writes the traces that the PyTorch profiler would have written,\n"
         "with the truth: what waited for what, and how long the job takes when durations change.\n\njobs:\n"
         + "\n".join(f"  {name:<14} {(preset.program.__doc__ or '').strip()}" for name, preset in PRESETS.items()),
-        f"{NAME} --job ddp --ranks 2 --steps 3 --output-dir traces --scale class:communication=2",
+        f"{NAME} ddp --ranks 2 --steps 3 -o traces --scale class:communication=2",
         reads=False,
     )
-    job = parser.add_argument_group("the job")
-    job.add_argument("--job", required=True, choices=PRESETS, metavar="NAME", help="one of the jobs above")
+    job = parser.add_inputs("JOB", "one of the jobs above", "--job", most=1, choices=PRESETS, title="the job")
     for name, what in SIZES.items():
         job.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
     amount = job.add_mutually_exclusive_group()
@@ -85,8 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         help="put the makespan with REGEX=F or class:NAME=F (host, computation, communication, memory) into the truth; the SPECs of one "
         "--scale are one change",
     )
-    made = parser.add_argument_group("output")
-    made.add_argument("--output-dir", required=True, metavar="DIR", help="where the files go")
+    made = parser.add_output("DIR", "the folder for the traces", "--output-dir")
     made.add_argument("--gzip", action="store_true", help="compress the traces")
     made.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
     return parser
@@ -104,7 +103,7 @@ SIZES = {
 def _job(arguments: argparse.Namespace) -> Job:
     size = {name: getattr(arguments, name) for name in SIZES}
     machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
-    job = partial(build_job, arguments.job, seed=arguments.seed, machine=machine, **size)
+    job = partial(build_job, arguments.inputs[0], seed=arguments.seed, machine=machine, **size)
     if arguments.events is not None:
         return job(steps=_steps(arguments.events, lambda steps: simulate(job(steps=steps)).events))
     if arguments.size is not None:
@@ -129,7 +128,7 @@ def _generate(arguments: argparse.Namespace) -> None:
     makespans = {text: simulate(run.job, factors).makespan_ns for text, factors in arguments.scalings.items()}
     files = write_traces(
         run,
-        arguments.output_dir,
+        arguments.output,
         sync_records=not arguments.no_sync_records,
         resolved_events=not arguments.unresolved_events,
         stacks=arguments.stacks,
@@ -144,7 +143,7 @@ def _generate(arguments: argparse.Namespace) -> None:
     log.info("%s", run.job.machine.text)
     for text, makespan_ns in makespans.items():
         log.info("%s: makespan %.1f µs", text, makespan_ns / 1e3)
-    log.info("written to %s", arguments.output_dir)
+    log.info("written to %s", arguments.output)
 
 
 def _summary(run: Run, makespans: dict[str, int]) -> dict[str, object]:

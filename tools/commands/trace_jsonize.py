@@ -12,7 +12,8 @@ from typing import NoReturn
 from ...converter.jsonizer import graph_to_json, json_to_graph
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, open_input
-from ..command import command_parser, print_json, progress_bar, run_command, usage_error
+from ..command import print_json, progress_bar, run_command
+from ..command_parser import CommandParser
 
 NAME = "trace-jsonize"
 FORMS = {".et": "et", ".json": "json"}
@@ -23,32 +24,23 @@ log = logging.getLogger("execgraph")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-jsonize with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same bytes.",
-        f"{NAME} --input graph.0.et --output graph.0.json",
+        f"{NAME} graph.0.et -o graph.0.json",
     )
-    parser.add_argument(
-        "--input", "--input_filename", required=True, metavar="FILE", help="graph (.et) or its JSON; gzip is accepted"
-    )
-    parser.add_argument(
-        "--output",
-        "--output_filename",
-        required=True,
-        metavar="FILE",
-        help="the other of the two (.gz compresses, - is stdout)",
-    )
-    parser.add_argument(
+    parser.add_inputs("FILE", "graph (.et) or its JSON; gzip is accepted", "--input", "--input_filename", most=1)
+    made = parser.add_output("FILE", "the other of the two (.gz compresses, - is stdout)", "--output_filename")
+    made.add_argument(
         "--to", choices=sorted(set(FORMS.values())), help="what to write, where the file names do not tell"
     )
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     arguments = parser.parse_args(argv)
-    if arguments.json and arguments.output == STANDARD_STREAM:
-        usage_error(parser, "--json and --output - both want stdout")
+    arguments.input = arguments.inputs[0]
     try:
         arguments.to = arguments.to or _form_to_write(arguments.input, arguments.output)
     except ValueError as error:
-        usage_error(parser, str(error))
+        parser.error(str(error))
     run_command(_run, arguments, NAME)
 
 

@@ -10,44 +10,42 @@ import msgspec
 from ...linker.link import link
 from ...linker.readers import read_traces
 from ...schema.columns import columns_in
-from ...schema.io import STANDARD_STREAM, folder_beside
+from ...schema.errors import RequestError
+from ...schema.io import folder_beside
 from ...schema.linked import LinkedTrace, write_linked
 from ...schema.machine import Machine
-from ..command import (
-    command_parser,
-    output_as,
-    print_json,
-    progress_bar,
-    run_command,
-    usage_error,
-    without_leading_word,
-)
+from ..command import print_json, progress_bar, run_command, step
+from ..command_parser import CommandParser, output_as, without_leading_word
+from ..inputs import OnePair, find_pair
 from ..summary_lines import counted, titled
 from .window_options import add_modules_option, add_window_options, window_of
 
+NAME = "trace-link"
+EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
 log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
-        "trace-link",
+    parser = CommandParser(
+        NAME,
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
-        "trace-link --host-trace host_rank0.json --device-trace device_rank0.json --output linked.json.gz",
+        EXAMPLE,
     )
-    given = parser.add_argument_group("input")
+    given = parser.add_inputs(
+        "TRACE",
+        "the host trace and the device trace of one process, in either order, or a folder with them; a device trace alone will do "
+        "(gzip and zstd accepted)",
+        fewest=0,
+    )
     given.add_argument(
-        "--host-trace",
-        "--chakra-host-trace",
-        metavar="ET",
-        help="PyTorch Execution Trace (JSON; gzip and zstd accepted)",
+        "--host-trace", "--chakra-host-trace", metavar="ET", help="the host trace, by name (PyTorch Execution Trace)"
     )
     given.add_argument(
         "--device-trace",
         "--chakra-device-trace",
         metavar="KINETO",
-        required=True,
-        help="Kineto trace (JSON; gzip and zstd accepted), or rocpd database",
+        help="the device trace, by name (Kineto trace or rocpd database; - is stdin)",
     )
     given.add_argument("--rank", type=int, metavar="N", help="the rank of a trace that records none")
     given.add_argument(
@@ -56,20 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given.add_argument("--strict", action="store_true", help="refuse damaged files instead of using what can be read")
     add_modules_option(given)
     add_window_options(parser)
-    made = parser.add_argument_group("output")
-    made.add_argument(
-        "--output",
-        "--output-file",
-        metavar="LINKED",
-        required=True,
-        type=output_as(".json"),
-        help="linked trace (.gz compresses, - is stdout)",
+    made = parser.add_output(
+        "LINKED.json", "linked trace (.gz compresses, - is stdout)", "--output-file", type=output_as(".json")
     )
     made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
-    if options.json and options.output == STANDARD_STREAM:
-        usage_error(parser, "--json and --output - both want stdout")
-    run_command(_run, options, "trace-link")
+    if not options.inputs and not options.device_trace:
+        parser.error(f"no input given: name the traces of one process, as in: {EXAMPLE}")
+    if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
+        parser.error(
+            "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"
+        )
+    run_command(_run, options, NAME)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -78,12 +74,15 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _link(options: argparse.Namespace) -> None:
+    found = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
+    host_trace, device_trace = options.host_trace or found.host, options.device_trace or found.device
+    if device_trace is None:
+        raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
     folder = folder_beside(options.output)
     with progress_bar("read traces") as bar:
-        host, device = read_traces(
-            options.host_trace, options.device_trace, options.strict, folder, bar.update, options.modules
-        )
-    linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
+        host, device = read_traces(host_trace, device_trace, options.strict, folder, bar.update, options.modules)
+    with step("link"):
+        linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))
     del host, device
     with progress_bar("write linked trace", len(linked.ops) + len(linked.activities), "node") as bar:
         write_linked(linked, options.output, bar.update)

@@ -11,7 +11,8 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress
-from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..command import print_json, progress, run_command
+from ..command_parser import CommandParser
 from ..inputs import RankTrace, TraceFiles, by_rank, find_traces
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from ..summary_lines import counted, titled
@@ -23,37 +24,35 @@ log = logging.getLogger("execgraph")
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-merge with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"
         "process for every rank and device and the clocks compared by shared collectives; .db to count in with SQL. A merged\n"
         "trace is no input of trace-link, but with --rank N, which takes rank N's own trace out of it.",
-        f"{NAME} traces --output merged.json.gz",
+        f"{NAME} traces -o merged.json.gz",
     )
-    parser.add_argument(
-        "traces", nargs="+", type=Path, metavar="FILES_OR_DIR", help="device traces, or folders with them"
-    )
-    parser.add_argument("--output", required=True, metavar="MERGED", help="merged.json, merged.json.gz or merged.db")
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
+    parser.add_inputs("FILE_OR_DIR", "device traces, or folders with them", "--input", "--input-dir")
+    made = parser.add_output("MERGED", "merged.json, merged.json.gz or merged.db")
+    made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     _, _, tables_and_queries = (counting.__doc__ or "").partition("\n\n")
     parser.epilog = f"tables of a .db, and what to ask of them:\n\n{tables_and_queries}\n{parser.epilog}"
     options = parser.parse_args(arguments)
     merge = next((writer for suffix, writer in WRITERS.items() if options.output.lower().endswith(suffix)), None)
     if merge is None:
-        usage_error(parser, f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
+        parser.error(f"--output {options.output}: end it in {', '.join(WRITERS)} to say what to write")
     run_command(partial(_run, merge), options, NAME)
 
 
 def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], options: argparse.Namespace) -> None:
     output = Path(options.output).resolve()
-    found = find_traces(options.traces, progress=progress)
+    found = find_traces([Path(path) for path in options.inputs], progress=progress)
     devices, merged = (
         [trace for trace in traces if Path(trace.name).resolve() != output] for traces in (found.devices, found.merged)
     )
     if found.failures:
         raise DataError("; ".join(found.failures))
     if not devices:
-        raise DataError(f"{', '.join(map(str, options.traces))}: no device trace of a single rank{_instead(found)}")
+        raise DataError(f"{', '.join(options.inputs)}: no device trace of a single rank{_instead(found)}")
     ranks, notes = by_rank(devices)
     report = merge(ranks, options.output, progress)
     report.skipped = {

@@ -16,7 +16,8 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.traces import integer
-from ..command import command_parser, output_as, print_json, progress, run_command, usage_error
+from ..command import print_json, progress, run_command, step
+from ..command_parser import CommandParser, output_as
 from ..replay import (
     SCALABLE,
     Scale,
@@ -29,6 +30,7 @@ from ..replay import (
     why_not_one_job,
     write_timeline,
 )
+from ..terminal import print_text
 from .peak_option import add_peak_option
 
 NAME = "trace-replay"
@@ -38,16 +40,17 @@ log = logging.getLogger("execgraph")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-replay with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Replays execution graphs along their data dependencies and compares with the measured run.",
-        f"{NAME} --input graph.0.et graph.1.et --scale 'gemm=0.5' --timeline replay.json.gz",
+        f"{NAME} graphs --scale 'gemm=0.5' --timeline replay.json.gz",
     )
-    given = parser.add_argument_group("input")
-    given.add_argument(
-        "--input", "--input_filename", dest="inputs", nargs="+", action="extend", required=True, metavar="GRAPH.et",
-        help="execution graphs, or the folder that trace-build wrote; of several ranks collectives then wait for each other",
-    )  # fmt: skip
+    given = parser.add_inputs(
+        "GRAPH.et",
+        "execution graphs, or folders that trace-build wrote; graphs of several ranks are replayed as one job (- is stdin)",
+        "--input",
+        "--input_filename",
+    )
     given.add_argument(
         "--allow-mismatch", action="store_true", help="replay graphs together that do not seem to be of one job"
     )
@@ -65,14 +68,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     )  # fmt: skip
     made = parser.add_argument_group("output")
     made.add_argument(
-        "--timeline", metavar="T.json[.gz]", type=output_as(".json"), help="write both runs as a trace for Perfetto"
-    )
+        "-o", "--output", "--timeline", metavar="T.json[.gz]", type=output_as(".json"),
+        help="write the measured and the replayed run as a trace for Perfetto",
+    )  # fmt: skip
     made.add_argument("--json", action="store_true", help="print the figures as one JSON object on stdout")
     arguments = parser.parse_args(argv)
-    if arguments.json and arguments.timeline == STANDARD_STREAM:
-        usage_error(parser, "--json and --timeline - both write to stdout")
-    if arguments.simulator and (arguments.timeline or arguments.scale):
-        usage_error(parser, "--simulator plays the run as it was; leave --timeline and --scale out")
+    if arguments.simulator and (arguments.output or arguments.scale):
+        parser.error("--simulator plays the run as it was; leave --timeline and --scale out")
     run_command(_run, arguments, NAME)
 
 
@@ -84,7 +86,7 @@ def _scale(spec: str) -> Scale:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    with columns_in(folder_beside(arguments.timeline or STANDARD_STREAM)):
+    with columns_in(folder_beside(arguments.output or STANDARD_STREAM)):
         _replay(arguments)
 
 
@@ -101,17 +103,18 @@ def _replay(arguments: argparse.Namespace) -> None:
     with _naming(paths):
         if arguments.simulator:
             found = simulated(graphs)
-            print_json(msgspec.to_builtins(found)) if arguments.json else log.info("%s", describe_simulated(found))
+            print_json(msgspec.to_builtins(found)) if arguments.json else print_text(describe_simulated(found))
             return
         scale = [one._replace(peaks=dict(arguments.peaks)) for one in arguments.scale]
-        replayed = replay_ranks(graphs, scale)
-    if arguments.timeline:
-        write_timeline(replayed, arguments.timeline)
+        with step("replay"):
+            replayed = replay_ranks(graphs, scale)
+    if arguments.output:
+        write_timeline(replayed, arguments.output)
     summary = summarise(replayed)
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
-    else:
-        log.info("%s", describe(replayed, summary))
+    elif arguments.output != STANDARD_STREAM:
+        print_text(describe(replayed, summary))
 
 
 def _graphs(given: str) -> list[str]:

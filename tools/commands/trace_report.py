@@ -12,7 +12,8 @@ from ...converter.ranks import ranks_of
 from ...schema.columns import columns_in
 from ...schema.io import STANDARD_STREAM, folder_beside, open_output
 from ..analyses import ANALYSES, Options, read_captures
-from ..command import command_parser, output_as, progress, run_command, usage_error
+from ..command import progress, run_command
+from ..command_parser import CommandParser, output_as
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import (
     Sources,
@@ -39,34 +40,30 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-report with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
     parser = _parser()
     arguments = parser.parse_args(argv)
+    arguments.paths = [Path(path) for path in arguments.inputs]
     if bool(arguments.paths) == bool(arguments.diff):
-        usage_error(parser, "give the files of one run, or --diff with two runs")
+        parser.error("give the files of one run, or --diff with two runs")
     if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto or arguments.capture_trace):
-        usage_error(
-            parser, "--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace"
-        )
+        parser.error("--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace")
     if arguments.diff and options_of(arguments) != Options():
-        usage_error(parser, "--diff compares two runs as they were; the options of the analyses change nothing in it")
+        parser.error("--diff compares two runs as they were; the options of the analyses change nothing in it")
     if Path(STANDARD_STREAM) in [*arguments.paths, *(arguments.diff or ())]:
-        usage_error(parser, "traces are looked at before they are read; give files or a folder, not stdin")
+        parser.error("traces are looked at before they are read; give files or a folder, not stdin")
     if arguments.perfetto == STANDARD_STREAM:
-        usage_error(parser, "--perfetto writes files, not stdout")
-    if arguments.json and arguments.output == STANDARD_STREAM:
-        usage_error(parser, "--json and --output - both want stdout")
+        parser.error("--perfetto writes files, not stdout")
     run_command(_run, arguments, NAME)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         NAME,
         "Says what ran, where the time went and what limits it: the analyses of a run over all its ranks. Tables go where the\n"
         "options say, without any to the terminal.",
-        f"{NAME} traces/ --output report.html --scale 'class:computation=0.5'",
+        f"{NAME} traces -o report.html --scale 'class:computation=0.5'",
     )
-    given = parser.add_argument_group("input")
-    given.add_argument(
-        "paths", nargs="*", type=Path, metavar="FILE_OR_DIR",
-        help="device traces, with their host traces, linked traces, or a folder of pairs; a file per rank",
+    given = parser.add_inputs(
+        "FILE_OR_DIR", "device traces with their host traces, linked traces or graphs of a run, or folders with them",
+        "--input", "--input-dir", fewest=0,
     )  # fmt: skip
     given.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     given.add_argument(
@@ -80,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     add_window_options(parser)
     chosen = parser.add_argument_group("which analyses")
     chosen.add_argument(
-        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="NAME",
+        "--only", nargs="+", action="extend", choices=[analysis.name for analysis in ANALYSES], metavar="ANALYSIS",
         help="only these analyses: " + ", ".join(analysis.name for analysis in ANALYSES) + "; --diff gives trace_diff",
     )  # fmt: skip
     add_analysis_options(parser)
@@ -92,13 +89,10 @@ def _parser() -> argparse.ArgumentParser:
         "bytes limit; repeatable",
     )  # fmt: skip
     add_peak_option(changed)
-    made = parser.add_argument_group("output", "tables on the terminal without any of these")
-    made.add_argument(
-        "--output",
-        metavar="REPORT.html",
-        type=output_as(".html", ".htm"),
-        help="write the page, one file that needs no network",
-    )
+    made = parser.add_output(
+        "REPORT.html", "write the page, one file that needs no network; without any output option tables go to stdout",
+        type=output_as(".html", ".htm"), required=False,
+    )  # fmt: skip
     made.add_argument("--csv", type=Path, metavar="DIR", help="write a CSV file per table")
     made.add_argument("--json", action="store_true", help="print all tables as one JSON object on stdout")
     made.add_argument(
@@ -164,5 +158,5 @@ def _report(arguments: argparse.Namespace) -> None:
         log.info(titled("tables", f"{arguments.csv}, {len(report.tables)} files"))
     if arguments.json:
         print_tables(report.tables.values())
-    elif not (arguments.quiet or arguments.output or arguments.csv):
+    elif not (arguments.output or arguments.csv or arguments.perfetto):
         print_text(report_text(report))

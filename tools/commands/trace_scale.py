@@ -16,9 +16,11 @@ from ...converter.scaling import Growth
 from ...schema.comm_groups import LARGEST_JOB
 from ...schema.errors import DataError
 from ..build_job import ASTRA_SIM_FILES, simulator_command
-from ..command import command_parser, print_json, progress, run_command, usage_error
+from ..command import print_json, progress, run_command
+from ..command_parser import CommandParser
 from ..scale_job import REPORT, lines, scale
 from ..summary_lines import titled
+from ..terminal import print_text
 from ..workers import in_processes
 from .argument_types import count, positive
 
@@ -40,26 +42,21 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = parser.parse_args(argv)
     asked = [name for name in REFUSED if getattr(arguments, name.removeprefix("--").replace("-", "_")) is not None]
     if not asked and arguments.data_parallel is None and not arguments.remove_ranks:
-        usage_error(parser, "nothing to scale; give --data-parallel, --remove-ranks or both")
+        parser.error("nothing to scale; give --data-parallel, --remove-ranks or both")
     arguments.refused = asked
     run_command(_run, arguments, NAME)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_parser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         NAME,
         "Makes of the graphs of a traced job those of the same program with more ranks, or fewer. Copies of the job join their\n"
         "data-parallel groups; all else is copied. What members wait for each other in a collective stays; what they have in\n"
         "common of it follows a latency per step and a time per byte, fitted to the job's collectives.",
-        f"{NAME} --input-dir graphs --output-dir graphs-64 --data-parallel 16",
+        f"{NAME} graphs -o graphs-64 --data-parallel 16",
     )
-    given = parser.add_argument_group("input")
-    given.add_argument(
-        "--input-dir",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="the graphs of all ranks, as trace-build writes them",
+    parser.add_inputs(
+        "GRAPHS", "the folder with the graphs of all ranks, as trace-build writes them", "--input-dir", most=1
     )
     changed = parser.add_argument_group("the other job")
     changed.add_argument("--data-parallel", type=count, metavar="K", help="so many copies of the job")
@@ -86,14 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     refused = parser.add_argument_group("refused, as it would be another program: trace that one")
     for name, why in REFUSED.items():
         refused.add_argument(name, metavar="K", help=why)
-    made = parser.add_argument_group("output")
-    made.add_argument(
-        "--output-dir",
-        required=True,
-        type=Path,
-        metavar="OUT",
-        help="where the graphs go; a new folder, or an empty one",
-    )
+    made = parser.add_output("OUT", "the folder for the new graphs; it is new or empty", "--output-dir", type=Path)
     made.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores)")
     made.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     return parser
@@ -118,16 +108,16 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.latency,
     )
     run = partial(in_processes, jobs=arguments.jobs or os.cpu_count() or 1)
-    report = scale(arguments.input_dir, arguments.output_dir, growth, run, progress)
+    report = scale(Path(arguments.inputs[0]), arguments.output, growth, run, progress)
     if arguments.json:
         print_json(msgspec.to_builtins(report))
-    for line in lines(report):
-        log.info(line)
+    else:
+        print_text("\n".join(lines(report)))
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
-    log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output_dir / REPORT}")
-    if (arguments.output_dir / ASTRA_SIM_FILES).is_dir():
-        log.info(titled("simulate", simulator_command(arguments.output_dir, report.ranks_then)))
+    log.info(f"{time.monotonic() - begun:.1f} s; see {arguments.output / REPORT}")
+    if (arguments.output / ASTRA_SIM_FILES).is_dir():
+        log.info(titled("simulate", simulator_command(arguments.output, report.ranks_then)))
 
 
 if __name__ == "__main__":

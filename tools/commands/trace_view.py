@@ -9,7 +9,8 @@ from typing import IO, NoReturn
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
-from ..command import command_parser, run_command, usage_error
+from ..command import run_command
+from ..command_parser import CommandParser
 from ..view import Selection, View, draw_lanes, view, write_dot, write_graphml
 
 NAME = "trace-view"
@@ -21,22 +22,16 @@ log = logging.getLogger("execgraph")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs trace-view with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
-    parser = command_parser(
+    parser = CommandParser(
         NAME,
         "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or with all\n"
         "attributes as .graphml. Conditions narrow the part: a node must meet all that are given.",
-        f"{NAME} --input graph.0.et --output around.svg --around 1234 --hops 3",
+        f"{NAME} graph.0.et -o around.svg --around 1234 --hops 3",
     )
-    parser.add_argument(
-        "--input",
-        "--input_filename",
-        required=True,
-        metavar="GRAPH.et",
-        help="an execution graph (gzip accepted, - is stdin)",
+    parser.add_inputs(
+        "GRAPH.et", "an execution graph (gzip accepted, - is stdin)", "--input", "--input_filename", most=1
     )
-    parser.add_argument(
-        "--output", "--output_filename", required=True, metavar="X.svg|.dot|.graphml", help="may end in .gz besides"
-    )
+    parser.add_output("X.svg|.dot|.graphml", "the picture or graph; it may end in .gz besides", "--output_filename")
     parser.add_argument("--around", type=int, metavar="NODE", help="nodes near the one with this id")
     parser.add_argument("--hops", type=_hops, metavar="N", help="how many dependencies away, either way (2)")
     parser.add_argument(
@@ -48,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     )
     arguments = parser.parse_args(argv)
     if arguments.hops is not None and arguments.around is None:
-        usage_error(parser, "--hops counts from the node that --around names")
+        parser.error("--hops counts from the node that --around names")
     if _form(arguments.output) not in WRITERS:
-        usage_error(parser, f"--output {arguments.output}: the name must end in {', '.join(WRITERS)}")
+        parser.error(f"--output {arguments.output}: the name must end in {', '.join(WRITERS)}")
     run_command(_run, arguments, NAME)
 
 
@@ -80,15 +75,15 @@ def _form(path: str) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
-    graph = ExecutionGraph.read(arguments.input)
+    graph = ExecutionGraph.read(arguments.inputs[0])
     try:
         seen = view(graph, selection)
     except DataError as error:
-        raise DataError(f"{arguments.input}: {error}") from error
+        raise DataError(f"{arguments.inputs[0]}: {error}") from error
     form = _form(arguments.output)
     if form != ".graphml" and len(seen.graph) > PICTURED:
         raise DataError(
-            f"{arguments.input}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with "
+            f"{arguments.inputs[0]}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with "
             "--around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
         )
     with open_output(arguments.output) as stream:

@@ -4,7 +4,7 @@ import argparse
 import re
 
 from ...linker.windows import Window
-from ..command import OptionGroup
+from ..command_parser import OptionGroup
 
 RULE = """\
 what all that are given have in common. The whole trace is linked, then cut: a call

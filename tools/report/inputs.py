@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...linker import read_linked
 from ...linker.windows import EVERYTHING, Window
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Advanced, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
@@ -80,7 +80,7 @@ def of_ranks(sources: Sources, wanted: Collection[int]) -> Sources:
     missing = sorted(set(wanted) - {source.told for source in ranks})
     if missing:
         there = ranges(sorted(source.told for source in ranks if source.told is not None))
-        raise DataError(f"{sources.title}: rank {ranges(missing)} is not among the ranks there, {there}")
+        raise RequestError(f"{sources.title}: rank {ranges(missing)} is not among the ranks there, {there}")
     return sources._replace(ranks=[source for source in ranks if source.told in wanted])
 
 

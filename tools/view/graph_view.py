@@ -8,7 +8,7 @@ import numpy as np
 
 from ...converter.edit import rows_of_graph, take_rows
 from ...schema.columns import Bool, Int64, Ragged
-from ...schema.errors import DataError
+from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
 from ..replay import Lane, NodeClass, Workload, gather, number_text
 
@@ -54,7 +54,7 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
         chosen &= work.is_timed & (work.measured_start_ns <= last * 1000) & (work.measured_end_ns >= first * 1000)
     rows = np.flatnonzero(chosen)
     if not len(rows):
-        raise DataError(f"none of the {len(graph):,} nodes is selected; {_what_there_is(graph, work)}")
+        raise RequestError(f"none of the {len(graph):,} nodes is selected; {_what_there_is(graph, work)}")
     cut = int((chosen[work.source] != chosen[work.target]).sum())
     return View(_part(graph, rows, chosen), origin, cut, selection.time_us)
 
@@ -79,7 +79,7 @@ def _lane_name(lane: Lane, recorded: bool) -> str:
 def _row_of(graph: ExecutionGraph, node: int) -> int:
     row = int(graph.rows_of(np.array([node], np.int64))[0])
     if row < 0:
-        raise DataError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
+        raise RequestError(f"there is no node {node}; ids are {graph.id.min()} to {graph.id.max()}")
     return row
 
 

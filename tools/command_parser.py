@@ -1,0 +1,210 @@
+"""How every command reads its command line: inputs by position, `-o`, the options that all commands have, wrong usage in one line."""
+
+import argparse
+import glob
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..schema.errors import DataError, nearest
+from ..schema.io import STANDARD_STREAM, bytes_of
+from . import terminal
+
+KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
+EXIT_STATUS = "exit status: 0 done, 1 the data are unusable (one line says why), 2 wrong usage"
+ARGCOMPLETE = "_ARGCOMPLETE"
+"""What the shell sets while it asks a command for completions."""
+INPUTS_NAMED = 3
+WILDCARDS = frozenset("*?[")
+
+OptionGroup = argparse._ArgumentGroup | argparse.ArgumentParser
+"""What options are added to: a group with a title, or a command's few options."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Reads a command line; answers a shell that asks for completions, where argcomplete is installed."""
+
+    def __init__(self, name: str, description: str, example: str, reads: bool = True) -> None:
+        super().__init__(
+            prog=name,
+            description=description,
+            epilog=f"{EXIT_STATUS}\n\nexample:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self._example, self._reads = example, reads
+        self._fewest, self._most = 0, 0
+        self._input, self._output = "", ""
+
+    def add_inputs(
+        self,
+        metavar: str,
+        help: str,
+        *spellings: str,
+        fewest: int = 1,
+        most: int = sys.maxsize,
+        choices: Iterable[str] | None = None,
+        title: str = "input",
+    ) -> OptionGroup:
+        """Adds what the command reads, by position or after one of the older option `spellings`; returns the group of options on it.
+
+        The parsed options have the paths as `inputs`, with wildcards that no shell has expanded replaced by what they match.
+        """
+        self._input, self._fewest, self._most = metavar, fewest, most
+        group = self.add_argument_group(title)
+        group.add_argument("inputs", nargs="*", choices=choices, metavar=metavar, help=help)
+        if spellings:
+            group.add_argument(
+                *spellings, dest="named_inputs", nargs="+", action="extend", default=[], choices=choices, metavar=metavar,
+                help=argparse.SUPPRESS,
+            )  # fmt: skip
+        return group
+
+    def add_output(
+        self, metavar: str, help: str, *spellings: str, type: Callable[[str], Any] = str, required: bool = True
+    ) -> OptionGroup:
+        """Adds `-o` and `--output`, as what the command writes, and returns the group of options on it."""
+        self._output = metavar if required else ""
+        group = self.add_argument_group("output")
+        group.add_argument("-o", "--output", dest="output", metavar=metavar, type=type, help=help)
+        if spellings:
+            group.add_argument(*spellings, dest="output", type=type, help=argparse.SUPPRESS)
+        return group
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Reads the arguments, by default the process's; ends the process where they are wrong or a shell asked for completions."""
+        if self._reads:
+            _add_limit(self)
+        _add_common_options(self)
+        _complete(self)
+        self.usage = self.usage or self._short_usage()
+        words = list(sys.argv[1:] if args is None else args)
+        self._refuse_unknown_options(words)
+        options, unused = self.parse_known_intermixed_args(words, namespace)
+        if unused:
+            self.error(f"unexpected argument {unused[0]!r}")
+        if self._input:
+            options.inputs = self._inputs([*getattr(options, "named_inputs", ()), *options.inputs])
+        if self._output and options.output is None:
+            self.error(f"no output given: add -o {self._output}, as in: {self._example}")
+        if getattr(options, "json", False) and getattr(options, "output", None) == STANDARD_STREAM:
+            self.error("--json and --output - both write to stdout; name a file")
+        return options
+
+    def _short_usage(self) -> str:
+        named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
+        return " ".join(filter(None, [self.prog, named, self._output and f"-o {self._output}", "[options]"]))
+
+    def _inputs(self, given: Sequence[str]) -> list[str]:
+        inputs = [path for one in given for path in _expanded(one)]
+        if len(inputs) < self._fewest:
+            self.error(f"no input given: name {self._input}, as in: {self._example}")
+        if len(inputs) > self._most:
+            more = ["…"] * (len(inputs) > INPUTS_NAMED)
+            names = ", ".join([*inputs[:INPUTS_NAMED], *more])
+            wanted = "one input" if self._most == 1 else f"at most {self._most} inputs"
+            self.error(f"{self.prog} reads {wanted}, not {len(inputs)}: {names}")
+        return inputs
+
+    def _refuse_unknown_options(self, words: Sequence[str]) -> None:
+        """Comes before all else: a mistyped option leaves what it stands for missing, and that is not the mistake."""
+        known = self._option_string_actions
+        for word in words:
+            name = word.partition("=")[0]
+            if word == "--":
+                return
+            if name.startswith("--") and name not in known:
+                shown = [option for option, action in known.items() if action.help != argparse.SUPPRESS]
+                self.error(f"unknown option {name}{nearest(name, shown, listed=False)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # Python 3.10 checks the empty list of a missing positional, too
+        if action.choices is not None and value != [] and value not in action.choices:
+            what = str(action.metavar or action.dest.replace("_", " ")).lower()
+            raise argparse.ArgumentError(None, f"unknown {what} {value!r}{nearest(str(value), action.choices)}")
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with one line about what is wrong with its arguments, and exit status 2."""
+        self.exit(2, f"{self.prog}: error: {terminal.in_one_line(message)} (see {self.prog} --help)\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(terminal.plain(message), file)
+
+
+def _expanded(path: str) -> list[str]:
+    """The files that a pattern matches, in order; the path itself if it is none, or nothing matches."""
+    is_pattern = WILDCARDS & set(path) and not Path(path).exists()
+    # Path.glob refuses absolute patterns
+    return (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]  # noqa: PTH207
+
+
+def _complete(parser: argparse.ArgumentParser) -> None:
+    if ARGCOMPLETE in os.environ:
+        with suppress(ImportError):
+            import argcomplete
+
+            argcomplete.autocomplete(parser)
+
+
+def _add_limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument_group("limits").add_argument(
+        "--max-size",
+        type=_size,
+        metavar="SIZE",
+        help="the most that a compressed file of yours may decompress to, such as 20G (default: far more than traces of its size do)",
+    )
+
+
+def _add_common_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("help and messages")
+    group.add_argument("-h", "--help", action="help", help="show this help and exit")
+    group.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    loudness = group.add_mutually_exclusive_group()
+    loudness.add_argument(
+        "-v", "--verbose", action="store_true", help="also say what is read, which step runs and how long it took"
+    )
+    loudness.add_argument("-q", "--quiet", action="store_true", help="leave out notes and progress, never the result")
+
+
+def _size(text: str) -> str:
+    try:
+        bytes_of(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+class _Version(argparse.Action):
+    """Looks the version up only where it is asked for, as that takes longer than to read a small trace."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        import importlib.metadata
+
+        print(f"{parser.prog} {importlib.metadata.version('execgraph')}")
+        parser.exit()
+
+
+def output_as(*endings: str) -> Callable[[str], str]:
+    """A type of argument: a file to write, whose name does not end like some other kind of file."""
+
+    def check(path: str) -> str:
+        name = path.lower().removesuffix(".gz").removesuffix(".zst")
+        ending = next((ending for ending in KNOWN_ENDINGS if name.endswith(ending)), "")
+        if ending and ending not in endings:
+            raise argparse.ArgumentTypeError(
+                f"{path} ends in {ending}; name a file that ends in {' or '.join(endings)}"
+            )
+        return path
+
+    return check
+
+
+def without_leading_word(arguments: Sequence[str] | None) -> list[str]:
+    """Drops the sub-command that Chakra's tools want before their options (`PyTorch`)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_word = len(given) > 1 and given[0].lower() == "pytorch" and given[1].startswith("-")
+    return given[1:] if is_word else given

@@ -1,0 +1,52 @@
+"""The files of one process that a command line names, in any order or by their folder: which is the host trace, which the device trace."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...schema.errors import RequestError
+from ...schema.io import STANDARD_STREAM
+from .pairs import Pair, find_pairs
+from .recognise import Kind, recognise
+from .trace_files import listing
+
+
+class OnePair(NamedTuple):
+    """The paths of the traces of one process, None where there is none."""
+
+    host: str | None
+    device: str | None
+
+
+def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
+    """Tells the host trace from the device trace among one or two files, or finds both in a folder; of several ranks there `rank` chooses.
+
+    Standard input is the device trace, and so is what is no trace at all: its reader says what is wrong with it. Raises RequestError
+    where the files are two of one kind or a folder holds several ranks, DataError where one cannot be read.
+    """
+    if len(given) == 1 and Path(given[0]).is_dir():
+        return _in_folder(Path(given[0]), rank)
+    hosts = [path for path in given if path != STANDARD_STREAM and recognise(Path(path)).kind is Kind.HOST]
+    devices = [path for path in given if path not in hosts]
+    for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
+        if len(paths) > 1:
+            raise RequestError(
+                f"{' and '.join(paths)} are both {kind}: give one host trace and one device trace, or build all ranks of a folder "
+                "with trace-build"
+            )
+    return OnePair(next(iter(hosts), None), next(iter(devices), None))
+
+
+def _in_folder(folder: Path, rank: int | None) -> OnePair:
+    pairs = find_pairs(folder, lambda _: False).ranks
+    chosen = pairs if len(pairs) == 1 else [pair for pair in pairs if pair.rank == rank]
+    if len(chosen) != 1:
+        there = listing([str(pair.rank) for pair in pairs])
+        raise RequestError(
+            f"{folder}: holds the traces of ranks {there}: choose one with --rank N, or build all with trace-build"
+        )
+    return _below(folder, chosen[0])
+
+
+def _below(folder: Path, pair: Pair) -> OnePair:
+    return OnePair(str(folder / pair.host) if pair.host else None, str(folder / pair.device))
