@@ -93,7 +93,10 @@ OUTSIDE = {
     "a time after the trace": (["--window", "1000:2000"], "nothing lies between 1000 and 2000 µs"),
     "a step before the trace": (["--steps", "2"], "no step 2 to link; the trace holds steps 3 to 5"),
     "steps that go on after the trace": (["--steps", "4:9"], "no step 6 to link; the trace holds steps 3 to 5"),
-    "a name that nothing has": (["--annotation", "backward"], "no annotation named 'backward' in that part of the trace: "),
+    "a name that nothing has": (
+        ["--annotation", "backward"],
+        "no annotation named 'backward' in that part of the trace: ",
+    ),
     "a name outside the time": (["--annotation", "forward", "--window", "1:17"], "no annotation named 'forward'"),
 }
 

@@ -11,7 +11,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from ..command import print_json, run_command
+from ..command import print_json, run_command, step
 from ..command_parser import CommandParser
 from ..generate import DEFAULT, PRESETS, Job, Run, build_job, draw_machine, scale_of, simulate, write_traces
 
@@ -124,17 +124,19 @@ def _size(run: Run, stacks: int) -> int:
 
 
 def _generate(arguments: argparse.Namespace) -> None:
-    run = simulate(arguments.simulated_job)
-    makespans = {text: simulate(run.job, factors).makespan_ns for text, factors in arguments.scalings.items()}
-    files = write_traces(
-        run,
-        arguments.output,
-        sync_records=not arguments.no_sync_records,
-        resolved_events=not arguments.unresolved_events,
-        stacks=arguments.stacks,
-        compress=arguments.gzip,
-        makespans=makespans,
-    )
+    with step("simulate"):
+        run = simulate(arguments.simulated_job)
+        makespans = {text: simulate(run.job, factors).makespan_ns for text, factors in arguments.scalings.items()}
+    with step("write traces"):
+        files = write_traces(
+            run,
+            arguments.output,
+            sync_records=not arguments.no_sync_records,
+            resolved_events=not arguments.unresolved_events,
+            stacks=arguments.stacks,
+            compress=arguments.gzip,
+            makespans=makespans,
+        )
     if arguments.json:
         print_json(_summary(run, makespans) | {"files": [[str(path) for path in pair] for pair in files]})
     log.info(

@@ -135,4 +135,4 @@ def _naming(paths: list[str]) -> Iterator[None]:
         yield
     except DataError as error:
         where = paths[0] if len(paths) == 1 else f"{len(paths)} graphs"
-        raise DataError(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error

@@ -9,7 +9,7 @@ from typing import IO, NoReturn
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
-from ..command import run_command
+from ..command import run_command, step
 from ..command_parser import CommandParser
 from ..view import Selection, View, draw_lanes, view, write_dot, write_graphml
 
@@ -75,18 +75,19 @@ def _form(path: str) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
-    graph = ExecutionGraph.read(arguments.inputs[0])
+    with step("read graph"):
+        graph = ExecutionGraph.read(arguments.inputs[0])
     try:
         seen = view(graph, selection)
     except DataError as error:
-        raise DataError(f"{arguments.inputs[0]}: {error}") from error
+        raise type(error)(f"{arguments.inputs[0]}: {error}") from error
     form = _form(arguments.output)
     if form != ".graphml" and len(seen.graph) > PICTURED:
         raise DataError(
             f"{arguments.inputs[0]}: {len(seen.graph):,} nodes are too many for a picture, {PICTURED:,} can be read; narrow it with "
             "--around NODE --hops N, --stream S or --time FROM:TO, or write .graphml"
         )
-    with open_output(arguments.output) as stream:
+    with step("write"), open_output(arguments.output) as stream:
         WRITERS[form](seen, arguments.around, stream)
     edges = len(seen.graph.data_deps.values)
     log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")
