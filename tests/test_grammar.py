@@ -3,7 +3,7 @@
 import importlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ class Usage(NamedTuple):
     """A command line with the inputs by position, those with the older spellings, and whether the result is on stdout; else it is OUT."""
 
     words: list[object]
-    older: list[list[object]] = []
+    older: Sequence[list[object]] = ()
     prints: str = ""
 
 

@@ -28,8 +28,8 @@ NOT_RUN = {
     ("many-ranks.md", "dask scheduler"): "a cluster of several machines; tests/test_build.py builds on a small one",
     ("performance.md", "make bench"): SLOW,
     ("performance.md", "git checkout"): SLOW,
-    ("performance.md", "trace-generate --job"): "makes 10 GB",
-    ("scaling.md", "trace-build --input-dir"): "makes 256 graphs, for " + SIMULATOR,
+    ("performance.md", "trace-generate ddp"): "makes 10 GB",
+    ("scaling.md", "trace-build traces"): "makes 256 graphs, for " + SIMULATOR,
 }
 """Text blocks that show commands which do not run here, by page and how the first command begins, and why."""
 

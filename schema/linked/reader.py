@@ -26,7 +26,7 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
     top = decode(reader.document, LinkedFile, path)
     if bytes(top.events):
         raise DataError(
-            f"{path}: a device trace; link it with its host trace first: trace-link --device-trace {path} …"
+            f"{path}: a device trace; link it with its host trace first: trace-link HOST.json {path} -o LINKED.json"
         )
     nodes.add(top.nodes, lambda: decode(reader.document, ExactFile, path).nodes)
     if not nodes.timed and not (top.calls and top.calls.name):

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = CommandParser(
         NAME,
         f"Execution graphs of PyTorch runs. Each command is installed as {PREFIX}COMMAND, too.\n\ncommands:\n{listed}",
-        f"{NAME} link --host-trace host.json --device-trace device.json --output linked.json",
+        f"{NAME} link host.json device.json -o linked.json",
         reads=False,
     )
     parser.add_argument(
