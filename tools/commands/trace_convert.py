@@ -24,6 +24,7 @@ from ..command import (
     usage_error,
     without_leading_word,
 )
+from ..inputs import Kind, reading
 from ..summary_lines import counted, titled
 
 log = logging.getLogger("execgraph")
@@ -117,9 +118,11 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _convert(options: argparse.Namespace) -> None:
-    with progress_bar("read linked trace") as bar:
+    by_option = {Kind.LINKED: "as --input", Kind.GROUPS: "as --comm-groups"}
+    with progress_bar("read linked trace") as bar, reading(options.input, Kind.LINKED, by_option):
         linked = read_linked(options.input, bar.update)
-    groups = read_groups(options.comm_groups) if options.comm_groups else None
+    with reading(options.comm_groups, Kind.GROUPS, by_option):
+        groups = read_groups(options.comm_groups) if options.comm_groups else None
     graph = convert(
         linked,
         Options(

@@ -22,6 +22,7 @@ from ..command import (
     usage_error,
     without_leading_word,
 )
+from ..inputs import Kind, reading
 from ..summary_lines import counted, titled
 from .window_options import add_modules_option, add_window_options, window_of
 
@@ -79,7 +80,16 @@ def _run(options: argparse.Namespace) -> None:
 
 def _link(options: argparse.Namespace) -> None:
     folder = folder_beside(options.output)
-    with progress_bar("read traces") as bar:
+    by_option = {
+        Kind.HOST: "as --host-trace",
+        Kind.DEVICE: "as --device-trace",
+        Kind.MERGED: "as --device-trace, with --rank N",
+    }
+    with (
+        progress_bar("read traces") as bar,
+        reading(options.host_trace, Kind.HOST, by_option),
+        reading(options.device_trace, Kind.DEVICE, by_option),
+    ):
         host, device = read_traces(
             options.host_trace, options.device_trace, options.strict, folder, bar.update, options.modules
         )

@@ -10,6 +10,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
 from ..command import command_parser, run_command, usage_error
+from ..inputs import Kind, reading
 from ..view import Selection, View, draw_lanes, view, write_dot, write_graphml
 
 NAME = "trace-view"
@@ -80,7 +81,8 @@ def _form(path: str) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
-    graph = ExecutionGraph.read(arguments.input)
+    with reading(arguments.input, Kind.GRAPH):
+        graph = ExecutionGraph.read(arguments.input)
     try:
         seen = view(graph, selection)
     except DataError as error:
