@@ -222,13 +222,17 @@ WRONG = {
     "the two swapped": ("device", "host", "a device trace"),
     "an empty host trace": ("empty", "device", "is empty"),
     "an empty device trace": ("host", "empty", "is empty"),
-    "a folder": ("host", "folder", "cannot be read"),
+    "a folder": ("host", "folder", "is a folder, not a device trace: give a file in it, such as "),
     "a missing host trace": ("missing", "device", "cannot be read"),
     "a missing device trace": ("host", "missing", "cannot be read"),
-    "no JSON": ("host", "text", "is not valid JSON"),
+    "no JSON": ("host", "text", "is a text file, not a device trace"),
     "an unfinished device trace": ("host", "cut", "cut off by the end of the file"),
     "two runs": ("other", "device", "are not of one run"),
-    "a linked trace for the device trace": ("host", "linked", "a host trace"),
+    "a linked trace for the device trace": (
+        "host",
+        "linked",
+        "is a linked trace, not a device trace: pass it to trace-convert",
+    ),
 }
 
 
@@ -254,13 +258,13 @@ def test_wrong_inputs_of_trace_link(
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ("device", "a device trace; link it"),
-        ("host", "a host trace that was never linked"),
+        ("device", "is a device trace, not a linked trace: pass it to trace-link"),
+        ("host", "is a host trace, not a linked trace: pass it to trace-link"),
         ("empty", "is empty"),
-        ("folder", "cannot be read"),
+        ("folder", "is a folder, not a linked trace: give a file in it, such as "),
         ("missing", "cannot be read"),
-        ("text", "is not valid JSON"),
-        ("cut", "is not valid JSON"),
+        ("text", "is a text file, not a linked trace: give one that trace-link wrote"),
+        ("cut", "is a device trace, not a linked trace"),
     ],
 )
 def test_wrong_inputs_of_trace_convert(

@@ -35,7 +35,7 @@ def command(*arguments: object) -> int:
 def test_a_sound_job_has_nothing_wrong_and_every_process_is_counted(jobs: Callable[[int], Path], ranks: int) -> None:
     diagnosis = diagnose([jobs(ranks)])
     assert not diagnosis.findings
-    assert diagnosis.skipped == {"files that are no traces": 1}
+    assert diagnosis.skipped == {"JSON files that are no traces": 1}
     assert [process.rank for process in diagnosis.processes] == list(range(ranks))
     for process in diagnosis.processes:
         device = json.loads(Path(process.device).read_text())
@@ -317,7 +317,7 @@ def test_the_report_marks_asymmetry_and_lists_kernels(jobs: Callable[[int], Path
 
 def test_a_folder_without_traces_is_unusable(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(DataError, match="no traces there, but 1 files that are no traces"):
+    with pytest.raises(DataError, match="no traces there, but 1 text files"):
         diagnose([tmp_path])
     assert command(tmp_path) == 1
     assert command(tmp_path / "absent") == 1

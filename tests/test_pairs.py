@@ -64,10 +64,16 @@ def test_process_and_rank_are_found_at_either_end_of_a_long_file(tmp_path: Path,
         (device(41)["traceEvents"], Kind.DEVICE),
         ({**device(41), "extra": {"distributedInfo": {"rank": 0}}, "distributedInfo": {"rank": 1}}, Kind.MERGED),
         ({**host(41), "nodes": [{"id": 1, "ts": 1.0, "inclusive_dur": 2.0}]}, Kind.LINKED),
-        ({"metadata": {"version": "0.1", "attr": []}, "nodes": [{"id": 1, "type": "COMP_NODE"}]}, Kind.GRAPH),
+        ({"metadata": {"version": "0.1", "attr": []}, "nodes": [{"id": 1, "type": "COMP_NODE"}]}, Kind.GRAPH_JSON),
         ({"traceEvents": [{"ph": "X", "cat": "computation", "name": "add", "pid": 1, "tid": 1}]}, Kind.OTHER_EVENTS),
-        ({"ranks": [1, 2]}, Kind.OTHER),
-        (b"\x08\x0a\x03.et", Kind.OTHER),
+        ({"1": [0, 1]}, Kind.GROUPS),
+        ({"tool": "execgraph 1.0", "options": {}}, Kind.REPORT),
+        ({"ranks": [1, 2]}, Kind.JSON),
+        (b"\x08\x0a\x030.1\x12\x01", Kind.GRAPH),
+        (b"num_ranks 2\n", Kind.GOAL),
+        (b"<!DOCTYPE html><html>", Kind.PAGE),
+        ("Grüße".encode()[:-2], Kind.TEXT),
+        (b"\xfe\x01", Kind.OTHER),
     ],
 )
 def test_a_file_is_known_by_its_content(tmp_path: Path, content: Any, kind: Kind) -> None:
@@ -184,7 +190,7 @@ def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "notes.db").execute("CREATE TABLE notes (id)")
     pairs = pairs_of(tmp_path, {"et.json": host(800)})
     assert matched(pairs) == {0: ("run_5.rpd", None), 1: ("trace_79.db", None), 2: ("trace_800.db", "et.json")}
-    assert pairs.skipped == {Kind.OTHER.value: 1}
+    assert pairs.skipped == {Kind.OTHER_DATABASE.value: 1}
 
 
 # The other files
@@ -201,14 +207,15 @@ def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
     }
     assert pairs_of(tmp_path, files).skipped == {
         Kind.GRAPH.value: 1,
-        Kind.OTHER.value: 2,
         Kind.LINKED.value: 1,
+        Kind.OTHER.value: 1,
+        Kind.TEXT.value: 1,
     }
 
 
 def test_an_unreadable_trace_is_a_failure(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"device_rank0.json": device(1, 0), "device_rank1.json": b""})
-    assert pairs.failures == ["device_rank1.json: is empty; was the trace written to its end?"]
+    assert pairs.failures == ["device_rank1.json: is empty; was it written to its end?"]
 
 
 @pytest.mark.parametrize(
@@ -220,5 +227,5 @@ def test_a_folder_without_device_traces_is_refused(tmp_path: Path, files: dict[s
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="no such folder"):
         find_pairs(tmp_path / "absent", lambda _: False)

@@ -185,7 +185,7 @@ def test_a_host_trace_without_its_device_trace_is_said(
     [
         (["missing"], "cannot be read"),
         (["empty"], "is empty"),
-        (["text"], "files that are no traces"),
+        (["text"], "is a text file, not a trace or a graph"),
         (["nothing"], "holds no device trace"),
         (["host"], "has no device trace"),
         (["device", "copy"], "is of rank 0 like"),

@@ -197,7 +197,7 @@ def test_a_folder_without_graphs_is_one_line(tmp_path: Path, capsys: pytest.Capt
         "there is no graph.0.et in it; build the graphs of a job with trace-build\n"
     )
     assert run("--input-dir", tmp_path / "none", "--output-dir", tmp_path / "out", "--data-parallel", 2) == 1
-    assert "cannot be read (No such file or directory); check the path" in capsys.readouterr().err
+    assert "no such folder; check the path" in capsys.readouterr().err
 
 
 def test_a_graph_under_another_ranks_name_is_refused(built: Callable[..., Path], tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
     if rank is None:
         raise DataError(
             f"{device.path}: several ranks merged into one trace, {listing} ({'; '.join(signs)}); {OWN_FILES}"
-            + (", or take one out with --rank N" if known else "")
+            + (", or take one out with trace-link --rank N" if known else "")
         )
     if rank not in known:
         raise RequestError(f"{device.path}: rank {rank} is not in this merged trace, which holds {listing}")

@@ -215,7 +215,7 @@ def dialect(database: Database) -> Dialect:
     if is_merged(database):
         raise DataError(
             f"{database.path}: several ranks merged into a database for counting; link each rank's own file, or merge to "
-            ".json.gz and take one out with --rank N"
+            ".json.gz and take one out with trace-link --rank N"
         )
     if as_views := sorted(READ & database.views):
         raise DataError(

@@ -63,7 +63,7 @@ def open_input(path: str) -> BinaryIO:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if not head:
-        raise DataError(f"{path}: is empty; was the trace written to its end?")
+        raise DataError(f"{path}: is empty; was it written to its end?")
     for magic, what in FOREIGN.items():
         if head.startswith(magic):
             raise DataError(f"{path}: {what}")

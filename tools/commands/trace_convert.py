@@ -16,6 +16,7 @@ from ...schema.graph import ConvertReport, Delay, TargetChanges
 from ...schema.io import folder_beside
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
+from ..inputs import Kind, reading
 from ..summary_lines import counted, titled
 
 log = logging.getLogger("execgraph")
@@ -98,9 +99,11 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _convert(options: argparse.Namespace) -> None:
-    with progress_bar("read linked trace") as bar:
+    by_option = {Kind.LINKED: "as its input", Kind.GROUPS: "as --comm-groups"}
+    with progress_bar("read linked trace") as bar, reading(options.inputs[0], Kind.LINKED, by_option):
         linked = read_linked(options.inputs[0], bar.update)
-    groups = read_groups(options.comm_groups) if options.comm_groups else None
+    with reading(options.comm_groups, Kind.GROUPS, by_option):
+        groups = read_groups(options.comm_groups) if options.comm_groups else None
     chosen = Options(
         target=options.target,
         promote=options.promote,

@@ -2,23 +2,17 @@
 
 import argparse
 import logging
-import re
-import sys
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from ...converter.jsonizer import graph_to_json, json_to_graph
-from ...schema.errors import DataError
-from ...schema.io import STANDARD_STREAM, open_input
 from ..command import print_json, progress_bar, run_command
 from ..command_parser import CommandParser
+from ..inputs import Kind, reading
 
 NAME = "trace-jsonize"
 FORMS = {".et": "et", ".json": "json"}
-BEGINNING = 64
-GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
 log = logging.getLogger("execgraph")
 
 
@@ -58,34 +52,14 @@ def _form(name: str) -> str | None:
     return FORMS.get(Path(name.removesuffix(".gz")).suffix)
 
 
-def _is_neither(path: str) -> bool:
-    """Whether a file begins neither as JSON does nor as a graph: with the length of its metadata, and these with their first field."""
-    if path == STANDARD_STREAM:
-        return False
-    try:
-        with open_input(path) as stream:
-            head = stream.read(BEGINNING)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return head.lstrip()[:1] != b"{" and not GRAPH.match(head)
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> None:
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None
-    with progress_bar(f"to {arguments.to}", total) as bar:
-        try:
-            converted = convert(arguments.input, arguments.output, bar.update)
-        except DataError:
-            if not _is_neither(arguments.input):
-                raise
-            print(
-                f"{NAME}: error: {arguments.input}: is neither a graph nor the JSON of one (see {NAME} --help)",
-                file=sys.stderr,
-            )
-            return 2
+    wanted = Kind.GRAPH if arguments.to == "json" else Kind.GRAPH_JSON
+    by_option = {Kind.GRAPH: "with --to json", Kind.GRAPH_JSON: "with --to et"}
+    with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, wanted, by_option):
+        converted = convert(arguments.input, arguments.output, bar.update)
     if arguments.json:
         print_json({"output": arguments.output, **converted._asdict()})
     log.info("%s: %d nodes, %d bytes", arguments.output, converted.nodes, converted.bytes)
-    return 0

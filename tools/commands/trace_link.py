@@ -16,7 +16,7 @@ from ...schema.linked import LinkedTrace, write_linked
 from ...schema.machine import Machine
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
-from ..inputs import OnePair, find_pair
+from ..inputs import Kind, OnePair, find_pair, reading
 from ..summary_lines import counted, titled
 from .window_options import add_modules_option, add_window_options, window_of
 
@@ -79,7 +79,16 @@ def _link(options: argparse.Namespace) -> None:
     if device_trace is None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
     folder = folder_beside(options.output)
-    with progress_bar("read traces") as bar:
+    by_option = {
+        Kind.HOST: "as --host-trace",
+        Kind.DEVICE: "as --device-trace",
+        Kind.MERGED: "as --device-trace, with --rank N",
+    }
+    with (
+        progress_bar("read traces") as bar,
+        reading(host_trace, Kind.HOST, by_option),
+        reading(device_trace, Kind.DEVICE, by_option),
+    ):
         host, device = read_traces(host_trace, device_trace, options.strict, folder, bar.update, options.modules)
     with step("link"):
         linked = link(host, device, options.rank, options.allow_mismatch, window_of(options))

@@ -18,6 +18,7 @@ from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.traces import integer
 from ..command import print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
+from ..inputs import Kind, instead_of_folder, reading
 from ..replay import (
     SCALABLE,
     Scale,
@@ -92,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _replay(arguments: argparse.Namespace) -> None:
     paths = [path for given in arguments.inputs for path in _graphs(given)]
-    graphs = [ExecutionGraph.read(path, tensors=False) for path in progress(paths, "reading", unit="graph")]
+    graphs = [_read(path) for path in progress(paths, "reading", unit="graph")]
     # the order in which they are given makes no difference
     graphs.sort(key=lambda graph: integer(graph.metadata.get("rank"), -1))
     reason = why_not_one_job(graphs)
@@ -117,6 +118,11 @@ def _replay(arguments: argparse.Namespace) -> None:
         print_text(describe(replayed, summary))
 
 
+def _read(path: str) -> ExecutionGraph:
+    with reading(path, Kind.GRAPH):
+        return ExecutionGraph.read(path, tensors=False)
+
+
 def _graphs(given: str) -> list[str]:
     """The file itself, or the graphs in a folder in the order of their ranks."""
     folder = Path(given)
@@ -124,7 +130,8 @@ def _graphs(given: str) -> list[str]:
         return [given]
     found = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
     if not found:
-        raise DataError(f"{given}: holds no graph.N.et; give graphs or the folder that trace-build wrote")
+        remedy = instead_of_folder(folder, Kind.GRAPH) or "give graphs or the folder that trace-build wrote"
+        raise DataError(f"{given}: holds no graph.N.et; {remedy}")
     return [found[rank] for rank in sorted(found)]
 
 

@@ -14,6 +14,7 @@ from ...schema.io import STANDARD_STREAM, folder_beside, open_output
 from ..analyses import ANALYSES, Options, read_captures
 from ..command import progress, run_command
 from ..command_parser import CommandParser, output_as
+from ..inputs import Kind, reading
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import (
     Sources,
@@ -131,7 +132,10 @@ def _report(arguments: argparse.Namespace) -> None:
         before, after = (_sources([path], arguments.ranks) for path in arguments.diff)
         report = report_on_diff(before, after, progress, window_of(arguments), arguments.modules)
     else:
-        captures = [one for path in arguments.capture_trace for one in read_captures(str(path))]
+        captures = []
+        for path in map(str, arguments.capture_trace):
+            with reading(path, Kind.DEVICE):
+                captures += read_captures(path)
         options = replace(options_of(arguments), captures=captures)
         scales = [one._replace(peaks=options.peaks) for one in arguments.scale]
         wanted = Wanted(

@@ -11,6 +11,7 @@ from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
 from ..command import run_command, step
 from ..command_parser import CommandParser
+from ..inputs import Kind, reading
 from ..view import Selection, View, draw_lanes, view, write_dot, write_graphml
 
 NAME = "trace-view"
@@ -75,7 +76,7 @@ def _form(path: str) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
-    with step("read graph"):
+    with step("read graph"), reading(arguments.inputs[0], Kind.GRAPH):
         graph = ExecutionGraph.read(arguments.inputs[0])
     try:
         seen = view(graph, selection)

@@ -46,7 +46,7 @@ def diagnose(given: Sequence[Path], run: Runner | None = None, progress: Progres
     if not processes and not found.failures:
         raise DataError(f"{', '.join(map(str, given))}: no traces there{_instead(found)}")
     inspected = _inspected(processes, run or in_turn, progress)
-    failures = [Finding(WRONG, [], line, "copy or record it again") for line in found.failures]
+    failures = [Finding(WRONG, [], line, "") for line in found.failures]
     own = [finding for process in inspected for finding in findings_of(process)]
     return Diagnosis(inspected, joined([*failures, *own, *compare(inspected)]), found.skipped)
 

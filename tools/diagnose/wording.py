@@ -21,10 +21,10 @@ def joined(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def in_words(found: Finding) -> str:
-    """One line: where, how many, what, and what to do."""
+    """One line: where, how many, what, and what to do, where that is not part of it."""
     place = f"{places(found.where)}: " if found.where else ""
     count = f" ({amount(found.counts)})" if found.counts else ""
-    return f"{place}{found.what}{count}; {found.advice}"
+    return f"{place}{found.what}{count}" + (f"; {found.advice}" if found.advice else "")
 
 
 def amount(counts: list[int]) -> str:

@@ -1,8 +1,9 @@
 """Files and folders in, which of them are traces of which rank, paired, out."""
 
+from .kinds import TRACE_OR_GRAPH, Kind
 from .one_pair import OnePair, find_pair
 from .pairs import Pair, Pairs, find_pairs, hosts_of
-from .recognise import Kind, recognise
+from .recognise import recognise
 from .trace_files import (
     BARE_NUMBER,
     RANK_IN_NAME,
@@ -13,10 +14,12 @@ from .trace_files import (
     find_traces,
     rank_in_name,
 )
+from .wrong_kind import file_for_folder, instead, instead_of_folder, reading, wrong_kind
 
 __all__ = [
     "BARE_NUMBER",
     "RANK_IN_NAME",
+    "TRACE_OR_GRAPH",
     "Kind",
     "OnePair",
     "Pair",
@@ -25,10 +28,15 @@ __all__ = [
     "Trace",
     "TraceFiles",
     "by_rank",
+    "file_for_folder",
     "find_pair",
     "find_pairs",
     "find_traces",
     "hosts_of",
+    "instead",
+    "instead_of_folder",
     "rank_in_name",
+    "reading",
     "recognise",
+    "wrong_kind",
 ]

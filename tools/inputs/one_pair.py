@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...schema.errors import RequestError
+from ...schema.errors import DataError, RequestError
 from ...schema.io import STANDARD_STREAM
+from .kinds import Kind
 from .pairs import Pair, find_pairs
-from .recognise import Kind, recognise
+from .recognise import recognise
 from .trace_files import listing
+from .wrong_kind import wrong_kind
 
 
 class OnePair(NamedTuple):
@@ -28,6 +30,9 @@ def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
         return _in_folder(Path(given[0]), rank)
     hosts = [path for path in given if path != STANDARD_STREAM and recognise(Path(path)).kind is Kind.HOST]
     devices = [path for path in given if path not in hosts]
+    for path in devices if len(devices) > 1 else ():
+        if said := wrong_kind(Path(path), Kind.DEVICE):
+            raise DataError(said)
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:
             raise RequestError(

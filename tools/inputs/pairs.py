@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from .recognise import Kind
+from .kinds import Kind
 from .trace_files import Trace, find_traces, listing, numbered
+from .wrong_kind import file_for_folder
 
 
 class Pair(NamedTuple):
@@ -46,7 +47,7 @@ def find_pairs(folder: Path, is_output: Callable[[Path], bool], progress: Progre
     Raises DataError when there is no such folder or it holds no device trace. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder}: is no folder; give the one that holds the traces of all ranks")
+        raise DataError(file_for_folder(folder, Kind.DEVICE))
     found = find_traces([folder], is_output, progress)
     devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
     skipped = found.skipped | ({Kind.MERGED.value: len(merged)} if merged else {})

@@ -1,9 +1,10 @@
-"""Recognises a file: a host trace, a device trace with its process and rank, something made from traces, or neither.
+"""Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
 Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it looks at the
 tables and at who launched.
 """
 
+import codecs
 import io
 import json
 import os
@@ -12,15 +13,15 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ...linker.readers import Role, dialect, is_database, is_merged, is_rocpd, opened, processes, role_of
 from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import DataError
-from ...schema.io import open_input
+from ...schema.io import GZIP_MAGIC, open_input
 from ...schema.traces import integer
+from .kinds import Kind
 
 PIECE = 1 << 16
 END = 1 << 18
@@ -39,23 +40,23 @@ RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 DECODER = json.JSONDecoder(strict=False)
 
 
-class Kind(Enum):
-    """What a file is; the value counts files of that kind in a sentence."""
-
-    HOST = "host traces"
-    DEVICE = "device traces"
-    MERGED = "device traces of several ranks in one"
-    LINKED = "linked traces"
-    GRAPH = "execution graphs"
-    OTHER_EVENTS = "Chrome traces that no profiler wrote"
-    OTHER = "files that are no traces"
-
-
 # nodes make a host trace, unless they carry what only later stages write
 LATER_STAGES = (
     (Kind.LINKED, re.compile(r'"inclusive_dur"\s*:')),
-    (Kind.GRAPH, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"')),
+    (Kind.GRAPH_JSON, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"')),
 )
+OTHER_JSON = (
+    (Kind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
+    (Kind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
+    (Kind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"ranks_then")')),
+)
+OTHER_TEXT = (
+    (Kind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),
+    (Kind.GOAL, re.compile(r"num_ranks\s+\d")),
+)
+REPLAYED = re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"')
+GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
+"""A graph begins with the length of its metadata, and these with their first field."""
 
 
 class Recognised(NamedTuple):
@@ -71,24 +72,61 @@ def recognise(path: Path) -> Recognised:
     if is_database(str(path)):
         return _of_database(path)
     with open_input(str(path)) as stream:
-        head = _text(_first(stream))
-        if not head:
-            raise DataError(f"{path}: damaged compressed file; copy it again")
-        if not head.lstrip("\ufeff \t\r\n").startswith(JSON_START):
-            return Recognised(Kind.GRAPH if ".et" in path.suffixes else Kind.OTHER)
-        if _first_event(head) is not None:
-            signs = _signs(head)
-            if not signs.complete:
-                signs = _signs(head + _text(_last(stream)))
-            return signs.judgement()
-        return _of_nodes(head, stream) if NODES.search(head) else Recognised(Kind.OTHER)
+        head = _beginning(stream, path)
+        kind = _kind_of(head, path)
+        if kind is Kind.DEVICE:
+            return _of_events(_text(head), stream)
+        return _of_nodes(_text(head), stream) if kind is Kind.HOST else Recognised(kind)
+
+
+def kind_at_start(path: Path) -> Kind:
+    """What the file begins like, which takes less time to see. Raises DataError as `recognise` does."""
+    with open_input(str(path)) as stream:
+        return _kind_of(_beginning(stream, path), path)
+
+
+def _beginning(stream: BinaryIO, path: Path) -> bytes:
+    head = b"".join(_pieces(stream, END))
+    if not head:
+        raise DataError(f"{path}: damaged compressed file; copy it again")
+    return head
+
+
+def _kind_of(head: bytes, path: Path) -> Kind:
+    """What a file begins like: of traces the kind that they may be."""
+    text = _text(head).lstrip("\ufeff \t\r\n")
+    if not text.startswith(JSON_START):
+        return _kind_of_other(head, text, path)
+    if _first_event(text) is not None:
+        return Kind.TIMELINE if REPLAYED.search(text) else Kind.DEVICE
+    later = LATER_STAGES if NODES.search(text) else ()
+    known = next((kind for kind, sign in later if sign.search(text)), None)
+    known = known or next((kind for kind, start in OTHER_JSON if start.match(text)), None)
+    return known or (Kind.HOST if later else Kind.JSON)
+
+
+def _kind_of_other(head: bytes, text: str, path: Path) -> Kind:
+    if head.startswith(GZIP_MAGIC):
+        raise DataError(f"{path}: is compressed twice; decompress it once")
+    if _is_text(head):
+        return next((kind for kind, start in OTHER_TEXT if start.match(text)), Kind.TEXT)
+    return Kind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else Kind.OTHER
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether this is the beginning of a text that people write, which may end amid a character."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text)
 
 
 def _of_database(path: Path) -> Recognised:
     """The process is the one that the file tells, else that of its name."""
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
-            return Recognised(Kind.MERGED if is_merged(database) else Kind.OTHER)
+            return Recognised(Kind.COUNTED if is_merged(database) else Kind.OTHER_DATABASE)
         dialect(database)
         traced = processes(database)
     if len(traced) > 1:
@@ -97,14 +135,16 @@ def _of_database(path: Path) -> Recognised:
     return Recognised(Kind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
 
 
+def _of_events(head: str, stream: BinaryIO) -> Recognised:
+    signs = _signs(head)
+    return (signs if signs.complete else _signs(head + _text(_last(stream)))).judgement()
+
+
 def _of_nodes(head: str, stream: BinaryIO) -> Recognised:
-    for kind, sign in LATER_STAGES:
-        if sign.search(head):
-            return Recognised(kind)
     process = HOST_PROCESS.search(head) or HOST_PROCESS.search(_text(_last(stream)))
     if process:
         return Recognised(Kind.HOST, int(process.group(1)))
-    return Recognised(Kind.HOST if '"schema"' in head else Kind.OTHER)
+    return Recognised(Kind.HOST if '"schema"' in head else Kind.JSON)
 
 
 class _Signs(NamedTuple):
@@ -173,10 +213,6 @@ def _first_event(text: str) -> int | None:
     """Where the list of events begins; None where there is none."""
     events = ONLY_EVENTS.match(text) or EVENTS.search(text)
     return events.end() if events else None
-
-
-def _first(stream: BinaryIO) -> bytes:
-    return b"".join(_pieces(stream, END))
 
 
 def _last(stream: BinaryIO) -> bytes:

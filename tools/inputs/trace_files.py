@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from .recognise import Kind, recognise
+from .kinds import TRACE, Kind
+from .recognise import recognise
+from .wrong_kind import instead
 
 TRACE_NAME = re.compile(r"\.(json|json\.gz|db|rpd)$", re.IGNORECASE)
 BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz)?$", re.IGNORECASE)
@@ -60,7 +62,12 @@ def find_traces(
     Raises DataError for a path that does not exist. Reads a few hundred KB of each file.
     """
     found, skipped = TraceFiles(), Counter[str]()
-    of_kind = {Kind.DEVICE: found.devices, Kind.HOST: found.hosts, Kind.MERGED: found.merged}
+    of_kind = {
+        Kind.DEVICE: found.devices,
+        Kind.HOST: found.hosts,
+        Kind.MERGED: found.merged,
+        Kind.COUNTED: found.merged,
+    }
     files = [(path, name) for path, name in _files(given) if not leave_out(path)]
     named = {path for path in given if not path.is_dir()}
     for path, name in progress(files, "looking at files", unit="file"):
@@ -75,7 +82,7 @@ def find_traces(
             known = rank_in_name(name, pid) if rank is None else rank
             of_kind[kind].append(Trace(str(path), pid, known, rank is not None))
         elif path in named:
-            found.failures.append(f"{path}: is none of the traces that are read here, but one of the {kind.value}")
+            found.failures.append(instead(path, kind, TRACE))
         else:
             skipped[kind.value] += 1
     found.skipped = dict(sorted(skipped.items()))

@@ -16,13 +16,14 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Advanced, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
-from ..inputs import Kind, find_pairs, rank_in_name, recognise
+from ..inputs import TRACE_OR_GRAPH, Kind, find_pairs, instead, rank_in_name, recognise
 from ..rank_rows import ranges
 
 TITLED, DIGITS = 3, 20
-GIVE = "give device traces, with their host traces, linked traces or execution graphs"
+GIVE = f"give {TRACE_OR_GRAPH.to_give}"
 MADE = (Kind.LINKED, Kind.GRAPH)
 """What traces were made into; of a folder the first that it holds is used, where it holds no device trace."""
+REPORTED = (Kind.HOST, Kind.DEVICE, Kind.MERGED, Kind.COUNTED, *MADE)
 
 
 class Source(NamedTuple):
@@ -172,11 +173,11 @@ def _add_files(files: list[Path], sources: Sources) -> None:
     for path in files:
         kind, pid, rank = recognise(path)
         found[kind].append(Found(path, pid, rank_in_name(path.name) if rank is None else rank))
-    for kind in (Kind.OTHER_EVENTS, Kind.OTHER):
+    for kind in [kind for kind in Kind if kind not in REPORTED]:
         for one in found[kind][:1]:
-            raise DataError(f"{one.path}: one of the {kind.value}; {GIVE}")
+            raise DataError(instead(one.path, kind, TRACE_OR_GRAPH))
     hosts = found[Kind.HOST]
-    for device in found[Kind.DEVICE] + found[Kind.MERGED]:
+    for device in found[Kind.DEVICE] + found[Kind.MERGED] + found[Kind.COUNTED]:
         host = _host_of(device, hosts)
         sources.ranks.append(Source(device.path, host.path if host else None, told=device.rank))
     used = {source.host for source in sources.ranks}

@@ -1,0 +1,60 @@
+"""The kinds of files that people have at hand: what each is called, which command takes it, and where it comes from."""
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """What a file is; the value counts files of that kind in a sentence."""
+
+    HOST = "host traces"
+    DEVICE = "device traces"
+    MERGED = "device traces of several ranks in one"
+    LINKED = "linked traces"
+    GRAPH = "execution graphs"
+    GRAPH_JSON = "execution graphs as JSON"
+    GROUPS = "communicator-group files"
+    REPORT = "reports of execgraph"
+    TIMELINE = "timelines of replays"
+    COUNTED = "databases of several ranks"
+    GOAL = "GOAL files"
+    PAGE = "HTML pages"
+    OTHER_EVENTS = "Chrome traces that no profiler wrote"
+    OTHER_DATABASE = "databases that are no traces"
+    JSON = "JSON files that are no traces"
+    TEXT = "text files"
+    OTHER = "files that are no traces"
+
+
+class Use(NamedTuple):
+    """What one file of a kind is called, the command that takes it, and which file to give where such a one is wanted."""
+
+    name: str
+    taken_by: str = ""
+    to_give: str = ""
+
+
+TRACE = Use("a host or device trace", to_give="device traces, with their host traces")
+TRACE_OR_GRAPH = Use("a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs")
+
+USES = {
+    Kind.HOST: Use("a host trace", "trace-link", "the one that PyTorch's ExecutionTraceObserver wrote"),
+    Kind.DEVICE: Use("a device trace", "trace-link", "the one that the PyTorch profiler wrote, or a rocpd database"),
+    Kind.MERGED: Use("a device trace of several ranks", "trace-link --rank N"),
+    Kind.LINKED: Use("a linked trace", "trace-convert", "one that trace-link wrote"),
+    Kind.GRAPH: Use("a graph", "trace-replay", "one that trace-convert or trace-build wrote"),
+    Kind.GRAPH_JSON: Use("the JSON form of a graph", "trace-jsonize", "one that trace-jsonize wrote"),
+    Kind.GROUPS: Use(
+        "a communicator-group file", "trace-convert --comm-groups", "the comm_groups.json that trace-build wrote"
+    ),
+    Kind.REPORT: Use("a report that execgraph wrote"),
+    Kind.TIMELINE: Use("a timeline that trace-replay wrote"),
+    Kind.COUNTED: Use("a database that trace-merge wrote"),
+    Kind.GOAL: Use("a GOAL file"),
+    Kind.PAGE: Use("an HTML page"),
+    Kind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),
+    Kind.OTHER_DATABASE: Use("a database, but not a profiler's"),
+    Kind.JSON: Use("JSON that execgraph does not know"),
+    Kind.TEXT: Use("a text file"),
+    Kind.OTHER: Use("binary data that execgraph does not know"),
+}

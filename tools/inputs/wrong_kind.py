@@ -1,0 +1,93 @@
+"""Says of a file that a command cannot use what it is, and which command takes it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from ...schema.errors import DataError
+from .kinds import USES, Kind, Use
+from .recognise import kind_at_start, recognise
+
+READS_AS_WELL = {Kind.HOST: (Kind.LINKED, Kind.GRAPH_JSON)}
+"""Kinds of files that are read like the wanted one, as these have its nodes, and make no sense there."""
+SAYS_MORE = {Kind.DEVICE: (Kind.MERGED, Kind.COUNTED, Kind.OTHER_DATABASE, Kind.OTHER_EVENTS)}
+"""Kinds of files of which the reader of the wanted one says more than what they are."""
+TAKES_FOLDER = {Kind.DEVICE: "trace-build", Kind.HOST: "trace-build", Kind.GRAPH: "trace-replay"}
+FOLDERS = {Kind.DEVICE: "a folder of traces", Kind.GRAPH: "a folder of graphs"}
+LOOKED_AT = 32
+"""Files in a folder that was given for a file."""
+
+
+@contextmanager
+def reading(path: str | None, wanted: Kind, here: Mapping[Kind, str] | None = None) -> Iterator[None]:
+    """Where the block cannot read `path`, and it is of another kind than the wanted one, the DataError says that instead.
+
+    `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as standard input, can be
+    read once only, and is left alone.
+    """
+    file = Path(path or "")
+    found = kind_of(file, kind_at_start) if wanted in READS_AS_WELL else None
+    if found and found in READS_AS_WELL[wanted]:
+        raise DataError(instead(file, found, USES[wanted], here))
+    try:
+        yield
+    except DataError as error:
+        said = wrong_kind(file, wanted, here) if path else ""
+        if not said:
+            raise
+        raise DataError(said) from error
+
+
+def wrong_kind(path: Path, wanted: Kind, here: Mapping[Kind, str] | None = None) -> str:
+    """What the file or folder is, in a sentence; nothing where it is of the wanted kind, or cannot be looked at."""
+    if path.is_dir():
+        remedy = instead_of_folder(path, wanted) or f"give {USES[wanted].to_give}"
+        return f"{path} is a folder, not {USES[wanted].name}: {remedy}"
+    found = kind_of(path)
+    if not found or found in (wanted, *SAYS_MORE.get(wanted, ())) or (found is Kind.JSON and wanted is not Kind.GRAPH):
+        return ""
+    return instead(path, found, USES[wanted], here)
+
+
+def instead(path: str | Path, found: Kind, wanted: Use, here: Mapping[Kind, str] | None = None) -> str:
+    """What the file is, what was wanted, and what to do: "x.json is a linked trace, not a graph: pass it to trace-convert"."""
+    use = USES[found]
+    remedy = f"pass it to {use.taken_by}" if use.taken_by else f"give {wanted.to_give}"
+    if here and found in here:
+        remedy = f"pass it {here[found]}"
+    return f"{path} is {use.name}, not {wanted.name}: {remedy}"
+
+
+def file_for_folder(path: Path, holding: Kind) -> str:
+    """What to say of a path that was given for a folder of traces or graphs."""
+    if not path.exists():
+        return f"{path}: no such folder; check the path"
+    found, wanted = kind_of(path), FOLDERS[holding]
+    if not found or found is holding or TAKES_FOLDER.get(found) == TAKES_FOLDER[holding]:
+        name = USES[found].name if found else "a file"
+        return f"{path} is {name}, not {wanted}: give the folder that holds it, {path.parent}"
+    return instead(path, found, Use(wanted, to_give="the folder that holds them"))
+
+
+def instead_of_folder(folder: Path, wanted: Kind) -> str:
+    """What to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
+    held: dict[Kind, Path] = {}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    for path in islice(files, LOOKED_AT):
+        if found := kind_of(path):
+            held.setdefault(found, path)
+    ways = [f"give a file in it, such as {held[wanted]}"] if wanted in held else []
+    takers = {kind: command for kind, command in TAKES_FOLDER.items() if kind in held}
+    if wanted is Kind.GRAPH:
+        takers.pop(wanted, None)
+    ways += dict.fromkeys(f"pass it to {command}" for command in takers.values())
+    return " or ".join(ways)
+
+
+def kind_of(path: Path, look: Callable[[Path], Kind] = lambda path: recognise(path).kind) -> Kind | None:
+    """The kind of a file; None for what is none, or cannot be read."""
+    try:
+        return look(path) if path.is_file() else None
+    except DataError:
+        return None
