@@ -43,7 +43,10 @@ def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
 
 
 def _in_folder(folder: Path, rank: int | None) -> OnePair:
-    pairs = find_pairs(folder, lambda _: False).ranks
+    found = find_pairs(folder, lambda _: False)
+    pairs = found.ranks
+    if not pairs:
+        raise DataError(f"{folder}: {'; '.join(found.failures)}")
     chosen = pairs if len(pairs) == 1 else [pair for pair in pairs if pair.rank == rank]
     if len(chosen) != 1:
         there = listing([str(pair.rank) for pair in pairs])
