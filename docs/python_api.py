@@ -18,10 +18,11 @@ HEAD = """# Python API
 Made by `make docs` from the docstrings; a test compares. What `import execgraph` gives; [Python](python.md) shows how it goes together.
 """
 ROOMS = {
+    "tools.capture": "Recording traces",
     "linker": "Traces and linking",
     "converter": "Converting",
     "schema": "Graphs and linked traces",
-    "tools": "Replay and what-if",
+    "tools.replay": "Replay and what-if",
 }
 
 
@@ -30,7 +31,8 @@ def page() -> str:
     found: dict[str, list[str]] = {room: [] for room in ROOMS}
     for name in execgraph.__all__:
         one = getattr(execgraph, name)
-        found[one.__module__.split(".")[1]].append(f"### {name}\n\n{described(name, one)}")
+        [room] = (room for room in ROOMS if one.__module__.startswith(f"execgraph.{room}."))
+        found[room].append(f"### {name}\n\n{described(name, one)}")
     return HEAD + "".join(f"\n## {ROOMS[room]}\n\n" + "\n".join(told) for room, told in found.items())
 
 
@@ -82,15 +84,16 @@ def parsed(one: Any) -> Any:
     return ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
 
 
+INDENTED, EXAMPLE = r"^ {4}.+(?:\n+ {4}.+)*", r"^>>> .+(?:\n.+)*"
+
+
 def prose(one: Any) -> str:
-    """The docstring; examples in it as a block."""
+    """The docstring; what is indented in it, and examples, as blocks."""
     text = inspect.cleandoc(inspect.getdoc(one) or "")
-    return (
-        re.sub(
-            r"^>>> (?:.+\n?)*", lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text, flags=re.MULTILINE
-        ).rstrip()
-        + "\n"
-    )
+    for language, pattern in (("text", INDENTED), ("pycon", EXAMPLE)):
+        fenced = f"```{language}\n{{}}\n```"
+        text = re.sub(pattern, lambda found, fenced=fenced: fenced.format(textwrap.dedent(found[0])), text, flags=re.M)
+    return f"{text}\n"
 
 
 if __name__ == "__main__":

@@ -36,6 +36,14 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     assert "execgraph.api" not in modules_after("import execgraph.tools.commands.trace_jsonize")
 
 
+def test_what_records_is_there_without_pytorch() -> None:
+    """Loaded late: who only reads traces has none, and who trains waits for it anyway."""
+    loaded = modules_after("import execgraph; execgraph.capture")
+    assert "execgraph.tools.capture" in loaded
+    assert "torch" not in loaded
+    assert execgraph.capture is execgraph.tools.capture.capture
+
+
 @pytest.fixture(scope="module")
 def graph() -> ExecutionGraph:
     """100 µs of a kernel that the host waits for, and then 20 of another."""

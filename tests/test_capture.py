@@ -1,16 +1,18 @@
-"""Capturing leaves one pair per rank, of exactly the same ops, or says why it did not."""
+"""Capturing leaves one pair per rank, of exactly the same ops, or warns why it did not; training goes on either way."""
 
 import gzip
 import json
 import shutil
 import sys
+import tempfile
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
+from execgraph import capture
 from execgraph.linker import link, read_device_trace, read_host_trace
-from execgraph.schema.errors import DataError
-from execgraph.tools.capture import capture, experimental_config, trace_handler
+from execgraph.tools.capture import experimental_config, trace_handler
 
 
 @pytest.fixture
@@ -88,10 +90,11 @@ def test_a_loop_that_ends_early_leaves_what_was_recorded(torch, tmp_path):
     assert host_ops(tmp_path) == device_ops(tmp_path)
 
 
-def test_a_block_without_steps_is_recorded_whole(torch, tmp_path):
-    with capture(tmp_path, wait=0, warmup=0):
+def test_a_block_may_be_one_step(torch, tmp_path):
+    with capture(tmp_path, wait=0, warmup=0, active=1) as recorder:
         torch.ones(3).cumsum(0)
-    assert "aten::cumsum" in device_ops(tmp_path).values()
+        recorder.step()
+    assert {"aten::cumsum", "ProfilerStep#0"} <= set(device_ops(tmp_path).values())
 
 
 def test_a_failing_loop_keeps_its_own_error_and_its_traces(torch, tmp_path):
@@ -99,6 +102,14 @@ def test_a_failing_loop_keeps_its_own_error_and_its_traces(torch, tmp_path):
         torch.ones(3).cumsum(0)
         _ = 1 / 0
     assert "aten::cumsum" in device_ops(tmp_path).values()
+
+
+def test_a_loop_that_fails_before_it_is_recorded_keeps_its_own_error(torch, tmp_path):
+    with warnings.catch_warnings(), pytest.raises(StopIteration, match="mine"), capture(tmp_path):
+        warnings.simplefilter("error")
+        raise StopIteration("mine")
+    train(torch, tmp_path, steps=4)  # nor does it stand in the way of the next
+    linked(tmp_path)
 
 
 PAIR = ["device_rank3.json.gz", "host_rank3.json.gz"]
@@ -136,7 +147,7 @@ def test_paths_and_the_next_command_are_said_once(torch, tmp_path, monkeypatch, 
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("execgraph: ")]
     assert said == [
         f"execgraph: rank 0 recorded {folder}/host_rank0.json.gz and {folder}/device_rank0.json.gz",
-        f"execgraph: next: trace-build --input-dir '{folder}' --output-dir graphs",
+        f"execgraph: next: trace-build '{folder}' -o graphs",
         f"execgraph: rank 1 recorded {folder}/host_rank1.json.gz and {folder}/device_rank1.json.gz",
     ]
 
@@ -170,14 +181,38 @@ def test_a_compiled_model_links(torch, tmp_path):
     assert any("Compiled" in name for name in host_ops(tmp_path).values())
 
 
-def test_a_loop_too_short_to_record_says_so(torch, tmp_path):
-    with pytest.raises(DataError, match="ended after 1 steps and recording begins after 2"):
-        train(torch, tmp_path, steps=1)
+@pytest.mark.parametrize(
+    ("steps", "window", "reason", "files"),
+    [
+        (0, {}, r"recorder\.step\(\) was never called", []),
+        (1, {}, "the block ended after 1 step and recording begins after 2", []),
+        (
+            2,
+            {},
+            "the block ended after 2 steps and recording begins after 2",
+            ["device_rank0.json.gz", "host_rank0.json.gz"],
+        ),
+        (
+            0,
+            {"wait": 0, "warmup": 0},
+            r"recorder\.step\(\) was never called",
+            ["device_rank0.json.gz", "host_rank0.json.gz"],
+        ),
+    ],
+)
+def test_a_block_without_a_complete_step_is_warned_of(torch, tmp_path, steps, window, reason, files):
+    with pytest.warns(UserWarning, match=f"execgraph: no complete step was recorded: {reason}"):
+        train(torch, tmp_path, steps, **window)
+    assert written(tmp_path) == files
 
 
-def test_a_loop_that_never_ends_a_step_is_told_which_call_does(torch, tmp_path):
-    with pytest.raises(DataError, match=r"recorder\.step\(\) was never called"), capture(tmp_path):
-        torch.ones(3).cumsum(0)
+def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn):
+    train(torch, tmp_path, steps=0, ranks=[1])
+    assert said_by(recwarn) == []
+
+
+def said_by(warned) -> list[str]:
+    return [str(one.message) for one in warned if "execgraph" in str(one.message)]
 
 
 @pytest.mark.parametrize("window", [{"wait": -1}, {"warmup": -1}, {"active": 0}])
@@ -192,13 +227,165 @@ def test_missing_torch_is_named_with_its_remedy(monkeypatch, tmp_path):
         pass
 
 
-def test_a_second_observer_in_the_process_is_named(torch, tmp_path):
-    other = torch.profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "other.json"))
-    try:
-        with pytest.raises(DataError, match="another ExecutionTraceObserver"):
-            train(torch, tmp_path, steps=4)
-    finally:
-        other.unregister_callback()
+@pytest.mark.parametrize("ranks", [0, 1.5])
+def test_ranks_are_several(torch, tmp_path, ranks):
+    with pytest.raises(TypeError):
+        capture(tmp_path, ranks=ranks)
+
+
+def test_a_file_is_no_folder_for_traces(torch, tmp_path):
+    with pytest.raises(ValueError, match="not a folder"):
+        capture(Path(__file__))
+
+
+# Beside other profilers
+
+
+def other_observer(torch, folder: Path):
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(folder / "other.json"))
+    return observer
+
+
+def refused(torch, folder: Path, what: str) -> None:
+    with pytest.raises(RuntimeError, match=what), capture(folder):
+        pytest.fail("nothing begins")
+
+
+def test_a_block_in_a_profiler_is_refused(torch, tmp_path):
+    with torch.profiler.profile() as profiler:
+        refused(torch, tmp_path, "another profiler is active in this process")
+        torch.ones(3).cumsum(0)
+    assert "aten::cumsum" in {one.key for one in profiler.key_averages()}
+
+
+def test_a_block_beside_the_profiler_of_another_thread_is_refused(torch, tmp_path):
+    begun, refusing = threading.Event(), threading.Event()
+
+    def profile():
+        with torch.profiler.profile():
+            begun.set()
+            refusing.wait(60)
+
+    thread = threading.Thread(target=profile)
+    thread.start()
+    begun.wait(60)
+    refused(torch, tmp_path, "another profiler is active in this process")
+    refusing.set()
+    thread.join()
+
+
+def test_a_block_in_a_profiler_that_waits_for_its_steps_is_refused(torch, tmp_path):
+    schedule = torch.profiler.schedule(wait=9, warmup=1, active=1)
+    with torch.profiler.profile(schedule=schedule) as profiler:
+        refused(torch, tmp_path, "another profiler is active in this process")
+    train(torch, tmp_path, steps=4)  # once its block has ended it is in nobody's way
+    assert profiler.step_num == 0
+    linked(tmp_path)
+
+
+def test_a_block_in_a_block_is_refused(torch, tmp_path):
+    with capture(tmp_path) as recorder:
+        refused(torch, tmp_path, "another capture is open")
+        for _ in range(4):
+            torch.ones(3).cumsum(0)
+            recorder.step()
+        train(torch, tmp_path / "next", steps=4)  # that one has its steps
+    linked(tmp_path)
+    linked(tmp_path / "next")
+
+
+def test_a_block_beside_another_observer_is_refused_and_leaves_it_alone(torch, tmp_path):
+    observer = other_observer(torch, tmp_path)
+    observer.start()
+    refused(torch, tmp_path, "another ExecutionTraceObserver")
+    torch.ones(3).cumsum(0)
+    observer.unregister_callback()
+    nodes = json.loads((tmp_path / "other.json").read_text())["nodes"]
+    assert "aten::cumsum" in {node["name"] for node in nodes}
+
+
+def test_a_profiler_that_begins_before_recording_keeps_it_from_beginning(torch, tmp_path):
+    with pytest.warns(UserWarning, match="training goes on: another profiler is active"), capture(tmp_path) as recorder:
+        with torch.profiler.profile() as profiler:
+            for _ in range(4):
+                torch.ones(3).cumsum(0)
+                recorder.step()
+        assert recorder.steps == 4
+    assert "aten::cumsum" in {one.key for one in profiler.key_averages()}
+    assert written(tmp_path) == []
+    train(torch, tmp_path, steps=4)
+    linked(tmp_path)
+
+
+def test_an_observer_that_comes_before_recording_keeps_it_from_beginning(torch, tmp_path):
+    with pytest.warns(UserWarning, match="another ExecutionTraceObserver"), capture(tmp_path) as recorder:
+        observer = other_observer(torch, tmp_path)
+        for _ in range(4):
+            recorder.step()
+        observer.unregister_callback()
+    assert written(tmp_path) == []
+
+
+# What fails while training runs
+
+
+def test_a_folder_that_cannot_be_written_costs_the_traces_alone(torch, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match=r"recording stopped, training goes on: .*file") as warned:
+        train(torch, tmp_path, steps=5, name="file/{trace}{rank}")
+    assert [Path(one.filename).name for one in warned if "execgraph" in str(one.message)] == [Path(__file__).name]
+
+
+def test_no_room_for_temporary_files_costs_the_traces_alone(torch, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.warns(UserWarning, match="training goes on: .*absent"):
+        train(torch, tmp_path, steps=5)
+
+
+@pytest.mark.parametrize("left", [None, '{"traceEvents": ['])
+def test_a_trace_that_is_not_whole_is_not_kept(torch, tmp_path, monkeypatch, left):
+    """PyTorch does not raise where a disk is full."""
+
+    def export(_, path: str) -> None:
+        if left:
+            Path(path).write_text(left)
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", export)
+    with pytest.warns(UserWarning, match="could not write the whole device trace"):
+        train(torch, tmp_path, steps=5)
+    assert written(tmp_path) == []
+
+
+@pytest.mark.parametrize("method", ["prepare_trace", "start_trace", "stop_trace", "export_chrome_trace"])
+def test_a_profiler_that_fails_costs_the_traces_alone(torch, tmp_path, monkeypatch, method):
+    original = getattr(torch.profiler._KinetoProfile, method)
+
+    def fail(*arguments):
+        if method == "stop_trace":
+            original(*arguments)
+        raise RuntimeError("CUPTI is not\nin the mood")
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, method, fail)
+    with pytest.warns(UserWarning, match="training goes on: CUPTI is not in the mood"):
+        train(torch, tmp_path, steps=5)
+    monkeypatch.undo()
+    train(torch, tmp_path, steps=4)  # nothing is left of it
+    linked(tmp_path)
+
+
+def test_a_failing_loop_keeps_its_own_error_when_its_traces_cannot_be_kept(torch, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", lambda *_: None)
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ZeroDivisionError),
+        capture(tmp_path, wait=0, warmup=0),
+    ):
+        warnings.simplefilter("error")
+        _ = 1 / 0
+
+
+# With a profiler of one's own
 
 
 def profiled(torch, handler, steps: int, **more) -> None:
@@ -234,11 +421,17 @@ def test_a_handler_leaves_the_ranks_alone_that_were_not_asked_for(torch, tmp_pat
 
 def test_a_handler_that_observes_nothing_says_where_else_it_goes(torch, tmp_path):
     handler = trace_handler(tmp_path)
-    with (
-        pytest.raises(DataError, match="execution_trace_observer"),
-        torch.profiler.profile(on_trace_ready=handler) as profiler,
-    ):
-        profiler.step()
+    with pytest.warns(UserWarning, match="execution_trace_observer"), torch.profiler.profile(on_trace_ready=handler):
+        torch.ones(3).cumsum(0)
+
+
+def test_a_handler_beside_another_observer_costs_the_traces_alone(torch, tmp_path):
+    observer = other_observer(torch, tmp_path)
+    with pytest.warns(UserWarning, match="another ExecutionTraceObserver") as warned:
+        profiled(torch, trace_handler(tmp_path), steps=2)
+    observer.unregister_callback()
+    assert len(said_by(warned)) == 1
+    assert written(tmp_path) == []
 
 
 def test_an_observer_without_handler_leaves_nothing(torch, tmp_path):

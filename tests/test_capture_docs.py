@@ -54,13 +54,16 @@ def follow(line: str) -> None:
 
 
 def test_the_loop(torch, capsys):
-    [loop] = blocks("A loop", "python")
-    exec(loop, training(torch))
+    loop, request = blocks("A loop", "python")
+    names = training(torch)
+    exec(loop, names)
     said = capsys.readouterr().err
     assert [line for line in said.splitlines() if line.startswith("execgraph")] == blocks("A loop", "text")[
         0
     ].splitlines()
     assert links(said) == 1
+    exec(request, names)
+    assert links(capsys.readouterr().err) == 1
 
 
 def test_the_profiler(torch, capsys):

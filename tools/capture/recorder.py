@@ -5,23 +5,25 @@
             train(batch)
             recorder.step()
 
-Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, each whole or not at all.
+Every rank writes `host_rank{N}.json.gz` and `device_rank{N}.json.gz` into the folder, both whole or neither.
 """
 
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+import operator
+from collections.abc import Collection
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from ...schema.errors import DataError
+from .conflicts import Conflict, check_no_other_profiler
 from .destination import Destination
-from .handler import TraceHandler
+from .failures import training_goes_on, warn
 from .installed import experimental_config, import_torch
+from .pair_recorder import HostTrace, PairRecorder
 
 BY_RANK = "{trace}_rank{rank}"
 
 
-@contextmanager
 def capture(
     folder: str | Path,
     *,
@@ -33,44 +35,39 @@ def capture(
     memory: bool = False,
     ranks: Collection[int] | None = None,
     name: str = BY_RANK,
-) -> Iterator["Recorder"]:
-    """Records `active` steps of the loop in the block, after `wait` unobserved ones and `warmup` with a ready profiler.
+) -> "Recorder":
+    """Records `active` steps of the loop in the block, after `wait` steps without a profiler and `warmup` steps to warm it up.
 
-    `step()` on the recorder ends a step. A block that ends earlier leaves what was recorded until then. The device trace also tells
-    Python's calls with `stacks`, which nn.Module made each op with `modules`, which includes stacks, and allocations with `memory`, but
-    then no ops of other Python threads; all of them slow the run down. Only `ranks` record, all by default. Files are named by `name`,
-    with {trace} (host or device) and {rank}. What was written, and what to do with it, is said on stderr.
+        with capture("traces", active=2) as recorder:
+            for batch in loader:
+                train_step(batch)
+                recorder.step()  # ends a step
 
-    Raises ImportError without PyTorch 2.1 or newer; ValueError for numbers of steps or a name that cannot be; DataError when the
-    block ends before recording begins or when the traces cannot be written.
+    A block that ends earlier leaves what was recorded until then. Only `ranks` record, all by default. Files are named by `name`, with
+    {trace} (host or device) and {rank}. Where they are, and what to do with them, is printed on stderr.
+
+    With `stacks` the device trace also holds Python's calls, with `modules`, which includes stacks, the nn.Module of each op, and with
+    `memory` allocations, but then no ops of other Python threads. Each of these slows the run down.
+
+    Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn` says what could not be recorded or
+    written, or that no complete step was. Exceptions of the block pass through.
+
+    Raises ImportError without PyTorch 2.1 or newer; ValueError or TypeError for numbers of steps, ranks, a folder or a name that
+    cannot be; RuntimeError where the block begins inside another profiler, capture or ExecutionTraceObserver.
     """
+    wait, warmup, active = map(operator.index, (wait, warmup, active))
     if min(wait, warmup) < 0 or active < 1:
         raise ValueError(f"wait {wait}, warmup {warmup}, active {active}: no such steps; the last is 1 or more")
-    stacks = stacks or modules
-    profiler = import_torch().profiler.profile(
+    torch, stacks = import_torch(), stacks or modules
+    profiler = torch.profiler._KinetoProfile(  # without the schedule and the observer that a profile may have
         record_shapes=True,
         with_stack=stacks,
         with_modules=modules,
         profile_memory=memory,
         experimental_config=experimental_config(memory=memory, trace_only=not stacks),  # stacks need the objects
     )
-    handler = TraceHandler(Destination(folder, name), ranks)
-    recorder = Recorder(profiler, handler, ready=wait, first=wait + warmup, active=active)
-    try:
-        yield recorder
-    finally:
-        recorder.finish()
-    if not recorder.begun:
-        raise DataError(f"{folder}: no traces, {_too_short(recorder.steps, wait + warmup)}")
-
-
-def _too_short(steps: int, first: int) -> str:
-    if not steps:
-        return "recorder.step() was never called; call it at the end of each step, or record the whole block with wait=0, warmup=0"
-    return (
-        f"the loop ended after {steps} steps and recording begins after {first}; run more steps (recorder.step() ends one), "
-        "or give a smaller wait and warmup"
-    )
+    pairs = PairRecorder(torch, Destination(folder, name), ranks)
+    return Recorder(torch, profiler, pairs, ready=wait, first=wait + warmup, active=active)
 
 
 class Recorder:
@@ -79,44 +76,92 @@ class Recorder:
     It goes through a window in the order of a `torch.profiler.profile` that has an observer, which not every version takes.
     """
 
-    def __init__(self, profiler: Any, handler: TraceHandler, *, ready: int, first: int, active: int) -> None:
-        self.steps = 0
-        self._profiler, self._handler = profiler, handler
-        self._first, self._end = first, first + active
-        self._boundaries = ((ready, profiler.prepare_trace), (first, self._begin), (self._end, self.finish))
-        self._recording = False
-        self._annotation = ExitStack()
-        self._enter_step()
+    _open: "Recorder | None" = None
+    """The one of this process that records or is going to."""
 
-    @property
-    def begun(self) -> bool:
-        """Whether the steps before the recorded ones are over."""
-        return self.steps >= self._first
+    def __init__(self, torch: Any, profiler: Any, pairs: PairRecorder, *, ready: int, first: int, active: int) -> None:
+        self.steps = 0
+        self._torch, self._profiler, self._pairs, self._first = torch, profiler, pairs, first
+        self._boundaries = [(ready, self._prepare), (first, self._begin), (first + active, self._finish)]
+        self._recording = False
+        self._annotation, self._ends = ExitStack(), ExitStack()
+
+    def __enter__(self) -> "Recorder":
+        if Recorder._open:
+            raise Conflict("another capture is open in this process; end its block first")
+        check_no_other_profiler(self._torch)
+        with suppress(OSError):  # a lack of room for temporary files is warned of when they are written
+            HostTrace(self._torch).drop()
+        Recorder._open = self
+        with training_goes_on(self._give_up):
+            self._enter_step()
+        return self
 
     def step(self) -> None:
         """Ends the current step and begins the next one."""
-        self._annotation.close()
         self.steps += 1
-        self._enter_step()
+        with training_goes_on(self._give_up):
+            self._annotation.close()
+            self._enter_step()
 
-    def finish(self) -> None:
-        """Ends recording and writes both traces, if there are any to write."""
-        self._annotation.close()
-        if self._recording:
-            self._recording = False
-            self._handler.stop()
-            self._profiler.stop_trace()
-            self._handler(self._profiler)
+    def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        with suppress(
+            *([Warning] if error else [])
+        ):  # of who makes warnings errors: they must not hide that of the block
+            with training_goes_on(self._give_up):
+                self._finish()
+            if not error and self.steps <= self._first and self._boundaries and self._pairs.wanted:
+                warn(f"no complete step was recorded: {_too_short(self.steps, self._first)}", stacklevel=3)
 
     def _enter_step(self) -> None:
         for boundary, cross in self._boundaries:
-            if boundary == self.steps and self._handler.wanted:
+            if boundary == self.steps and self._pairs.wanted:
                 cross()
         if self._recording:
-            step = import_torch().profiler.record_function(f"ProfilerStep#{self.steps}")
+            step = self._torch.profiler.record_function(f"ProfilerStep#{self.steps}")
             self._annotation.enter_context(step)
 
+    def _prepare(self) -> None:
+        check_no_other_profiler(self._torch)
+        self._profiler.prepare_trace()
+        self._ends.callback(self._cancel)
+
     def _begin(self) -> None:
-        self._handler.start()
+        self._ends.pop_all()
+        check_no_other_profiler(self._torch)
+        self._pairs.begin()
         self._profiler.start_trace()
+        for end in (self._profiler.stop_trace, self._pairs.end, self._annotation.close):
+            self._ends.callback(end)
         self._recording = True
+
+    def _finish(self) -> None:
+        """Ends recording and writes both traces, if there are any to write."""
+        Recorder._open = None
+        recorded, self._recording = self._recording, False
+        self._ends.close()
+        if recorded:
+            self._pairs.keep(self._profiler)
+
+    def _cancel(self) -> None:
+        """Lets go of a profiler that is ready, as PyTorch's own does."""
+        with suppress(Conflict):
+            check_no_other_profiler(self._torch)
+            self._profiler.start_trace()
+            self._profiler.stop_trace()
+
+    def _give_up(self) -> None:
+        """Ends what was begun, and keeps nothing of it."""
+        Recorder._open = None
+        self._boundaries, self._recording = [], False
+        with suppress(Exception):
+            self._ends.close()
+        with suppress(Exception):
+            self._pairs.drop()
+
+
+def _too_short(steps: int, first: int) -> str:
+    if not steps:
+        return "recorder.step() was never called; call it at the end of each step"
+    done = f"the block ended after {steps} step{'s' if steps > 1 else ''} and recording begins after {first}"
+    return f"{done}; run more steps (recorder.step() ends one), or give a smaller wait and warmup"

@@ -7,6 +7,7 @@ from .schema.errors import DataError
 from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from .schema.linked import LinkedTrace, write_linked
 from .tools import Replay, WhatIf, replay, replay_ranks, what_if
+from .tools.capture import capture
 
 __all__ = [
     "CollectiveType",
@@ -23,6 +24,7 @@ __all__ = [
     "Replay",
     "TargetChanges",
     "WhatIf",
+    "capture",
     "convert",
     "link",
     "read_device_trace",
