@@ -1,5 +1,6 @@
 """One grammar for all commands: inputs by position, -o for the output, results on stdout whether quiet or not, wrong usage in one line."""
 
+import gzip
 import importlib
 import json
 import shutil
@@ -252,3 +253,55 @@ def test_the_timeline_on_stdout_is_alone_there(
 ) -> None:
     monkeypatch.chdir(work)
     assert "traceEvents" in json.loads(run(capfd, "replay", "graphs", "-o", "-").out)
+
+
+# An output never replaces what was measured
+
+OVER_ITSELF = {
+    "trace-link": ("link", ["device.json", "-o", "device.json"]),
+    "trace-link, another spelling of the path": ("link", ["device.json", "-o", "../given/device.json"]),
+    "trace-link, through a link": ("link", ["device.json", "-o", "link.json"]),
+    "trace-link, of the host trace": ("link", ["host.json", "device.json", "-o", "host.json"]),
+    "trace-link, by options": ("link", ["--host-trace", "host.json", "--device-trace", "device.json", "-o", "device.json"]),
+    "trace-link, of a folder": ("link", [".", "-o", "device.json"]),
+    "trace-convert": ("convert", ["linked.json", "-o", "same.et"]),
+    "trace-jsonize": ("jsonize", ["linked.json", "--to", "et", "-o", "linked.json"]),
+    "trace-merge": ("merge", ["device.json", "-o", "device.json"]),
+    "trace-merge, through a hard link": ("merge", ["device.json", "-o", "hard.json"]),
+    "trace-report, the counters": ("report", ["device.json", "--perfetto", "device.json"]),
+    "trace-report, the counters of a folder": ("report", [".", "--only", "counters", "--perfetto", "device.json"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OVER_ITSELF)
+def test_an_output_does_not_replace_an_input(
+    case: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    monkeypatch.chdir(given)
+    for name, source in (("host.json", HOST), ("device.json", DEVICE)):
+        Path(name).write_bytes(gzip.decompress(source.read_bytes()))
+    command, words = OVER_ITSELF[case]
+    if "link" in command or command == "merge":
+        Path("link.json").symlink_to("device.json") if "through a link" in case else None
+        Path("hard.json").hardlink_to("device.json") if "hard" in case else None
+    if "linked.json" in words:
+        shutil.copy(work / "linked.json", "linked.json")
+        Path("same.et").symlink_to("linked.json")
+    before = {path.name: path.read_bytes() for path in given.iterdir()}
+    ended = run(capfd, command, *words)
+    assert ended.code == 2 and "give another name for the output" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert {path.name: path.read_bytes() for path in given.iterdir()} == before
+
+
+def test_an_earlier_output_may_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("device_rank0.json.gz", "device_rank1.json.gz"):
+        shutil.copy(SAMPLE / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for output in ("merged.json", "merged.db"):
+        for _ in range(2):
+            assert run(capfd, "merge", ".", "-o", output).code == 0

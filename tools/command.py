@@ -17,7 +17,7 @@ import orjson
 from tqdm import tqdm
 
 from ..schema.errors import DataError, RequestError
-from ..schema.io import decompressing_at_most
+from ..schema.io import decompressing_at_most, protecting_inputs
 from . import terminal
 from .ending import STOPPED, ended_by_signals, say_stopped
 
@@ -33,7 +33,7 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
     logging.basicConfig(handlers=[handler], level=level, force=True)
     try:
         at_most = decompressing_at_most(getattr(arguments, "max_size", None))
-        with ended_by_signals(name), no_garbage_collection(), at_most, step(name):
+        with ended_by_signals(name), no_garbage_collection(), at_most, protecting_inputs(), step(name):
             sys.exit(work(arguments) or 0)
     except DataError as error:
         log.error(f"{name}: error: {' '.join(str(error).split())}")

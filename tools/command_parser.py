@@ -18,6 +18,9 @@ EXIT_STATUS = "exit status: 0 done, 1 the data are unusable (one line says why),
 ARGCOMPLETE = "_ARGCOMPLETE"
 """What the shell sets while it asks a command for completions."""
 INPUTS_NAMED = 3
+READ = ("inputs", "host_trace", "device_trace", "comm_groups", "capture_trace", "diff")
+WRITTEN = ("output", "perfetto")
+"""The options that name files."""
 WILDCARDS = frozenset("*?[")
 
 OptionGroup = argparse._ArgumentGroup | argparse.ArgumentParser
@@ -93,7 +96,15 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"no output given: add -o {self._output}, as in: {self._example}")
         if getattr(options, "json", False) and getattr(options, "output", None) == STANDARD_STREAM:
             self.error("--json and --output - both write to stdout; name a file")
+        self._refuse_replacing_an_input(options)
         return options
+
+    def _refuse_replacing_an_input(self, options: argparse.Namespace) -> None:
+        """Says it before any work; `open_output` would after it."""
+        outputs, inputs = (_files(options, names) for names in (WRITTEN, READ))
+        for output in outputs:
+            if same := next((path for path in inputs if path.samefile(output)), None):
+                self.error(f"{output} is an input, {same}: give another name for the output")
 
     def _short_usage(self) -> str:
         named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
@@ -133,6 +144,13 @@ class CommandParser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(terminal.plain(message), file)
+
+
+def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
+    """The files among the values of these options that exist."""
+    values = [getattr(options, name, None) or () for name in names]
+    paths = [one for value in values for one in ([value] if isinstance(value, (str, Path)) else value)]
+    return [path for path in map(Path, paths) if path.is_file()]
 
 
 def _expanded(path: str) -> list[str]:

@@ -54,7 +54,7 @@ def read_device_trace(
     damage = Damage(path, "device events", strict)
     events = DeviceEvents(arguments, modules)
     renamed = False
-    with open_input(path) as stream:
+    with open_input(path, protected=True) as stream:
         needless = None if strict else bulky(*needed, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
             stream, path, "traceEvents", kineto.Event, advanced, damage, needless

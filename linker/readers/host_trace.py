@@ -104,7 +104,7 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
     """
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
-    with open_input(path) as stream:
+    with open_input(path, protected=True) as stream:
         reader: ArrayReader[host.Node] = ArrayReader(stream, path, "nodes", host.Node, advanced, damage)
         for _, piece in reader:
             nodes.add(piece)

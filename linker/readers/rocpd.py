@@ -11,6 +11,7 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64, Sparse, Strings
 from ...schema.errors import DataError
+from ...schema.io import note_input
 from ...schema.traces import FOREVER, integer, kineto
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
@@ -56,6 +57,7 @@ def read_rocpd(path: str) -> DeviceTrace:
     dialects, is damaged, or holds nothing.
     """
     skipped: Counter[str] = Counter()
+    note_input(path)
     with opened(path) as database:
         arguments = dialect(database).arguments
         names = _names(database)

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from ...schema.columns import columns_in, let_go, mapped_file
 from ...schema.errors import DataError
-from ...schema.io import STANDARD_STREAM, say_opened
+from ...schema.io import STANDARD_STREAM, note_input
 from ...schema.progress import Advanced, unseen
 from .device_rows import DeviceTrace
 from .device_trace import read_device_trace
@@ -57,7 +57,7 @@ def read_traces(
         read = read_host_trace(host, strict, advanced) if host is not None else None
         found = read_device_trace(device, strict, arguments=read is None, advanced=advanced, modules=modules)
         return Traces(read, found)
-    say_opened(host)
+    note_input(host)
     with tempfile.TemporaryFile(dir=folder, prefix=".columns.") as columns:
         # else modules would come from the folder that the command runs in, whatever is there
         path = f"import sys; sys.path[:] = {sys.path!r}"

@@ -8,9 +8,10 @@ from .files import (
     bytes_of,
     decompressing_at_most,
     folder_beside,
+    note_input,
     open_input,
     open_output,
-    say_opened,
+    protecting_inputs,
     state_of,
 )
 from .plain import ACTING
@@ -25,8 +26,9 @@ __all__ = [
     "folder_beside",
     "fresh_folder",
     "locked",
+    "note_input",
     "open_input",
     "open_output",
-    "say_opened",
+    "protecting_inputs",
     "state_of",
 ]

@@ -13,11 +13,12 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextvars import ContextVar
 from gzip import GzipFile
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from ..errors import DataError
+from ..errors import DataError, RequestError
 from .alone import in_use, remove_abandoned
 from .compressed import GZIP_MAGIC, ZSTD_MAGIC, gunzipped, unzstd
 from .plain import plain_on_terminals
@@ -41,14 +42,38 @@ FOREIGN = {
 log = logging.getLogger("execgraph")
 
 
-def say_opened(path: str) -> None:
-    """Says with --verbose that a file is read, and how large it is."""
-    size = state_of(Path(path))[2:3]
-    log.debug(f"reading {path}" + (f", {size[0]:,} bytes" if size else ""))
+_inputs: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("inputs", default=None)
+"""The protected files that were read since `protecting_inputs`: the path by device and inode."""
 
 
-def open_input(path: str) -> BinaryIO:
+@contextlib.contextmanager
+def protecting_inputs() -> Iterator[None]:
+    """Within the block no output replaces a protected file that was read in it: that is a RequestError of `open_output`."""
+    token = _inputs.set({})
+    try:
+        yield
+    finally:
+        _inputs.reset(token)
+
+
+def note_input(path: str, protected: bool = True) -> None:
+    """Says with --verbose that a file is read, and how large it is; no output replaces a `protected` one."""
+    state = state_of(Path(path))
+    log.debug(f"reading {path}" + (f", {state[2]:,} bytes" if state else ""))
+    if protected and state and (inputs := _inputs.get()) is not None:
+        inputs[state[:2]] = path
+
+
+def _refuse_input(path: str) -> None:
+    read = (_inputs.get() or {}).get(state_of(Path(path))[:2])
+    if read is not None:
+        raise RequestError(f"{path} is {read}, which was read: give another name for the output")
+
+
+def open_input(path: str, protected: bool = False) -> BinaryIO:
     """The bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
+
+    No output of the same command replaces a `protected` file: what a profiler measured cannot be made again.
 
     What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it. Raises DataError
     when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed; its reads do
@@ -59,7 +84,7 @@ def open_input(path: str) -> BinaryIO:
         if path != STANDARD_STREAM:
             raw = io.BufferedReader(_Watched(path), PIECE)
         head = raw.peek(4)[:4]
-        say_opened(path)
+        note_input(path, protected)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if not head:
@@ -162,9 +187,12 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             yield plain_on_terminals(sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
+        _refuse_input(path)
         target = Path(path).resolve()
-        with _direct(target) if _is_special(target) else _beside(target) as raw, _compressed(path, raw) as stream:
-            yield stream
+        with _direct(target) if _is_special(target) else _beside(target) as raw:
+            with _compressed(path, raw) as stream:
+                yield stream
+            _refuse_input(path)  # what was read while the output was made
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -20,7 +20,7 @@ def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
 
     Raises DataError where the original has no array of events or is damaged inside its compression.
     """
-    with open_input(original) as source, open_output(output) as target:
+    with open_input(original, protected=True) as source, open_output(output) as target:
         try:
             _copy(original, source, target, events)
         except (EOFError, zlib.error) as error:

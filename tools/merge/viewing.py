@@ -79,7 +79,7 @@ class _Rows(Generic[T]):
             for piece in chrome_rows(read_device_trace(self._path)):
                 yield msgspec.json.decode(piece, type=self._list)
             return
-        with open_input(self._path) as stream:
+        with open_input(self._path, protected=True) as stream:
             reader: ArrayReader[T] = ArrayReader(stream, self._path, EVENTS, self._kind, lambda _: None, self.damage)
             for _, rows in reader:
                 yield rows
