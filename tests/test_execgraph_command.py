@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 from execgraph.tools.commands import execgraph
+from pages import PAGES
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -19,9 +21,11 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return int(end.value.code or 0), captured.out, captured.err
 
 
+INSTALLED = {one.name for one in entry_points(group="console_scripts") if one.value.startswith("execgraph.start:")}
+
+
 def test_every_command_that_is_installed_has_a_short_name() -> None:
-    installed = {one.name for one in entry_points(group="console_scripts") if one.value.startswith("execgraph.start:")}
-    assert installed == {execgraph.NAME, *(f"{execgraph.PREFIX}{name}" for name in execgraph.COMMANDS)}
+    assert {execgraph.NAME, *(f"{execgraph.PREFIX}{name}" for name in execgraph.COMMANDS)} == INSTALLED
 
 
 @pytest.mark.parametrize("name", execgraph.COMMANDS)
@@ -87,10 +91,18 @@ def test_help_ends_with_an_example(capsys: pytest.CaptureFixture[str], name: str
         ("execgraph li", ["link"]),
         ("execgraph link --host-t", ["--host-trace"]),
         ("execgraph replay --timel", ["--timeline"]),
+        ("execgraph convert --target as", ["astra-sim"]),
+        ("execgraph diagnose de", ["device.json.gz"]),
+        ("execgraph build --input-dir g", ["graphs/"]),
     ],
 )
-def test_a_shell_gets_completions(line: str, completions: list[str]) -> None:
+def test_a_shell_gets_completions(
+    line: str, completions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("argcomplete")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "device.json.gz").touch()
+    (tmp_path / "graphs").mkdir()
     asked = {
         "_ARGCOMPLETE": "1",
         "_ARGCOMPLETE_IFS": "\n",
@@ -102,3 +114,23 @@ def test_a_shell_gets_completions(line: str, completions: list[str]) -> None:
     command = ["sh", "-c", 'exec "$0" -m execgraph 8>&1 9>&2 >/dev/null 2>&1', sys.executable]
     answer = subprocess.run(command, env=os.environ | asked | told, capture_output=True, text=True, check=True)
     assert answer.stdout.split() == completions
+
+
+def register(shell: str) -> str:
+    """The line of the documentation that has a shell complete the commands."""
+    [line] = re.findall(
+        rf"^.*register-python-argcomplete {shell}.*$", PAGES["first-steps.md"].read_text(), re.MULTILINE
+    )
+    return str(line)
+
+
+def test_bash_completes_every_command_that_is_installed() -> None:
+    pytest.importorskip("argcomplete")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    told = ["bash", "--norc", "-ec", f"{register('execgraph')}\ncomplete -p"]
+    ran = subprocess.run(told, env={"PATH": path}, capture_output=True, text=True, check=True)
+    assert set(re.findall(r"-F _python_argcomplete (\S+)$", ran.stdout, re.MULTILINE)) == INSTALLED
+
+
+def test_fish_completes_every_command_that_is_installed() -> None:
+    assert set(re.findall(r"execgraph\b|trace-\w+", register("--shell fish"))) == INSTALLED
