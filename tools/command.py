@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import orjson
@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from ..schema.errors import DataError
 from ..schema.io import bytes_of, decompressing_at_most
+from ..schema.optional import MissingLibrary, require
 from . import terminal
 from .ending import STOPPED, ended_by_signals, say_stopped
 
@@ -33,7 +34,7 @@ OptionGroup = argparse._ArgumentGroup | argparse.ArgumentParser
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Has the options that all commands have after their own; answers a shell that asks for completions, where argcomplete is installed."""
+    """Has the options that all commands have after their own; answers a shell that asks for completions, by argcomplete."""
 
     reads = True
 
@@ -43,11 +44,17 @@ class CommandParser(argparse.ArgumentParser):
             _add_limit(self)
         _add_common_options(self)
         if ARGCOMPLETE in os.environ:
-            with suppress(ImportError):
-                import argcomplete
-
-                argcomplete.autocomplete(self)
+            self._complete()
         return super().parse_args(*arguments, **more)
+
+    def _complete(self) -> None:
+        try:
+            require("completion")
+        except MissingLibrary as error:
+            usage_error(self, str(error))
+        import argcomplete
+
+        argcomplete.autocomplete(self)
 
     def error(self, message: str) -> NoReturn:
         """As of argparse, in one line."""
@@ -119,7 +126,7 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
             sys.exit(work(arguments) or 0)
     except DataError as error:
         log.error(f"{name}: error: {' '.join(str(error).split())}")
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, MissingLibrary) else 1)
     except MemoryError:
         log.error(f"{name}: error: out of memory; use a machine with more, or a shorter trace")
         sys.exit(1)

@@ -12,6 +12,7 @@ from typing import NoReturn
 import msgspec
 
 from ...converter.targets import ASTRA_SIM, Roofline, roofline_of
+from ...schema.optional import require
 from ..build_job import (
     BUILT,
     REPORT,
@@ -131,6 +132,7 @@ def _run(options: argparse.Namespace) -> int:
 
     run: Runner = lambda build_one, tasks, advanced: in_processes(build_one, tasks, jobs, advanced)  # noqa: E731
     if options.scheduler:
+        require("dask", "--scheduler")
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
     report, unchanged, removed = build(
         options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
