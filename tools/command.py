@@ -10,16 +10,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
-
-import orjson
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..schema.errors import DataError
 from ..schema.io import bytes_of, decompressing_at_most
 from ..schema.optional import MissingLibrary, require
 from . import terminal
 from .ending import STOPPED, ended_by_signals, say_stopped
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 T = TypeVar("T")
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
@@ -157,11 +157,15 @@ def no_garbage_collection() -> Iterator[None]:
 
 def print_json(summary: dict[str, Any]) -> None:
     """The summary as one JSON object on stdout."""
+    import orjson
+
     terminal.print_json([orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS), b"\n"])
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with --quiet."""
+    from tqdm import tqdm
+
     return tqdm(
         items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr
     )
@@ -169,6 +173,8 @@ def progress(items: Iterable[T], what: str, total: int | None = None, unit: str 
 
 def progress_bar(what: str, total: int | None = None, unit: str = "B") -> "tqdm[NoReturn]":
     """A progress bar for work that is not an iteration; call `update(n)` on it."""
+    from tqdm import tqdm
+
     return tqdm(desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr)
 
 

@@ -1,6 +1,5 @@
 """Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
-import importlib.metadata
 from collections import Counter
 from typing import NamedTuple
 
@@ -255,6 +254,8 @@ def _texts(lists: Texts, left_out: Counter[str]) -> list[Texts]:
 
 
 def _metadata(context: ConversionContext) -> dict[str, str | int]:
+    import importlib.metadata  # slow to load
+
     info = context.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",

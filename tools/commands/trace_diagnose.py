@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from ..command import command_parser, print_json, progress, run_command
-from ..diagnose import diagnose, in_parallel_if_large, report
 from ..terminal import print_text
 
 NAME = "trace-diagnose"
@@ -30,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from ..diagnose import diagnose, in_parallel_if_large, report
+
     diagnosis = diagnose(options.traces, in_parallel_if_large, progress)
     if options.json:
         print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ...converter.jsonizer import graph_to_json, json_to_graph
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, open_input
 from ..command import command_parser, print_json, progress_bar, run_command, usage_error
@@ -79,6 +78,8 @@ def _is_neither(path: str) -> bool:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from ...converter.jsonizer import graph_to_json, json_to_graph
+
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None

@@ -3,16 +3,9 @@
 import argparse
 import logging
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
-from ...linker.link import link
-from ...linker.readers import read_traces
-from ...schema.columns import columns_in
 from ...schema.io import STANDARD_STREAM, folder_beside
-from ...schema.linked import LinkedTrace, write_linked
-from ...schema.machine import Machine
 from ..command import (
     command_parser,
     output_as,
@@ -24,6 +17,10 @@ from ..command import (
 )
 from ..summary_lines import counted, titled
 from .window_options import add_modules_option, add_window_options, window_of
+
+if TYPE_CHECKING:
+    from ...schema.linked import LinkedTrace
+    from ...schema.machine import Machine
 
 log = logging.getLogger("execgraph")
 
@@ -73,11 +70,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from ...schema.columns import columns_in
+
     with columns_in(folder_beside(options.output)):
         _link(options)
 
 
 def _link(options: argparse.Namespace) -> None:
+    import msgspec
+
+    from ...linker.link import link
+    from ...linker.readers import read_traces
+    from ...schema.linked import write_linked
+
     folder = folder_beside(options.output)
     with progress_bar("read traces") as bar:
         host, device = read_traces(
@@ -92,7 +97,7 @@ def _link(options: argparse.Namespace) -> None:
     log.info(summary(linked))
 
 
-def in_words(machine: Machine) -> str:
+def in_words(machine: "Machine") -> str:
     """What was measured of a machine, in µs.
 
     >>> from execgraph.schema.machine import Usual
@@ -110,7 +115,7 @@ def in_words(machine: Machine) -> str:
     return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} µs{drift}", *whole])
 
 
-def summary(linked: LinkedTrace) -> str:
+def summary(linked: "LinkedTrace") -> str:
     """What was matched, linked, noted, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
