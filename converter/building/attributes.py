@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.choices import GENERIC
 from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
@@ -12,7 +13,7 @@ from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
 from ..kernel_work import KernelWork, kernel_work
-from ..options import GENERIC, Options
+from ..options import Options
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .live_bytes import most_live_bytes
 from .synthetic_nodes import SyntheticNodes

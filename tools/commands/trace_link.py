@@ -100,7 +100,7 @@ def _link(options: argparse.Namespace) -> None:
 def in_words(machine: "Machine") -> str:
     """What was measured of a machine, in µs.
 
-    >>> from execgraph.schema.machine import Usual
+    >>> from execgraph.schema.machine import Machine, Usual
     >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
     'launch latency 14.2 µs median, gaps 1.1 µs, device clock +2.9 µs'
     """

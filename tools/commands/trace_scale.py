@@ -9,15 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
-from ...converter.ranks import given_ranks
-from ...converter.scaling import Growth
-from ...schema.comm_groups import LARGEST_JOB
 from ...schema.errors import DataError
-from ..build_job import ASTRA_SIM_FILES, simulator_command
 from ..command import command_parser, print_json, progress, run_command, usage_error
-from ..scale_job import REPORT, lines, scale
 from ..summary_lines import titled
 from ..workers import in_processes
 from .argument_types import count, positive
@@ -100,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ranks(text: str) -> tuple[int, ...]:
+    from ...converter.ranks import given_ranks
+    from ...schema.comm_groups import LARGEST_JOB
+
     ranks = given_ranks(text, LARGEST_JOB)
     if ranks is None:
         raise argparse.ArgumentTypeError(f"{text} is no list of ranks such as 4-7 or 0,2")
@@ -107,6 +103,12 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    import msgspec
+
+    from ...converter.scaling import Growth
+    from ..build_job import ASTRA_SIM_FILES, simulator_command
+    from ..scale_job import REPORT, lines, scale
+
     for name in arguments.refused:
         raise DataError(f"{name}: {REFUSED[name]}; that is another program, trace it")
     begun = time.monotonic()
