@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..schema.choices import GENERIC, Target
 from ..schema.columns import Int64, Ragged, let_go, settled
 from ..schema.comm_groups import RankList
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
@@ -19,7 +20,7 @@ from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room
 from .edit import check, deduplicated, topological_order, without_host
 from .host_timeline import slice_host
 from .kernel_work import KernelWork
-from .options import GENERIC, Options, Target
+from .options import Options
 from .targets import for_target
 
 

@@ -1,19 +1,12 @@
 """How to convert a linked trace."""
 
 from dataclasses import dataclass, fields
-from typing import Final, Literal, get_args
+from typing import get_args
 
+from ..schema.choices import TARGETS, InputsOutputs, Promotion, Target
 from .dependencies import RULES
 
-Target = Literal["generic", "astra-sim", "goal"]
-GENERIC: Final = "generic"
-ASTRA_SIM: Final = "astra-sim"
-GOAL: Final = "goal"
-
-Promotion = Literal["sync", "all"]
-InputsOutputs = Literal["full", "none"]
-
-CHOICES = {"target": get_args(Target), "promote": get_args(Promotion), "io": get_args(InputsOutputs)}
+CHOICES = {"target": TARGETS, "promote": get_args(Promotion), "io": get_args(InputsOutputs)}
 RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 
 

@@ -18,7 +18,7 @@ class DataError(Exception):
 
 
 class RequestError(DataError):
-    """A request for what the data do not hold, such as a rank, a group or a node: wrong usage, though only the data show it."""
+    """A request that cannot be met as it is put, such as for a rank that no file holds: wrong usage, though only the data show it."""
 
 
 def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:

@@ -196,8 +196,9 @@ def test_without_dask_the_missing_package_is_named(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 1
-    assert capsys.readouterr().err == "trace-build: error: --scheduler: needs Dask; pip install 'execgraph[dask]'\n"
+    assert command("--input-dir", traces, "--output-dir", tmp_path, "--scheduler", "tcp://127.0.0.1:1") == 2
+    needs = "--scheduler: a Dask cluster needs distributed, which is not installed"
+    assert capsys.readouterr().err == f"trace-build: error: {needs}; run: pip install 'execgraph[dask]'\n"
 
 
 # Workers

@@ -252,15 +252,15 @@ class Meanwhile:
             os.kill(os.getpid(), int(sys.argv[2]))
 sys.meta_path.insert(0, Meanwhile)
 [command] = importlib.metadata.entry_points(group="console_scripts", name="trace-build")
-command.load()([])
+command.load()(["--input-dir", sys.argv[3], "--output-dir", sys.argv[3]])
 """
 """Starts the installed command, and sends a signal when it imports a module."""
 
 
 @pytest.mark.parametrize("module", ["numpy", "execgraph.tools.commands.trace_build"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_command_that_is_still_loading_ends_in_a_line(module: str, number: signal.Signals) -> None:
-    command = [sys.executable, "-c", LOADING, module, str(int(number))]
+def test_a_command_that_is_still_loading_ends_in_a_line(module: str, number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOADING, module, str(int(number)), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (ending.STOPPED, INTERRUPTED)
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,16 @@ from execgraph.tools.analyses.rank.graph_alone import rank_of_graph
 from execgraph.tools.commands import trace_report
 from execgraph.tools.replay import KINDS, parse_scale
 from execgraph.tools.report import overview, page
-from execgraph.tools.report.charts.rows import first_rows, largest_rows
 from execgraph.tools.report.inputs import find_sources, read_ranks
 from execgraph.tools.report.report import report_on
+from execgraph.tools.report.rows import first_rows, largest_rows
 from execgraph.tools.report.text import as_text
 from execgraph.tools.report.what_if import what_if
 from execgraph.tools.report.words import WORDS
 from execgraph.tools.view import LOOKS
 from graphs import rank_with_collective
 
-needs_page = pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
+needs_page = pytest.mark.skipif(find_spec("altair") is None, reason="needs the extra `report`")
 
 
 def run(*arguments: object) -> int:
@@ -377,9 +379,11 @@ def test_the_page_goes_to_stdout_alone(given: dict[str, Path], capfd: pytest.Cap
 def test_without_the_libraries_that_draw_it_the_page_is_refused_with_the_remedy(
     given: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(page, "MISSING", "altair")
-    assert run(given["pair"], "--output", given["out"]) == 1
-    assert "pip install 'execgraph[report]'" in capfd.readouterr().err
+    monkeypatch.setitem(sys.modules, "altair", None)
+    # said before anything is read, so that nobody waits for it
+    assert run(given["pair"] / "missing", "--output", given["out"]) == 2
+    needs = "--output: the HTML page needs altair, which is not installed"
+    assert capfd.readouterr().err == f"trace-report: error: {needs}; run: pip install 'execgraph[report]'\n"
     assert not given["out"].exists()
     assert run("-q", given["pair"], "--csv", given["out"]) == 0
 
@@ -492,7 +496,7 @@ def test_scripts_are_bundled_once_and_again_where_they_cannot_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import vl_convert
-    from execgraph.tools.report.drawing_library import drawing_library
+    from execgraph.tools.report.charts import drawing_library
 
     bundled: list[str] = []
     monkeypatch.setattr(vl_convert, "javascript_bundle", lambda script: bundled.append(script) or "drawn")

@@ -4,6 +4,7 @@ import csv
 import shutil
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from execgraph.tools.report.files import write_csv
 from execgraph.tools.report.inputs import find_sources, read_ranks
-from execgraph.tools.report.page import MISSING, render
+from execgraph.tools.report.page import render
 from execgraph.tools.report.report import Wanted, report_on
 from execgraph.tools.report.timeline import timeline
 from execgraph.tools.view.lane_picture import draw_lanes
@@ -19,7 +20,9 @@ from execgraph.tools.view.lane_picture import draw_lanes
 playwright = pytest.importorskip("playwright.sync_api")
 LAPTOP, PHONE = 1366, 390
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None or MISSING is not None, reason="needs chromium and the extra `report`")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or find_spec("altair") is None, reason="needs chromium and the extra `report`"
+)
 
 
 @pytest.fixture(scope="module")

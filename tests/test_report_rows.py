@@ -1,5 +1,6 @@
 """The rows of tables on the page: as compact JSON, whole where there is room, the most telling ones where there is not."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import orjson
 import pytest
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.report import page
-from execgraph.tools.report.charts.cells import LONGEST
+from execgraph.tools.report.cells import LONGEST
 from execgraph.tools.report.embedded import FEWEST, ROOM, Embedded, embedded
 from execgraph.tools.report.report import Report
 
@@ -61,7 +62,7 @@ def test_a_text_has_an_end() -> None:
     assert len(embedded({"t": (table, "")})["t"].json) < 2 * LONGEST + 200
 
 
-@pytest.mark.skipif(page.MISSING is not None, reason="needs the extra `report`")
+@pytest.mark.skipif(find_spec("altair") is None, reason="needs the extra `report`")
 def test_a_page_stays_below_ten_megabytes() -> None:
     facts = ("rank", "activities", "host_ops")
     ranks = Table("ranks", "Ranks", [Column(name, "", np.ones(1, np.int64)) for name in facts])

@@ -9,8 +9,8 @@ from builder import TraceBuilder
 from execgraph.linker import link
 from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.columns.frames import nullable, to_pandas, to_polars
-from execgraph.tools import replay
 from execgraph.tools.analyses import Column, Table
+from execgraph.tools.replay import replay
 from runs import convert_linked, read_pair
 
 ROWS, KERNELS = 300, 2

@@ -11,15 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
-
-import orjson
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..schema.errors import DataError, RequestError
 from ..schema.io import decompressing_at_most, protecting_inputs
 from . import terminal
 from .ending import STOPPED, ended_by_signals, say_stopped
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 T = TypeVar("T")
 log = logging.getLogger("execgraph")
@@ -68,11 +68,15 @@ def no_garbage_collection() -> Iterator[None]:
 
 def print_json(summary: dict[str, Any]) -> None:
     """The summary as one JSON object on stdout."""
+    import orjson
+
     terminal.print_json([orjson.dumps(summary, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS), b"\n"])
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with --quiet."""
+    from tqdm import tqdm
+
     with step(what):
         yield from tqdm(
             items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr
@@ -82,6 +86,8 @@ def progress(items: Iterable[T], what: str, total: int | None = None, unit: str 
 @contextmanager
 def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterator["tqdm[NoReturn]"]:
     """A progress bar for work that is not an iteration; call `update(n)` on it."""
+    from tqdm import tqdm
+
     with (
         step(what),
         tqdm(

@@ -5,12 +5,12 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ..schema.errors import DataError, nearest
 from ..schema.io import STANDARD_STREAM, bytes_of
+from ..schema.optional import MissingLibrary, require
 from . import terminal
 
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
@@ -162,10 +162,13 @@ def _expanded(path: str) -> list[str]:
 
 def _complete(parser: argparse.ArgumentParser) -> None:
     if ARGCOMPLETE in os.environ:
-        with suppress(ImportError):
-            import argcomplete
+        try:
+            require("completion")
+        except MissingLibrary as error:
+            parser.error(str(error))
+        import argcomplete
 
-            argcomplete.autocomplete(parser)
+        argcomplete.autocomplete(parser)
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:

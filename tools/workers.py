@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ..schema.errors import DataError
 from ..schema.io import MAX_SIZE
+from ..schema.optional import require
 from ..schema.progress import Advanced, unseen
 
 if TYPE_CHECKING:
@@ -101,10 +102,8 @@ def on_cluster(
 
     Raises DataError when the package distributed is missing or no scheduler answers.
     """
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError as error:
-        raise DataError("--scheduler: needs Dask; pip install 'execgraph[dask]'") from error
+    require("dask", "--scheduler")
+    distributed = importlib.import_module("distributed")
     try:
         client = distributed.Client(address)
     except (OSError, TimeoutError, ValueError) as error:

@@ -1,11 +1,11 @@
 """Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
-import importlib.metadata
 from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.choices import GENERIC
 from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
@@ -13,7 +13,7 @@ from ..context import ConversionContext, Edges
 from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
 from ..kernel_work import KernelWork, kernel_work
-from ..options import GENERIC, Options
+from ..options import Options
 from .communication_columns import CommunicationColumns, Place, communication_columns
 from .live_bytes import most_live_bytes
 from .synthetic_nodes import SyntheticNodes
@@ -255,6 +255,8 @@ def _texts(lists: Texts, left_out: Counter[str]) -> list[Texts]:
 
 
 def _metadata(context: ConversionContext) -> dict[str, str | int]:
+    import importlib.metadata  # slow to load
+
     info = context.linked.info
     return {
         "tool": f"execgraph {importlib.metadata.version('execgraph')}",

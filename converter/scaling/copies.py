@@ -7,9 +7,9 @@ import dataclasses
 
 import numpy as np
 
+from ...schema.choices import ASTRA_SIM
 from ...schema.columns import Int32, Int64, Ragged, Strings
 from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph, NodeType
-from ..options import ASTRA_SIM
 from ..ranks import ranks_text
 from .plan import RankPlan, ScalePlan
 

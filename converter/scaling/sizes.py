@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ...schema.choices import ASTRA_SIM
 from ...schema.columns import Int64
-from ..options import ASTRA_SIM
 from ..targets import LEAST_BYTES
 from .group_use import GATHERING
 from .rank_facts import RankFacts

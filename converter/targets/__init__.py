@@ -1,14 +1,14 @@
 """Graphs made fit for one simulator, and a whole job for those that run GOAL."""
 
-from ..options import ASTRA_SIM, GENERIC, GOAL, Target
+from ...schema.choices import ASTRA_SIM, GENERIC, GOAL, TARGETS, Algorithm, Simulator, Target
 from .astra_sim import TargetReport, for_astra_sim
 from .coalesced import separate_messages
 from .collectives import LEAST_BYTES
 from .fitted_network import GIB, Network, fitted_network
-from .goal import Algorithm, GoalOptions, GoalReport, Simulator, write_goal
+from .goal import GoalOptions, GoalReport, write_goal
 from .idle_rank import idle_rank
 from .roofline import Roofline, roofline_of
-from .select import TARGET_HELP, TARGETS, WHOLE_JOB, for_target
+from .select import for_target
 from .transfer_cost import MESSAGE, RING, Cost, Factors, Transfer, fitted_factors
 
 __all__ = [
@@ -20,8 +20,6 @@ __all__ = [
     "MESSAGE",
     "RING",
     "TARGETS",
-    "TARGET_HELP",
-    "WHOLE_JOB",
     "Algorithm",
     "Cost",
     "Factors",

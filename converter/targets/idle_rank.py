@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ...schema.choices import ASTRA_SIM
 from ...schema.columns import Ragged, Strings
 from ...schema.graph import ExecutionGraph, NodeType
-from ..options import ASTRA_SIM
 from .roofline import FIRST_BYTES
 
 

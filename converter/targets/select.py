@@ -2,24 +2,16 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
+from ...schema.choices import ASTRA_SIM, GOAL, WHOLE_JOB, Target
 from ...schema.comm_groups import RankList
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, TargetChanges
-from ..options import ASTRA_SIM, GOAL, Target
 from ..ranks import recorded_groups
 from .astra_sim import for_astra_sim
 from .groups import name_groups
 from .roofline import Roofline
-
-TARGETS: tuple[Target, ...] = get_args(Target)
-TARGET_HELP = (
-    "who runs the graph: generic, anyone; astra-sim, that simulator, with all it would stop at made what it can run, and counted; goal, "
-    "LogGOPSim and ATLAHS, one file for the whole job, which only trace-build writes (generic)"
-)
-
-WHOLE_JOB = "a GOAL file is of a whole job: trace-build --target goal writes it from the traces of all ranks"
 
 
 def for_target(

@@ -1,6 +1,6 @@
 """Trace files in, columns of what was recorded out: host traces, device traces as Kineto JSON or rocpd databases, one rank of several."""
 
-from .categories import DEVICE_SIDE_WAITS, INSTANT, MEMORY_CATEGORIES, Role, role_of
+from .categories import DEVICE_SIDE_WAITS, INSTANT, Role, role_of
 from .device_rows import (
     ActivityRows,
     CallRows,
@@ -22,7 +22,6 @@ from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 __all__ = [
     "DEVICE_SIDE_WAITS",
     "INSTANT",
-    "MEMORY_CATEGORIES",
     "ROOT_NODE",
     "SYNC_RECORDS",
     "ActivityRows",

@@ -70,8 +70,6 @@ ROLE_OF_ENDING = {"_runtime": Role.CALL, "_driver": Role.CALL}
 """Vendors to come name the categories of their calls as all others do; that such a row is a call is no guess."""
 
 ANNOTATIONS = ("user_annotation", "user")
-MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
-
 
 DEVICE_SIDE_WAITS = ("event_wait", "event_record")
 """Rows of MTIA's device queues that record waiting, not work."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..optional import require
 from .column_types import ABSENT, Int64, Ragged, Strings
 
 Values = npt.NDArray[Any] | list[Any] | Strings | Ragged
@@ -20,6 +21,7 @@ def nullable(column: Int64) -> "np.ma.MaskedArray[Any, np.dtype[np.int64]]":
 
 def to_pandas(columns: Mapping[str, Values]) -> Any:
     """A pandas.DataFrame; ImportError where pandas is not installed."""
+    require("pandas")
     pandas = importlib.import_module("pandas")
 
     def series(values: Values) -> Any:
@@ -32,6 +34,7 @@ def to_pandas(columns: Mapping[str, Values]) -> Any:
 
 def to_polars(columns: Mapping[str, Values]) -> Any:
     """A polars.DataFrame; ImportError where polars is not installed."""
+    require("polars")
     polars = importlib.import_module("polars")
 
     def series(values: Values) -> Any:

@@ -7,15 +7,12 @@ same error with isal and without.
 import io
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from gzip import GzipFile
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError
-
-try:
-    from isal.igzip import IGzipFile
-except ImportError:
-    IGzipFile = None  # type: ignore[assignment,misc,unused-ignore]
+from ..optional import require
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -40,9 +37,12 @@ class _Gunzip(GzipFile):
         super().__init__(fileobj=raw)
         self._raw_input, self._most, self._path, self._given = raw, most, path, 0
         self._fast: Any = None
-        if IGzipFile is not None and raw.seekable():
-            self._begin = raw.tell()
-            self._fast = IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call,unused-ignore]
+        if raw.seekable():
+            with suppress(ImportError):
+                from isal.igzip import IGzipFile
+
+                self._begin = raw.tell()
+                self._fast = IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call,unused-ignore]
 
     def read(self, size: int | None = -1) -> bytes:
         return self._ask("read", size)
@@ -82,10 +82,9 @@ def check_size(size: int, most: int, path: str) -> None:
 
 def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
     """The content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python without what reads zstd."""
-    try:
-        import zstandard
-    except ImportError as error:
-        raise DataError(f"{path}: is compressed with zstd; pip install execgraph[zstd], or decompress it") from error
+    require("zstd", path)
+    import zstandard
+
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
     reader = decompressor.stream_reader(raw, AT_A_TIME, read_across_frames=True)
     return _read_ahead(io.BufferedReader(_Unzstd(reader, zstandard.ZstdError, most, path), PIECE), raw)

@@ -8,7 +8,6 @@ import io
 import logging
 import os
 import re
-import secrets
 import stat
 import sys
 import tempfile
@@ -221,7 +220,7 @@ def _direct(target: Path) -> Iterator[IO[bytes]]:
 def _beside(target: Path) -> Iterator[IO[bytes]]:
     hidden = f".{target.name[:200]}."
     remove_abandoned(target.parent, re.compile(rf"{re.escape(hidden)}[0-9a-f]{{8}}\.partial"))
-    beside = target.with_name(f"{hidden}{secrets.token_hex(4)}.partial")
+    beside = target.with_name(f"{hidden}{os.urandom(4).hex()}.partial")
     with contextlib.ExitStack() as until_renamed:
         until_renamed.callback(beside.unlink, missing_ok=True)
         unnamed = _unnamed(target.parent)

@@ -4,7 +4,7 @@ from . import host, kineto
 from .arguments import NO_LISTS, TENSOR, ArgumentTexts, argument_lists, listed, usable_arguments, value_texts
 from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
-from .kineto import Args, DeviceFile
+from .kineto import MEMORY_CATEGORIES, Args, DeviceFile
 from .merged_ranks import LARGEST_ID, MergedRank
 from .names import name_of
 from .numbers import identities, identity, integer, integers, json_value
@@ -25,6 +25,7 @@ __all__ = [
     "FOREVER",
     "GROUP_INIT",
     "LARGEST_ID",
+    "MEMORY_CATEGORIES",
     "NEVER",
     "NO_LISTS",
     "NO_TENSORS",

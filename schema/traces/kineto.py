@@ -12,6 +12,8 @@ from .merged_ranks import MergedRank
 Number = Any
 Raw = msgspec.Raw
 NOTHING = Raw()
+MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
+"""Of rows that are copies and sets."""
 
 
 class Args(msgspec.Struct, gc=False, omit_defaults=True):

@@ -1,7 +1,6 @@
 """What a build says of itself: report.json, the same on every run of the same inputs, and the table for people."""
 
 import hashlib
-import importlib.metadata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -98,6 +97,8 @@ class BuildReport(msgspec.Struct):
 
 def this_tool() -> str:
     """Name and version."""
+    import importlib.metadata  # slow to load
+
     return f"execgraph {importlib.metadata.version('execgraph')}"
 
 

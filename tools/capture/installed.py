@@ -4,13 +4,13 @@ import importlib
 import os
 from typing import Any
 
+from ...schema.optional import require
+
 
 def import_torch() -> Any:
     """PyTorch; ImportError with the remedy where there is none."""
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise ImportError("recording traces needs PyTorch 2.1 or newer in this Python: pip install torch") from error
+    require("torch")
+    return importlib.import_module("torch")
 
 
 def this_rank(torch: Any) -> int:

@@ -3,10 +3,13 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from ...converter.targets import GOAL, Algorithm, GoalOptions, GoalReport, Simulator
+from ...schema.choices import GOAL, Algorithm, Simulator
 from ..summary_lines import titled
+
+if TYPE_CHECKING:
+    from ...converter.targets import GoalOptions, GoalReport
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "algorithm": {
@@ -40,8 +43,10 @@ def add_goal_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", **facts)
 
 
-def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> GoalOptions:
+def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "GoalOptions":
     """How to write the file; wrong usage for options of it without it, and for numbers that make no sense."""
+    from ...converter.targets import GoalOptions
+
     given = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
     if given and options.target != GOAL:
@@ -52,7 +57,7 @@ def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Goa
     return GoalOptions(**{FIELDS.get(name, name.replace("-", "_")): value for name, value in given.items()})
 
 
-def goal_lines(report: GoalReport) -> Iterator[str]:
+def goal_lines(report: "GoalReport") -> Iterator[str]:
     """What the file holds, a line each."""
     operations = Counter[str]()
     for rank in report.ranks:

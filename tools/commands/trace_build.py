@@ -7,23 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
-from ...converter.targets import ASTRA_SIM, Roofline, roofline_of
-from ..build_job import (
-    BUILT,
-    REPORT,
-    BuildOptions,
-    RankSummary,
-    Runner,
-    Simulation,
-    build,
-    simulator_command,
-    table,
-    write_astra_sim_files,
-)
+from ...schema.choices import ASTRA_SIM
+from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..summary_lines import counted, titled
@@ -32,6 +19,10 @@ from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
 from .trace_convert import add_graph_options
 from .window_options import add_modules_option, add_window_options, window_of
+
+if TYPE_CHECKING:
+    from ...converter.targets import Roofline
+    from ..build_job import RankSummary, Runner
 
 NAME = "trace-build"
 WIDEST = "widest ready set"
@@ -104,7 +95,9 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _peaks(text: str) -> Roofline:
+def _peaks(text: str) -> "Roofline":
+    from ...converter.targets import roofline_of
+
     try:
         return roofline_of(text)
     except ValueError as error:
@@ -112,6 +105,19 @@ def _peaks(text: str) -> Roofline:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from ..build_job import (
+        BUILT,
+        REPORT,
+        BuildOptions,
+        Simulation,
+        build,
+        simulator_command,
+        table,
+        write_astra_sim_files,
+    )
+
     begun = time.monotonic()
     conversion = BuildOptions(
         target=options.target,
@@ -129,6 +135,7 @@ def _run(options: argparse.Namespace) -> int:
 
     run: Runner = lambda build_one, tasks, advanced: in_processes(build_one, tasks, jobs, advanced)  # noqa: E731
     if options.scheduler:
+        require("dask", "--scheduler")
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
     report, unchanged, removed = build(
         Path(options.inputs[0]), options.output, conversion, run, options.force, window_of(options), progress
@@ -168,7 +175,7 @@ def _run(options: argparse.Namespace) -> int:
     return int(bool(report.all_failures or (options.strict and (report.all_notes or report.disagreements))))
 
 
-def _changes(ranks: Sequence[RankSummary]) -> Counter[str]:
+def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
     """What the target made different on all ranks together; the widest ready set is that of one."""
     changes = Counter[str]()
     for rank in ranks:

@@ -4,29 +4,24 @@ import argparse
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn, get_args
 
-from ...converter import Options, convert
-from ...converter.options import InputsOutputs, Promotion
-from ...converter.targets import GOAL, TARGET_HELP, TARGETS, WHOLE_JOB
-from ...linker import read_linked
-from ...schema.columns import columns_in
-from ...schema.comm_groups import read_groups
-from ...schema.graph import ConvertReport, Delay, TargetChanges
+from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ...schema.io import folder_beside
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
-from ..inputs import Kind, reading
 from ..summary_lines import counted, titled
 
+if TYPE_CHECKING:
+    from ...schema.graph import ConvertReport
+
 log = logging.getLogger("execgraph")
+TARGET_HELP = (
+    "who runs the graph: generic, anyone; astra-sim, that simulator, with all it would stop at made what it can run, and counted; goal, "
+    "LogGOPSim and ATLAHS, one file for the whole job, which only trace-build writes (generic)"
+)
 NOTEWORTHY_PCT = 0.5
 OPS_SHOWN = 3
-REMEDIES = {
-    Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, for a whole trace",
-    Delay.START_OF_RECORDING.label: "; synchronise before recording, or give the profiler warm-up steps",
-}
-"""What to do for a trace without such delays."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -94,11 +89,19 @@ def _microseconds(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from ...schema.columns import columns_in
+
     with columns_in(folder_beside(options.output)):
         _convert(options)
 
 
 def _convert(options: argparse.Namespace) -> None:
+    from ...converter import Options, convert
+    from ...linker import read_linked
+    from ...schema.comm_groups import read_groups
+    from ...schema.graph import ConvertReport, TargetChanges
+    from ..inputs import Kind, reading
+
     by_option = {Kind.LINKED: "as its input", Kind.GROUPS: "as --comm-groups"}
     with progress_bar("read linked trace") as bar, reading(options.inputs[0], Kind.LINKED, by_option):
         linked = read_linked(options.inputs[0], bar.update)
@@ -128,7 +131,7 @@ def _convert(options: argparse.Namespace) -> None:
         log.info(titled("note", remark))
 
 
-def _work(report: ConvertReport) -> str:
+def _work(report: "ConvertReport") -> str:
     """Of how many kernels operations and bytes are known, and the ops of most of the others."""
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
@@ -138,7 +141,17 @@ def _work(report: ConvertReport) -> str:
     return f"{known}; not {', '.join(shown + more)}" if shown else known
 
 
-def summary(report: ConvertReport) -> str:
+def _remedies() -> dict[str, str]:
+    """What to do for a trace without such delays."""
+    from ...schema.graph import Delay
+
+    return {
+        Delay.LOST_RECORDS.label: "; record fewer steps, or raise Kineto's ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, for a whole trace",
+        Delay.START_OF_RECORDING.label: "; synchronise before recording, or give the profiler warm-up steps",
+    }
+
+
+def summary(report: "ConvertReport") -> str:
     """What the graph holds and what stayed unexplained, a line each."""
     edges = ", ".join(f"{count} {kind}" for kind, count in report.edges.items())
     folded = f"{report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length"
@@ -153,7 +166,7 @@ def summary(report: ConvertReport) -> str:
         share = 100 * report.delays_us[cause] / max(report.span_us, 1e-3)
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
-        lines.append(titled("delays", in_all + beside + REMEDIES.get(cause, "")))
+        lines.append(titled("delays", in_all + beside + _remedies().get(cause, "")))
     lines += counted("dropped", report.dropped)
     if report.kernels_with_work or report.kernels_without_work:
         lines.append(titled("work", _work(report)))

@@ -5,11 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..diagnose import diagnose, in_parallel_if_large, report
 from ..terminal import print_text
 
 NAME = "trace-diagnose"
@@ -31,6 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from ..diagnose import diagnose, in_parallel_if_large, report
+
     diagnosis = diagnose([Path(path) for path in options.inputs], in_parallel_if_large, progress)
     if options.json:
         print_json(msgspec.to_builtins(diagnosis) | {"wrong": diagnosis.wrong})

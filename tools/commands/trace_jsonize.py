@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ...converter.jsonizer import graph_to_json, json_to_graph
 from ..command import print_json, progress_bar, run_command
 from ..command_parser import CommandParser
-from ..inputs import Kind, reading
 
 NAME = "trace-jsonize"
 FORMS = {".et": "et", ".json": "json"}
@@ -53,6 +51,9 @@ def _form(name: str) -> str | None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from ...converter.jsonizer import graph_to_json, json_to_graph
+    from ..inputs import Kind, reading
+
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None

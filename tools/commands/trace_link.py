@@ -3,22 +3,18 @@
 import argparse
 import logging
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
-from ...linker.link import link
-from ...linker.readers import read_traces
-from ...schema.columns import columns_in
 from ...schema.errors import RequestError
 from ...schema.io import folder_beside
-from ...schema.linked import LinkedTrace, write_linked
-from ...schema.machine import Machine
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
-from ..inputs import Kind, OnePair, find_pair, reading
 from ..summary_lines import counted, titled
 from .window_options import add_modules_option, add_window_options, window_of
+
+if TYPE_CHECKING:
+    from ...schema.linked import LinkedTrace
+    from ...schema.machine import Machine
 
 NAME = "trace-link"
 EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
@@ -69,11 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from ...schema.columns import columns_in
+
     with columns_in(folder_beside(options.output)):
         _link(options)
 
 
 def _link(options: argparse.Namespace) -> None:
+    import msgspec
+
+    from ...linker.link import link
+    from ...linker.readers import read_traces
+    from ...schema.linked import write_linked
+    from ..inputs import Kind, OnePair, find_pair, reading
+
     found = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
     host_trace, device_trace = options.host_trace or found.host, options.device_trace or found.device
     if device_trace is None:
@@ -100,10 +105,10 @@ def _link(options: argparse.Namespace) -> None:
     log.info(summary(linked))
 
 
-def in_words(machine: Machine) -> str:
+def in_words(machine: "Machine") -> str:
     """What was measured of a machine, in µs.
 
-    >>> from execgraph.schema.machine import Usual
+    >>> from execgraph.schema.machine import Machine, Usual
     >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
     'launch latency 14.2 µs median, gaps 1.1 µs, device clock +2.9 µs'
     """
@@ -118,7 +123,7 @@ def in_words(machine: Machine) -> str:
     return ", ".join([*parts, f"device clock {machine.clock_offset_ns / 1000:+.1f} µs{drift}", *whole])
 
 
-def summary(linked: LinkedTrace) -> str:
+def summary(linked: "LinkedTrace") -> str:
     """What was matched, linked, noted, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"

@@ -11,6 +11,7 @@ from typing import NoReturn
 from ...converter.ranks import ranks_of
 from ...schema.columns import columns_in
 from ...schema.io import STANDARD_STREAM, folder_beside, open_output
+from ...schema.optional import require
 from ..analyses import ANALYSES, Options, read_captures
 from ..command import progress, run_command
 from ..command_parser import CommandParser, output_as
@@ -22,6 +23,7 @@ from ..report import (
     find_sources,
     of_ranks,
     print_tables,
+    render,
     report_on,
     report_on_diff,
     report_text,
@@ -123,6 +125,8 @@ def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if arguments.output:
+        require("report", "--output")
     with columns_in(folder_beside(arguments.output or STANDARD_STREAM)):
         _report(arguments)
 
@@ -151,8 +155,6 @@ def _report(arguments: argparse.Namespace) -> None:
     for note in report.notes:
         log.warning(f"{NAME}: note: {note}")
     if arguments.output:
-        from ..report import render  # the libraries that draw it take longer to load than all else
-
         page = render(report).encode("utf-8", "replace")
         with open_output(arguments.output) as stream:
             stream.write(page)

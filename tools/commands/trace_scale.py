@@ -9,16 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
-from ...converter.ranks import given_ranks
-from ...converter.scaling import Growth
-from ...schema.comm_groups import LARGEST_JOB
 from ...schema.errors import DataError
-from ..build_job import ASTRA_SIM_FILES, simulator_command
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..scale_job import REPORT, lines, scale
 from ..summary_lines import titled
 from ..terminal import print_text
 from ..workers import in_processes
@@ -90,6 +83,9 @@ def _parser() -> CommandParser:
 
 
 def _ranks(text: str) -> tuple[int, ...]:
+    from ...converter.ranks import given_ranks
+    from ...schema.comm_groups import LARGEST_JOB
+
     ranks = given_ranks(text, LARGEST_JOB)
     if ranks is None:
         raise argparse.ArgumentTypeError(f"{text} is no list of ranks such as 4-7 or 0,2")
@@ -97,6 +93,12 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    import msgspec
+
+    from ...converter.scaling import Growth
+    from ..build_job import ASTRA_SIM_FILES, simulator_command
+    from ..scale_job import REPORT, lines, scale
+
     for name in arguments.refused:
         raise DataError(f"{name}: {REFUSED[name]}; that is another program, trace it")
     begun = time.monotonic()

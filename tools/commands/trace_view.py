@@ -4,15 +4,15 @@ import argparse
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import IO, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from ...schema.errors import DataError
-from ...schema.graph import ExecutionGraph
 from ...schema.io import open_output
 from ..command import run_command, step
 from ..command_parser import CommandParser
-from ..inputs import Kind, reading
-from ..view import Selection, View, draw_lanes, view, write_dot, write_graphml
+
+if TYPE_CHECKING:
+    from ..view import View
 
 NAME = "trace-view"
 PICTURED = 3_000
@@ -74,6 +74,10 @@ def _form(path: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from ...schema.graph import ExecutionGraph
+    from ..inputs import Kind, reading
+    from ..view import Selection, view
+
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
     with step("read graph"), reading(arguments.inputs[0], Kind.GRAPH):
@@ -94,12 +98,26 @@ def _run(arguments: argparse.Namespace) -> None:
     log.info(f"nodes {len(seen.graph):,} of {len(graph):,}, dependencies {edges:,}, to nodes outside {seen.cut:,}")
 
 
-def _picture(seen: View, sought: int | None, stream: IO[bytes]) -> None:
+def _picture(seen: "View", sought: int | None, stream: IO[bytes]) -> None:
+    from ..view import draw_lanes
+
     stream.write(draw_lanes(seen.graph, seen.origin_ns, sought, seen.time_us).encode("utf-8", "replace"))
 
 
-WRITERS: dict[str, Callable[[View, int | None, IO[bytes]], None]] = {
+def _dot(seen: "View", _: int | None, stream: IO[bytes]) -> None:
+    from ..view import write_dot
+
+    write_dot(seen.graph, stream)
+
+
+def _graphml(seen: "View", _: int | None, stream: IO[bytes]) -> None:
+    from ..view import write_graphml
+
+    write_graphml(seen.graph, stream)
+
+
+WRITERS: dict[str, Callable[["View", int | None, IO[bytes]], None]] = {
     ".svg": _picture,
-    ".dot": lambda seen, _, stream: write_dot(seen.graph, stream),
-    ".graphml": lambda seen, _, stream: write_graphml(seen.graph, stream),
+    ".dot": _dot,
+    ".graphml": _graphml,
 }

@@ -2,9 +2,12 @@
 
 import argparse
 import re
+from typing import TYPE_CHECKING
 
-from ...linker.windows import Window
 from ..command_parser import OptionGroup
+
+if TYPE_CHECKING:
+    from ...linker.windows import Window
 
 RULE = """\
 what all that are given have in common. The whole trace is linked, then cut: a call
@@ -41,8 +44,10 @@ def add_modules_option(parser: OptionGroup) -> None:
     )  # fmt: skip
 
 
-def window_of(options: argparse.Namespace) -> Window:
+def window_of(options: argparse.Namespace) -> "Window":
     """The window that these options give; the whole trace without any."""
+    from ...linker.windows import Window
+
     return Window(options.steps, options.annotation, options.window)
 
 

@@ -17,7 +17,6 @@ from ...linker.communication import (
 )
 from ...linker.matching import Match, is_op, launching_calls, match_ops
 from ...linker.readers import (
-    MEMORY_CATEGORIES,
     CallRows,
     DeviceTrace,
     HostTrace,
@@ -31,7 +30,7 @@ from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import streams_of
 from ...schema.recovery import CUT_OFF, UNREADABLE
-from ...schema.traces import STEP_MARK, are_step_marks
+from ...schema.traces import MEMORY_CATEGORIES, STEP_MARK, are_step_marks
 from .versions import device_versions, host_versions
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")

@@ -11,13 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ...schema.errors import DataError
+from ...schema.optional import MissingLibrary
 from ...schema.progress import Progress, unwatched
 from .kinds import TRACE, Kind
 from .recognise import recognise
 from .wrong_kind import instead
 
-TRACE_NAME = re.compile(r"\.(json|json\.gz|db|rpd)$", re.IGNORECASE)
-BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz)?$", re.IGNORECASE)
+TRACE_NAME = re.compile(r"\.(json|json\.gz|json\.zst|db|rpd)$", re.IGNORECASE)
+BARE_NUMBER = re.compile(r"_(\d+)(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 RANK_IN_NAME = (
     re.compile(r"(?<![a-z])rank[ _.=-]*(\d+)", re.IGNORECASE),
     re.compile(r"(?<![a-z])worker[ _.=-]*(\d+)", re.IGNORECASE),
@@ -75,6 +76,8 @@ def find_traces(
             kind, pid, rank = recognise(path)
         except DataError as error:
             if path in named or TRACE_NAME.search(path.name):
+                if isinstance(error, MissingLibrary):
+                    raise
                 found.failures.append(str(error))
                 continue
             kind, pid, rank = Kind.OTHER, None, None

@@ -1,6 +1,6 @@
 """python -m execgraph: every command by its short name."""
 
-from . import start
+from .start import execgraph
 
 if __name__ == "__main__":
-    start.execgraph()
+    execgraph()

@@ -6,8 +6,8 @@ from .schema.comm_groups import read_groups, write_groups
 from .schema.errors import DataError
 from .schema.graph import CollectiveType, Delay, DependencyKind, ExecutionGraph, NodeType, TargetChanges
 from .schema.linked import LinkedTrace, write_linked
-from .tools import Replay, WhatIf, replay, replay_ranks, what_if
 from .tools.capture import capture
+from .tools.replay import Replay, WhatIf, replay, replay_ranks, what_if
 
 __all__ = [
     "CollectiveType",

@@ -6,9 +6,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ...linker.readers import MEMORY_CATEGORIES
 from ...schema.columns import Bool, Strings
 from ...schema.graph import ExecutionGraph, NodeType
+from ...schema.traces import MEMORY_CATEGORIES
 
 Classes = npt.NDArray[np.uint8]
 

@@ -7,7 +7,8 @@ import numpy as np
 import orjson
 
 from ..analyses import Column, Table
-from .charts import first, kind, largest, short_and_full
+from .cells import kind, short_and_full
+from .rows import first, largest
 
 ROOM = 4_500_000
 """Bytes that the rows of all tables take at most."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..analyses import Table
-from .charts import cell, module_time
+from .cells import cell
 
 MOST = 2000
 OPEN_TO = 2
@@ -29,6 +29,11 @@ class ModuleTree(NamedTuple):
 
     headings: list[str]
     branches: list[Branch]
+
+
+def module_time(table: Table) -> str:
+    """Which time tells most of a table of modules: `device`, or `host` where nothing ran on a device."""
+    return "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
 
 
 def module_tree(table: Table) -> ModuleTree:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..analyses import Table
 from ..view import short_name
-from .charts import cell, shortened
+from .cells import cell, shortened
 
 Tables = Mapping[str, Table]
 Row = dict[str, Any]

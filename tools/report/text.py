@@ -3,7 +3,7 @@
 from ..analyses import Column, Table
 from ..terminal import in_one_line
 from .absent import absent
-from .charts import cell, heading, shortened
+from .cells import cell, heading, shortened
 from .report import Report
 
 ROWS, WIDEST = 12, 56

@@ -3,11 +3,11 @@
 The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's light or dark mode.
 """
 
+import html
 import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -203,4 +203,4 @@ def _legend(scene: Scene) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return escape(NOT_XML.sub("?", text))
+    return html.escape(NOT_XML.sub("?", text), quote=False)

@@ -6,6 +6,6 @@
 """
 
 from .goal_file import GoalRank, GoalReport, write_goal
-from .goal_options import Algorithm, GoalOptions, Simulator
+from .goal_options import GoalOptions
 
-__all__ = ["Algorithm", "GoalOptions", "GoalRank", "GoalReport", "Simulator", "write_goal"]
+__all__ = ["GoalOptions", "GoalRank", "GoalReport", "write_goal"]

@@ -1,10 +1,8 @@
 """How to write a job in GOAL."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-Algorithm = Literal["ring", "recursive-doubling"]
-Simulator = Literal["loggopsim", "atlahs"]
+from ....schema.choices import Algorithm, Simulator
 
 
 @dataclass(frozen=True, slots=True)

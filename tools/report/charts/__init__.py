@@ -1,30 +1,8 @@
 """Tables in, drawings out."""
 
-from .cells import cell, heading, kind, short_and_full, shortened
-from .charts import CHARTS, what_if
-from .drawing import Chart, by_label, data, hover, largest_names, place, ranked, sized, stacked
-from .flame_graph import module_time
-from .rows import Row, first, largest
+from .charts import CHARTS
+from .drawing import Chart
+from .drawing_library import drawing_library
+from .overview_charts import gains, limits, spent
 
-__all__ = [
-    "CHARTS",
-    "Chart",
-    "Row",
-    "by_label",
-    "cell",
-    "data",
-    "first",
-    "heading",
-    "hover",
-    "kind",
-    "largest",
-    "largest_names",
-    "module_time",
-    "place",
-    "ranked",
-    "short_and_full",
-    "shortened",
-    "sized",
-    "stacked",
-    "what_if",
-]
+__all__ = ["CHARTS", "Chart", "drawing_library", "gains", "limits", "spent"]

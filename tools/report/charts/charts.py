@@ -7,7 +7,8 @@ import numpy as np
 
 from ...analyses import Table
 from ...view import short_name
-from .cells import shortened
+from ..cells import shortened
+from ..rows import first_rows, largest_rows
 from .drawing import (
     LOGARITHMIC,
     POWERS,
@@ -30,7 +31,6 @@ from .lanes_of_values import Steps, series
 from .matrices import collectives_over_ranks_all_to_all, collectives_over_ranks_waits
 from .memory import memory_timeline
 from .roofline import efficiency
-from .rows import first_rows, largest_rows
 
 Draw = Callable[[Table], list[Chart]]
 

@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import orjson
 
-from .cells import cell, heading, shortened
-from .rows import Row
+from ..cells import cell, heading, shortened
+from ..rows import Row
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 

@@ -6,8 +6,9 @@ import altair as alt
 import numpy as np
 
 from ...analyses import Table
+from ..module_tree import module_time
+from ..rows import Row
 from .drawing import SERIES, Chart, data, hover, sized
-from .rows import Row
 
 MODULE = 22
 """Height of a module in px."""
@@ -29,11 +30,6 @@ def modules(table: Table) -> list[Chart]:
         for chart, title in zip(charts, titled, strict=False)
         if chart is not None
     ]
-
-
-def module_time(table: Table) -> str:
-    """Which time tells most of a table of modules: `device`, or `host` where nothing ran on a device."""
-    return "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
 
 
 def _of_rank(rows: list[Row], time: str) -> Chart | None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import altair as alt
 
 from ...analyses import Table
+from ..rows import Row
 from .drawing import Chart, data, hover
-from .rows import Row
 
 MOST_RANKS, LARGEST, CELL = 64, 416, 40
 """More ranks than this make no picture; how large it is at most, and a cell, in px."""

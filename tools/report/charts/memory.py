@@ -7,8 +7,8 @@ import numpy as np
 
 from ....schema.columns import Int64
 from ...analyses import Table
+from ..rows import Row
 from .drawing import Chart, data, hover, sized
-from .rows import Row
 
 SHOWN_CURVES, SHOWN_POINTS, SHOWN_STEPS = 4, 1500, 40
 FLAT = 0.01

@@ -3,8 +3,8 @@
 import altair as alt
 
 from ...analyses import Table
+from ..rows import Row, largest_rows
 from .drawing import Chart, by_series, data, fields_of, hover, sized
-from .rows import Row, largest_rows
 
 SHOWN_OPS = 1500
 

@@ -9,7 +9,7 @@ import orjson
 from ....schema.columns import Bool, Int64
 from ...replay import Replay
 from ...view import LOOKS
-from ..charts import short_and_full
+from ..cells import short_and_full
 from .bars import Bars, Row, bars_of, began, lane_times, timed
 from .detail import around_the_path, detailed, order_of_detail
 from .packed import Packed, packed

@@ -1,8 +1,10 @@
 """The charts at the top of the page: where the time went, and what limits the run."""
 
-from ..analyses import Table
-from .charts import Chart, Row, largest_names, place, ranked, stacked, what_if
-from .report import Report
+from ...analyses import Table
+from ..report import Report
+from ..rows import Row
+from .charts import what_if
+from .drawing import Chart, largest_names, place, ranked, stacked
 
 EXPOSED, HIDDEN, OTHER = "exposed communication", "hidden communication", "memory"
 SPENT = ("computation", HIDDEN, EXPOSED, OTHER, "idle")

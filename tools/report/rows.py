@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ....schema.columns import Int64
-from ...analyses import Column, Table
+from ...schema.columns import Int64
+from ..analyses import Column, Table
 
 Row = dict[str, Any]
 

@@ -6,8 +6,8 @@ from importlib.metadata import version
 
 import platformdirs
 
-from ...schema.errors import DataError
-from ...schema.io import open_output
+from ....schema.errors import DataError
+from ....schema.io import open_output
 
 VERSION = version("vl-convert-python")
 EMBED = "window.vegaEmbed = vegaEmbed;"

@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from ...analyses import Column
-from ...view import short_name
+from ..analyses import Column
+from ..view import short_name
 
 BYTES = "B"
 ARROW = " → "

@@ -1,0 +1,177 @@
+"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to search, a timeline they lead to."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import jinja2
+import orjson
+from altair.utils.schemapi import debug_mode
+
+from ..analyses import Table
+from .absent import absent
+from .cells import heading
+from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
+from .embedded import FEWEST, ROOM, Embedded, embedded
+from .module_tree import ModuleTree, module_tree
+from .overview import figures, findings
+from .rank_groups import groups_table, in_words
+from .report import Report
+from .sections import SECTIONS, Section
+from .words import WORDS
+
+MODULES = "modules"
+LARGEST = 9_400_000
+"""Bytes that rows, charts, timeline and library take together at most, so that pages stay below 10 MB."""
+FEW = 10
+"""Tables of more rows can be searched."""
+HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
+"""How charts on half of the page differ from page.js."""
+
+
+class ShownTable(NamedTuple):
+    """What stands around the rows of a table: how many the page holds, by the largest values of which column, and of how many."""
+
+    name: str
+    title: str
+    headings: list[tuple[str, bool]]
+    rows: int
+    length: int
+    largest: str
+
+
+class ShownSection(NamedTuple):
+    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables by name,
+    a remark, and modules as a tree."""
+
+    name: str
+    label: str
+    title: str
+    reads: str
+    charts: list[str]
+    tables: list[str]
+    note: str
+    modules: ModuleTree | None = None
+
+
+class Page:
+    """Charts by the id of the element that they are drawn in, and tables with the column by which their rows are picked."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.specs: dict[str, dict[str, Any]] = {}
+        self.tables: dict[str, tuple[Table, str]] = {}
+
+    def add(self, name: str, charts: list[Chart], half: bool = False) -> list[str]:
+        """The charts' elements, on the whole page or on half of it."""
+        names = [f"{name}-{number}" for number in range(len(charts))]
+        for one, chart in zip(names, charts, strict=True):
+            spec = chart.to_dict(validate=False)  # that takes longer than all analyses
+            self.specs[one] = {**spec, "config": {**spec["config"], **HALF}} if half else spec
+        return names
+
+    def section(self, section: Section) -> ShownSection | None:
+        """None where none of its tables was asked for."""
+        tables = [table for table in map(self.report.shown, section.tables) if table is not None]
+        if not tables:
+            return None
+        filled = [table for table in tables if len(table)]
+        charts = [
+            one for table in filled if table.name in CHARTS for one in self.add(table.name, CHARTS[table.name](table))
+        ]
+        shown = [self.table(table, section.tables[table.name]) for table in filled]
+        title = self.report.tables[section.name].title
+        reads = section.reads.format(options=self.report.options)
+        modules = next((module_tree(table) for table in filled if table.name == MODULES), None)
+        return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note, modules)
+
+    def table(self, table: Table, by: str = "") -> str:
+        """The name of a table that is put on the page, of a long one with the largest values of a column first."""
+        self.tables[table.name] = table, by if len(table) > FEWEST else ""
+        return table.name
+
+
+def _shown(table: Table, held: Embedded) -> ShownTable:
+    headings = [(heading(column.name, column.unit), not isinstance(column.values, list)) for column in table.columns]
+    by = heading(held.by, "") if held.rows < len(table) else ""
+    return ShownTable(table.name, table.title, headings, held.rows, len(table), by)
+
+
+def drawn(report: Report) -> str:
+    """The page."""
+    # to check each chart against its schema takes longer than to make it; browsers do in the tests
+    with debug_mode(False):
+        return _drawn(report)
+
+
+def _drawn(report: Report) -> str:
+    page, tables = Page(report), report.tables | {"ranks": report.ranks}
+    if report.twice_as_fast:
+        tables["twice_as_fast"] = report.twice_as_fast
+    sections = [shown for section in SECTIONS if (shown := page.section(section))]
+    packed = _in_script(report.timeline.json) if report.timeline else ""
+    content = {
+        "title": report.title,
+        "figures": figures(tables),
+        "findings": [*findings(tables), *([in_words(report.groups)] if report.groups else [])],
+        "spent": page.add("spent", spent(report), half=True),
+        "limits": page.add("limits", limits(report), half=True),
+        "gains": page.add("gains", gains(report), half=True),
+        "timeline": report.timeline,
+        "packed": packed,
+        "ranks": page.table(groups_table(report.groups, report.ranks) if report.groups else report.ranks),
+        "sections": [one for one in sections if one.tables],
+        "empty": absent((report.tables[one.name] for one in sections if not one.tables), report.on_device),
+        "notes": report.notes,
+        "words": WORDS,
+    }
+    specs = _in_script(orjson.dumps(page.specs))
+    scripts = [
+        _script(text)
+        for text in (
+            drawing_library(),
+            _text("page.tables.js"),
+            _text("page.timeline.data.js") + _text("page.timeline.js"),
+            _text("page.js"),
+        )
+    ]
+    held = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(_text("page.html")).render(
+        content,
+        policy=_policy(scripts),
+        style=_text("page.css"),
+        library=scripts[0],
+        scripts=scripts[1:],
+        specs=specs,
+        tables={name: _shown(table, held[name]) for name, (table, _) in page.tables.items()},
+        rows="{" + ",".join(f'"{name}":{_in_script(one.json)}' for name, one in held.items()) + "}",
+        few=FEW,
+    )
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    """What a browser lets the page do: run these very scripts, look as its styles say, show what it holds, and ask nobody for anything.
+
+    Styles are not told one by one, as the drawing library sets many; where nothing can be asked for they can only change looks.
+    """
+    digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
+    return f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _in_script(json: bytes) -> str:
+    """JSON that a script may hold, which would end at the first `</script`, even inside a string."""
+    return json.decode().replace("<", "\\u003c")
+
+
+def _script(text: str) -> str:
+    """A script ends at the first `</script`, even inside a string; line ends as browsers read them."""
+    return text.replace("</script", "<\\/script").replace("\r\n", "\n")
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
