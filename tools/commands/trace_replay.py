@@ -111,7 +111,7 @@ def _replay(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
     else:
-        log.info("%s", describe(replayed, summary))
+        log.info("%s", describe(replayed, summary, scale))
 
 
 def _graphs(given: str) -> list[str]:
