@@ -1,12 +1,7 @@
-# make demo · make test · make bench · make accuracy · make check: each makes .venv and installs what it needs, once per pyproject.toml
-# make test-oldest   the tests with the oldest Python, and every library in the oldest version, that pyproject.toml allows
-# make mutants    how many small changes of linker/ and converter/ the tests find; MUTANTS='--modules linker/matching/ops.py --sample 50'
-# make fuzz       20,000 hostile files through all commands, then builds stopped at fifty moments; FUZZ='--cases 300 --seed 7' for other
-#                 files alone, or '--case host:7:123' for one of them again
-# make dist       source package and wheel in out/dist, the same bytes from the same commit
-# make docs       writes the pages that are made of tables and docstrings in the code, and builds the site: out/site/index.html
-# make coverage   the tests with branches measured, in the commands' own processes, too; fails below the gate of pyproject.toml
+# Each target makes .venv and installs what it needs, once per pyproject.toml. `make` lists them, by what stands behind ## below.
 # PYTHON=python3.12 make test    uses another Python (3.10 or newer), for test-oldest as well
+# MUTANTS='--modules linker/matching/ops.py --sample 50'    the options of make mutants
+# FUZZ='--case host:7:123'    the options of make fuzz: one file again, or with '--cases 300 --seed 7' other files alone
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,78 +11,84 @@ OLDEST := .venv-oldest
 OLDEST_PYTHON = $(if $(filter file,$(origin PYTHON)),$(shell sed -n 's/^requires-python = ">=\(.*\)"/python\1/p' pyproject.toml),$(PYTHON))
 PIP := -m pip --quiet --disable-pip-version-check
 
-SAMPLE := tests/data/training
-HOST := $(SAMPLE)/host_rank0.json.gz
-DEVICE := $(SAMPLE)/device_rank0.json.gz
+TRACES := tests/data/training
 OUT := out/demo
+REPORT = $(BIN)/trace-report $(TRACES) -o $(OUT)/report.html
 
-.PHONY: demo test test-oldest coverage bench accuracy mutants fuzz docs dist check lint format types clean
+.PHONY: help demo test test-oldest coverage bench accuracy mutants fuzz docs dist check lint format types clean
 
-demo: $(VENV)/.ready
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read -r target what; do printf '%-12s %s\n' "$$target" "$$what"; done
+
+demo: $(VENV)/.report ## from the traces of a small job to its graphs, a what-if answer, a picture and a report
 	@mkdir -p $(OUT)
-	$(BIN)/trace-link --host-trace $(HOST) --device-trace $(DEVICE) --output $(OUT)/linked.json.gz
-	$(BIN)/trace-convert --input $(OUT)/linked.json.gz --output $(OUT)/graph.0.et
-	$(BIN)/trace-replay --input $(OUT)/graph.0.et --timeline $(OUT)/timeline.json
-	$(BIN)/trace-jsonize --input $(OUT)/graph.0.et --output $(OUT)/graph.json
-	@echo "The first nodes of $(OUT)/graph.json:"
-	@$(BIN)/python -c 'import json; [print(json.dumps(node)) for node in json.load(open("$(OUT)/graph.json"))["nodes"][:3]]'
+	$(BIN)/trace-build $(TRACES) -o $(OUT)/graphs
+	$(BIN)/trace-replay $(OUT)/graphs
+	$(BIN)/trace-replay $(OUT)/graphs --scale class:computation=0.5 | tail -n 1
+	$(BIN)/trace-view $(OUT)/graphs/graph.0.et -o $(OUT)/graph.svg --time 950:2300
+	@if $(BIN)/python -c 'import altair' 2>/dev/null; then echo "$(REPORT)"; $(REPORT); \
+		else echo "No report page: the libraries that draw it could not be installed; try $(BIN)/pip install '.[report]'"; fi
+	@printf '\n%s\n' 'Next:'
+	@echo "- Open $(OUT)/report.html, and $(OUT)/graph.svg: kernels hide the first all-reduce and wait for the second."
+	@echo '- Record your own job: docs/capture.md'
+	@echo '- Build the graphs of all ranks of a folder: $(BIN)/trace-build FOLDER -o graphs'
 
-test: $(VENV)/.test
+test: $(VENV)/.test ## the tests
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-test-oldest: $(OLDEST)/.test
+test-oldest: $(OLDEST)/.test ## the tests with the oldest Python, and the oldest version of every library, that pyproject.toml allows
 	$(OLDEST)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
-coverage: $(VENV)/.test
+coverage: $(VENV)/.test ## the tests with branches measured; fails below the gate of pyproject.toml
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 
-bench: $(VENV)/.ready
+bench: $(VENV)/.ready ## speed and memory of every command on generated traces
 	$(BIN)/python -m execgraph.tools.bench
 
-accuracy: $(VENV)/.ready
+accuracy: $(VENV)/.ready ## what-if errors on simulated jobs, and what each dependency rule is for
 	$(BIN)/python -m execgraph.tools.accuracy
 	$(BIN)/python -m execgraph.tools.accuracy.scaling
 	$(BIN)/python -m execgraph.tools.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
-mutants: $(VENV)/.test
+mutants: $(VENV)/.test ## how many small changes of the code the tests find
 	$(BIN)/python tests/mutants.py $(MUTANTS)
 
-fuzz: $(VENV)/.test
+fuzz: $(VENV)/.test ## 20,000 hostile files through all commands, then builds stopped at fifty moments: a night
 	$(BIN)/python tests/fuzz/commands.py $(FUZZ)
 	$(if $(FUZZ),,EXECGRAPH_ENDINGS=50 $(BIN)/pytest --quiet tests/test_endings.py)
 
-docs: $(VENV)/.docs
+docs: $(VENV)/.docs ## the pages that are made of tables and docstrings in the code, and the site: out/site/index.html
 	$(BIN)/python docs/formats.py
 	$(BIN)/python docs/python_api.py
 	$(BIN)/python docs/notebook.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # of the commit, whatever else is in the tree
-dist: $(VENV)/.test
+dist: $(VENV)/.test ## source package and wheel in out/dist, the same bytes from the same commit
 	@rm -rf out/committed && mkdir -p out/committed
 	git archive HEAD | tar -x -C out/committed
 	cd out/committed && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(CURDIR)/$(BIN)/python tests/packages.py ../dist
 	@rm -rf out/committed
 
-check: lint format types
+check: lint format types ## all of the next three
 
-lint: $(INSTALLED)/.check
+lint: $(INSTALLED)/.check ## ruff's rules
 	$(INSTALLED)/bin/ruff check
 
-format: $(INSTALLED)/.check
+format: $(INSTALLED)/.check ## ruff's format
 	$(INSTALLED)/bin/ruff format --check
 
 # of the installed package, out of reach of the source tree: that is what users check their code against
-types: $(INSTALLED)/.check
+types: $(INSTALLED)/.check ## mypy --strict on the installed package
 	@rm -rf build
 	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
 	@rm -rf build
 	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph
 
-clean:
+clean: ## remove what all of these made
 	rm -rf $(VENV) $(OLDEST) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
 
 $(VENV)/bin/python:
@@ -97,6 +98,12 @@ $(VENV)/bin/python:
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP) install --editable .
 	@touch $@
+
+# without a network what is installed already will do, and the next demo tries again
+$(VENV)/.report: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing execgraph and the libraries of its report into $(VENV)"
+	@if $(BIN)/python $(PIP) install --editable '.[report]' 2>$(VENV)/report.log; then touch $@ $(VENV)/.ready; \
+		else $(MAKE) --no-print-directory $(VENV)/.ready; fi
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP) install --editable '.[test]'

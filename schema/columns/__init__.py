@@ -26,7 +26,7 @@ from .lookups import Lookup, one_by_one
 from .numbering import Numbering, rows_of
 from .on_disk import columns_in, filled, in_blocks, let_go, mapped_file, settled
 from .pieces import NumberPieces, RowPieces, StringPieces, TextPieces
-from .shown import Figures, Shown, counted, microseconds
+from .shown import Figures, Shown, counted, microseconds, time_text
 from .sparse import Sparse, SparsePieces
 from .texts import Texts
 
@@ -89,6 +89,7 @@ __all__ = [
     "stacked",
     "taken",
     "thread_order",
+    "time_text",
     "to_pandas",
     "to_polars",
     "total_lengths",

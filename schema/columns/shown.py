@@ -53,3 +53,14 @@ def microseconds(ns: int) -> str:
     '1,234.6 µs'
     """
     return f"{ns / 1000:,.1f} µs"
+
+
+def time_text(time_us: float) -> str:
+    """A duration in the unit that suits it.
+
+    >>> time_text(4.56), time_text(4560.0), time_text(4.56e6)
+    ('4.6 µs', '4.56 ms', '4.56 s')
+    """
+    if abs(time_us) < 1000:
+        return f"{time_us:.1f} µs"
+    return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"

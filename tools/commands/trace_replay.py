@@ -115,7 +115,7 @@ def _replay(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
     elif arguments.output != STANDARD_STREAM:
-        print_text(describe(replayed, summary))
+        print_text(describe(replayed, summary, scale))
 
 
 def _read(path: str) -> ExecutionGraph:

@@ -7,9 +7,11 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
+from .answer import answer
 from .critical_path import pieces_of, time_by_kind
 from .execution import Replay
 from .node_class import NodeClass
+from .scaling import Scale
 from .workload import Lane, Workload, number_text
 
 STREAMS_SHOWN = 16
@@ -102,8 +104,8 @@ def stream_label(lane: Lane, ranks: list[str] | None) -> str:
     return "/".join([ranks[lane.rank], *parts] if ranks else parts)
 
 
-def describe(replay: Replay, summary: ReplaySummary) -> str:
-    """The summary as aligned text."""
+def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
+    """The summary as aligned text; of a changed run the answer comes last, in a sentence."""
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
@@ -118,6 +120,7 @@ def describe(replay: Replay, summary: ReplaySummary) -> str:
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
         "critical path",
         *_shares(path, whole),
+        *([answer(replay, scale)] if scale else []),
     ]
     return "\n".join(lines)
 

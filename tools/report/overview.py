@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ...schema.columns import time_text
 from ..analyses import Table
 from ..view import short_name
 from .cells import cell, shortened
@@ -25,17 +26,6 @@ class Figure(NamedTuple):
     value: str
     label: str
     detail: str = ""
-
-
-def time_text(time_us: float) -> str:
-    """A duration in the unit that suits it.
-
-    >>> time_text(4.56), time_text(4560.0), time_text(4.56e6)
-    ('4.6 µs', '4.56 ms', '4.56 s')
-    """
-    if abs(time_us) < 1000:
-        return f"{time_us:.1f} µs"
-    return f"{time_us / 1000:.2f} ms" if abs(time_us) < 1e6 else f"{time_us / 1e6:.2f} s"
 
 
 def figures(tables: Tables) -> list[Figure]:

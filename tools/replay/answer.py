@@ -1,0 +1,121 @@
+"""What changed durations would bring, in one sentence: how long the run would take then, and what limits the gain."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, time_text
+from ...schema.graph import CollectiveType
+from .critical_path import HOST_DELAY, KINDS, MEASURED_START, pieces_of
+from .execution import Replay
+from .node_class import NodeClass
+from .roofline import Bound
+from .scaling import Scale
+
+CHANGED = {
+    NodeClass.HOST: "the host",
+    NodeClass.COMPUTATION: "all kernels",
+    NodeClass.COMMUNICATION: "all communication",
+    NodeClass.MEMORY: "all memory copies",
+    NodeClass.DELAY: "all delays",
+    Bound.COMPUTE: "all compute-bound kernels",
+    Bound.MEMORY: "all memory-bound kernels",
+}
+LIMITS = {
+    NodeClass.HOST.label: "the host",
+    NodeClass.COMPUTATION.label: "the kernels",
+    NodeClass.MEMORY.label: "the memory copies",
+    NodeClass.UNRECORDED.label: "host work that was not recorded",
+    NodeClass.DELAY.label: "delays that no dependency explains",
+    "launch": "launch latency",
+    "stream order": "the gaps between kernels",
+    HOST_DELAY: "the host",
+    MEASURED_START: "starts that no dependency explains",
+}
+NAMES = (
+    *(LIMITS.get(kind, kind if kind == NodeClass.COMMUNICATION.label else f"gaps ({kind})") for kind in KINDS),
+    *(f"the {one.name.lower().replace('_', '-')}" for one in CollectiveType),
+)
+"""What the time of a critical path is spent on: by the place in KINDS, then by the type of collective."""
+LEAST_SHARE_PCT = 5
+"""What takes less of the critical path hardly limits the gain."""
+
+
+def answer(replay: Replay, scale: Sequence[Scale]) -> str:
+    """Says what the run would take with these changes, compared with the measured time where there is one."""
+    before, after = replay.measured_ns, replay.makespan_ns
+    told = [time_text(time / 1000) for time in (before, after)]
+    change = 100 * (after - before) / before if before else 0.0
+    if not before:
+        outcome = f"take {told[1]}"
+    elif told[0] == told[1]:
+        outcome = f"still take {told[1]}"
+    else:
+        share = f"{abs(change):.0f}" if abs(change) >= 10 else f"{abs(change):.1f}"
+        outcome = f"take {told[1]} instead of {told[0]}, {share} % {'less' if change < 0 else 'more'}"
+    limit = limit_of_gain(replay, scale) if all(one.factor < 1 for one in scale) else ""
+    return f"If {_condition(scale)}, the run would {outcome}{limit and f': what limits the gain is {limit}'}."
+
+
+def _condition(scale: Sequence[Scale]) -> str:
+    """What is changed, by how much it is."""
+    subjects: dict[str, list[str]] = {}
+    for one in scale:
+        subjects.setdefault(_predicate(one.factor), []).append(_subject(one.target))
+    return " and ".join(f"{' and '.join(names)} {predicate}" for predicate, names in subjects.items())
+
+
+def _subject(target: NodeClass | Bound | re.Pattern[str]) -> str:
+    return f"everything whose name matches '{target.pattern}'" if isinstance(target, re.Pattern) else CHANGED[target]
+
+
+def _predicate(factor: float) -> str:
+    """
+    >>> _predicate(0.5), _predicate(0.8), _predicate(3), _predicate(0)
+    ('were twice as fast', 'were 1.25 times as fast', 'took 3 times as long', 'took no time')
+    """
+    if factor in (0, 1):
+        return "were as fast as measured" if factor else "took no time"
+    return f"were {_times(1 / factor)} as fast" if factor < 1 else f"took {_times(factor)} as long"
+
+
+def _times(factor: float) -> str:
+    return "twice" if factor == 2 else f"{factor:.3g} times"
+
+
+def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
+    """What takes most of the critical path of what is as it was measured, and its share; nothing where that is hardly any."""
+    pieces, changed = pieces_of(replay), _is_changed(replay)
+    kind = np.where(pieces.kind == NodeClass.COMMUNICATION, _communication(replay)[pieces.row], pieces.kind)
+    is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
+    if NodeClass.HOST in {one.target for one in scale}:
+        is_changed |= pieces.kind == KINDS.index(HOST_DELAY)
+    total = np.bincount(kind[~is_changed], pieces.time[~is_changed], len(NAMES))
+    largest = int(total.argmax())
+    share = 100 * float(total[largest]) / max(replay.makespan_ns, 1)
+    if share < LEAST_SHARE_PCT or not changed.any():
+        return ""
+    part = "the rest of " if largest in kind[is_changed] else ""
+    return f"{part}{NAMES[largest]}, {share:.0f} % of the critical path"
+
+
+def _communication(replay: Replay) -> Int64:
+    """For each row of the schedule the place in NAMES of the communication that it is."""
+    work = replay.work
+    types = np.concatenate([graph.integers("comm_type", -1) for graph in work.graphs])
+    collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
+    found = np.full(len(replay.schedule.end_ns), int(NodeClass.COMMUNICATION))
+    for rows in (collectives, replay.schedule.finish_row[collectives]):
+        found[rows] = len(KINDS) + types[collectives]
+    return found
+
+
+def _is_changed(replay: Replay) -> Bool:
+    """Which rows of the schedule last longer or shorter than measured; a collective does where a member does."""
+    work = replay.work
+    measured = np.concatenate([graph.duration_ns for graph in work.graphs])
+    nodes = np.flatnonzero(work.duration_ns != measured)
+    changed = np.zeros(len(replay.schedule.end_ns), bool)
+    changed[nodes] = changed[replay.schedule.finish_row[nodes]] = True
+    return changed
