@@ -22,9 +22,11 @@ def make(*arguments: str) -> str:
         name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"
     }
     command = ["make", "--no-print-directory", *arguments]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert not ran.returncode, ran.stderr
-    return ran.stdout + ran.stderr
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert not ran.returncode, ran.stdout
+    return ran.stdout
 
 
 def test_make_alone_lists_every_target_in_a_line() -> None:
