@@ -13,7 +13,8 @@ PIP := -m pip --quiet --disable-pip-version-check
 
 TRACES := tests/data/training
 OUT := out/demo
-REPORT = $(BIN)/trace-report $(TRACES) -o $(OUT)/report.html
+PAGE := $(OUT)/report.html
+REPORT = $(BIN)/trace-report $(TRACES) -o $(PAGE)
 
 .PHONY: help demo test test-oldest coverage bench accuracy mutants fuzz docs dist check lint format types clean
 
@@ -26,12 +27,14 @@ demo: $(VENV)/.report ## from the traces of a small job to its graphs, a what-if
 	$(BIN)/trace-replay $(OUT)/graphs
 	$(BIN)/trace-replay $(OUT)/graphs --scale class:computation=0.5 | tail -n 1
 	$(BIN)/trace-view $(OUT)/graphs/graph.0.et -o $(OUT)/graph.svg --time 950:2300
-	@if $(BIN)/python -c 'import altair' 2>/dev/null; then echo "$(REPORT)"; $(REPORT); \
+	@echo 'In the picture kernels hide the first all-reduce, and wait for the second.'
+	@rm -f $(PAGE)
+	@if $(BIN)/python -c 'import altair' 2>/dev/null; then echo '$(REPORT)'; $(REPORT); \
 		else echo "No report page: the libraries that draw it could not be installed; try $(BIN)/pip install '.[report]'"; fi
-	@printf '\n%s\n' 'Next:'
-	@echo "- Open $(OUT)/report.html, and $(OUT)/graph.svg: kernels hide the first all-reduce and wait for the second."
-	@echo '- Record your own job: docs/capture.md'
-	@echo '- Build the graphs of all ranks of a folder: $(BIN)/trace-build FOLDER -o graphs'
+	@echo
+	@echo "Next: open in a browser        $$(ls -d $(PAGE) $(OUT)/graph.svg 2>/dev/null | xargs)"
+	@echo '      record your own job      docs/capture.md'
+	@echo '      build all of its ranks   $(BIN)/trace-build FOLDER -o graphs'
 
 test: $(VENV)/.test ## the tests
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
@@ -101,7 +104,7 @@ $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 
 # without a network what is installed already will do, and the next demo tries again
 $(VENV)/.report: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing execgraph and the libraries of its report into $(VENV)"
+	@echo "$(BIN)/python -m pip install --editable '.[report]'"
 	@if $(BIN)/python $(PIP) install --editable '.[report]' 2>$(VENV)/report.log; then touch $@ $(VENV)/.ready; \
 		else $(MAKE) --no-print-directory $(VENV)/.ready; fi
 
