@@ -65,6 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     given = parser.add_argument_group("input")
     given.add_argument("--input-dir", required=True, type=Path, metavar="DIR", help="the traces, in DIR or below")
+    given.add_argument(
+        "--allow-mismatch",
+        action="store_true",
+        help="build traces that tell no rank and do not seem to be of one job, numbered by process",
+    )
     add_modules_option(given)
     add_window_options(parser)
     held = parser.add_argument_group("what the graphs hold")
@@ -133,7 +138,14 @@ def _run(options: argparse.Namespace) -> int:
     if options.scheduler:
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
     report, unchanged, removed = build(
-        options.input_dir, options.output_dir, conversion, run, options.force, window_of(options), progress
+        options.input_dir,
+        options.output_dir,
+        conversion,
+        run,
+        options.force,
+        window_of(options),
+        progress,
+        options.allow_mismatch,
     )
     if options.json:
         print_json(msgspec.to_builtins(report))

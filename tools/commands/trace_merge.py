@@ -12,7 +12,7 @@ import msgspec
 from ...schema.errors import DataError
 from ...schema.progress import Progress
 from ..command import command_parser, print_json, progress, run_command, usage_error
-from ..inputs import Kind, RankTrace, TraceFiles, by_rank, find_traces, wrong_kind
+from ..inputs import Kind, RankTrace, TraceFiles, by_rank, find_traces, hosts_of, wrong_kind
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from ..summary_lines import counted, titled
 
@@ -56,7 +56,7 @@ def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], opt
         of_files = (wrong_kind(path, Kind.DEVICE) for path in options.traces if path.is_file())
         given = ", ".join(map(str, options.traces))
         raise DataError(next(filter(None, of_files), f"{given}: no device trace of a single rank{_instead(found)}"))
-    ranks, notes = by_rank(devices)
+    ranks, notes = by_rank(devices, hosts_of(devices, found.hosts))
     report = merge(ranks, options.output, progress)
     report.skipped = {
         **found.skipped,

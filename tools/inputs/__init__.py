@@ -1,15 +1,14 @@
 """Files and folders in, which of them are traces of which rank, paired, out."""
 
 from .kinds import TRACE_OR_GRAPH, Kind
-from .pairs import Pair, Pairs, find_pairs, hosts_of
+from .pairs import NoDeviceTraceError, Pair, Pairs, find_pairs, hosts_of
+from .ranks import RankTrace, assign_ranks, by_rank, communicating
 from .recognise import recognise
 from .trace_files import (
     BARE_NUMBER,
     RANK_IN_NAME,
-    RankTrace,
     Trace,
     TraceFiles,
-    by_rank,
     find_traces,
     rank_in_name,
 )
@@ -20,12 +19,15 @@ __all__ = [
     "RANK_IN_NAME",
     "TRACE_OR_GRAPH",
     "Kind",
+    "NoDeviceTraceError",
     "Pair",
     "Pairs",
     "RankTrace",
     "Trace",
     "TraceFiles",
+    "assign_ranks",
     "by_rank",
+    "communicating",
     "file_for_folder",
     "find_pairs",
     "find_traces",
