@@ -254,7 +254,7 @@ def test_ranks_of_the_world_that_have_no_trace_are_named(jobs: Callable[[int], P
 def test_two_traces_of_one_rank_are_wrong(jobs: Callable[[int], Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(jobs(2), tmp_path / "job"))
     shutil.copy(folder / "device_rank0.json", folder / "again_rank0.json")
-    assert any("2 device traces of one rank" in line for line in lines(diagnose([folder])))
+    assert any("rank 0: 2 device traces of one process" in line for line in lines(diagnose([folder])))
 
 
 def test_equal_findings_of_many_ranks_are_one_line(jobs: Callable[[int], Path], tmp_path: Path) -> None:

@@ -86,7 +86,14 @@ USAGES = {
             ["--input_filename", "graph.et", "--to", "json", "--output_filename", OUT],
         ],
     ),
-    "build": Usage([SAMPLE, "-o", OUT], [["--input-dir", SAMPLE, "--output-dir", OUT], [SAMPLE, "--output", OUT]]),
+    "build": Usage(
+        [SAMPLE, "-o", OUT],
+        [
+            ["--input-dir", SAMPLE, "--output-dir", OUT],
+            [f"{SAMPLE}/*.gz", "-o", OUT],
+            [*sorted(SAMPLE.glob("*.gz")), "--output", OUT],
+        ],
+    ),
     "replay": Usage(
         ["graphs"],
         [
@@ -94,7 +101,7 @@ USAGES = {
             ["--input_filename", "graphs"],
             ["graphs/graph.0.et", "graphs/graph.1.et"],
             ["--input", "graphs/graph.0.et", "graphs/graph.1.et"],
-            ["graphs/graph.0.et", "--scale", "nothing=1", "graphs/graph.1.et"],
+            ["graphs/graph.0.et", "--allow-mismatch", "graphs/graph.1.et"],
             ["graphs/*.et"],
         ],
         prints="replayed",

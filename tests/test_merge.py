@@ -25,7 +25,8 @@ from execgraph.linker.readers.rocpd import read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_merge import main
 from execgraph.tools.generate import build_job, simulate, write_traces
-from execgraph.tools.inputs.trace_files import RankTrace, by_rank, find_traces
+from execgraph.tools.inputs.ranks import RankTrace, by_rank
+from execgraph.tools.inputs.trace_files import find_traces
 from execgraph.tools.merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from execgraph.tools.merge.clocks import clock_corrections
 
@@ -34,7 +35,7 @@ Jobs = Callable[[int], Path]
 
 
 def ranks_in(folder: Path) -> list[RankTrace]:
-    return by_rank(find_traces([folder]).devices)[0]
+    return by_rank(find_traces([folder]).devices, {})[0]
 
 
 def merged(folder: Path, output: Path) -> dict[str, Any]:
@@ -563,7 +564,7 @@ def test_a_number_in_a_name_that_is_the_process_is_no_rank(jobs: Jobs, tmp_path:
         trace = json.loads((jobs(2) / f"device_rank{rank}.json").read_text())
         del trace["distributedInfo"]
         (tmp_path / f"trace_{pid}.json").write_text(json.dumps(trace))
-    ranks, notes = by_rank(find_traces([tmp_path]).devices)
+    ranks, notes = by_rank(find_traces([tmp_path]).devices, {})
     assert [(rank, path.name) for rank, path in ranks] == [(0, "trace_41000.json"), (1, "trace_41064.json")]
     assert len(notes) == 2 and "numbered 1 by its process" in notes[1]
 

@@ -13,7 +13,7 @@ from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.merged import one_rank
 from execgraph.schema.columns.column_types import Strings
 from execgraph.schema.errors import DataError
-from execgraph.tools.inputs.trace_files import RankTrace
+from execgraph.tools.inputs import RankTrace
 from execgraph.tools.merge import merge_for_viewing
 
 TABLES = ("ops", "calls", "activities", "syncs", "event_records")

@@ -160,7 +160,10 @@ def test_host_traces_that_nothing_tells_apart_are_not_guessed_at(tmp_path: Path)
 def test_two_device_traces_of_one_rank_are_a_failure_of_that_rank_only(tmp_path: Path) -> None:
     pairs = pairs_of(tmp_path, {"a.json": device(1, 0), "b.json": device(2, 1), "c.json": device(3, 1)})
     assert list(matched(pairs)) == [0]
-    assert pairs.failures == ["rank 1: 2 device traces (b.json, c.json); keep one, or give the folder of one run"]
+    assert pairs.failures == [
+        "rank 1: 2 device traces of different processes (b.json of process 2, c.json of process 3): different runs; "
+        "give those of one run alone, in a folder of their own or to trace-link"
+    ]
 
 
 def test_a_lone_trace_without_rank_is_rank_0(tmp_path: Path) -> None:
@@ -174,21 +177,12 @@ def test_a_trace_without_rank_among_others_is_a_failure(tmp_path: Path) -> None:
     assert failure.startswith("kineto.json: records no rank")
 
 
-def test_traces_of_which_none_tells_a_rank_are_numbered_by_process(tmp_path: Path) -> None:
-    pairs = pairs_of(tmp_path, {"b.json": device(41), "trace_42.json": device(42), "host.json": host(42)})
-    assert matched(pairs) == {0: ("b.json", None), 1: ("trace_42.json", "host.json")}
-    assert pairs.notes == [
-        "b.json: tells no rank; numbered 0 by its process, 41",
-        "trace_42.json: tells no rank; numbered 1 by its process, 42",
-    ]
-
-
 def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
     for pid in (800, 79):
         write_database(tmp_path / f"trace_{pid}.db", LITE, [Op("k", 1, 2)], pid=pid)
     write_database(tmp_path / "run_5.rpd", RPD_3, [Op("k", 1, 2)])
     sqlite3.connect(tmp_path / "notes.db").execute("CREATE TABLE notes (id)")
-    pairs = pairs_of(tmp_path, {"et.json": host(800)})
+    pairs = find_pairs(folder_of(tmp_path, {"et.json": host(800)}), lambda _: False, allow_mismatch=True)
     assert matched(pairs) == {0: ("run_5.rpd", None), 1: ("trace_79.db", None), 2: ("trace_800.db", "et.json")}
     assert pairs.skipped == {Kind.OTHER_DATABASE.value: 1}
 

@@ -12,7 +12,7 @@ from execgraph.schema.graph.execution_graph import ExecutionGraph, NodeType
 from execgraph.tools.analyses import analyse
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.job import build
-from execgraph.tools.inputs.trace_files import by_rank, find_traces
+from execgraph.tools.inputs import by_rank, find_traces
 from execgraph.tools.merge import merge_for_viewing
 from execgraph.tools.replay.execution import replay_ranks
 from execgraph.tools.report.inputs import find_sources, read_ranks
@@ -59,7 +59,7 @@ def said(folder: Path) -> dict[str, Any]:
         found[f"replay for {target}"] = replayed.makespan_ns, replayed.end_ns.tolist()
     table = analyse(read_ranks(find_sources([folder]).ranks), ["collectives_over_ranks"])["collectives_over_ranks"]
     found["report"] = [(row["collective"], row["size"], row["present"], row["missing"]) for row in table.rows()]
-    merge_for_viewing(by_rank(find_traces([folder]).devices)[0], str(folder.parent / "merged.json"))
+    merge_for_viewing(by_rank(find_traces([folder]).devices, {})[0], str(folder.parent / "merged.json"))
     rows = json.loads((folder.parent / "merged.json").read_text())["traceEvents"]
     found["merge"] = sorted((row["ts"], row["name"]) for row in rows if row.get("cat") == "kernel")
     return found

@@ -190,7 +190,8 @@ def test_a_host_trace_without_its_device_trace_is_said(
         (["text"], "is a text file, not a trace or a graph"),
         (["nothing"], "holds no device trace"),
         (["host"], "has no device trace"),
-        (["device", "copy"], "is of rank 0 like"),
+        (["device", "copy"], "rank 0: 2 device traces of one process ("),
+        (["device", "copy"], ", or compare two runs with --diff"),
         (["graph", "device"], "is of rank 0 like"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -129,6 +130,7 @@ def run(command: str, *arguments: object) -> int:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of each kind, written by what writes such files where that takes no time."""
     work, made = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("files")
+    level = logging.getLogger().level
     pairs = [small_run(rank=rank, world_size=2, pid=1000 + rank).write(work) for rank in (0, 1)]
     host, device = pairs[0]
     (made / "host.json").write_bytes(host.read_bytes())
@@ -158,6 +160,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "graph_named.json").write_bytes(graph.read_bytes())
     for name in ("device.json", "linked.json", "graph.et"):
         (made / f"{name}.gz").write_bytes(gzip.compress((made / name).read_bytes()))
+    logging.getLogger().setLevel(level)
     return made
 
 

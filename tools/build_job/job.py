@@ -5,6 +5,7 @@ are left alone, also after a build that was stopped.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import lru_cache
@@ -53,21 +54,33 @@ class Built(NamedTuple):
 
 
 def build(
-    input_dir: Path,
+    inputs: Path | Sequence[Path],
     output_dir: Path,
     options: BuildOptions,
     run: Runner,
     anew: bool = False,
     window: Window = EVERYTHING,
     progress: Progress = unwatched,
+    allow_mismatch: bool = False,
 ) -> Built:
-    """Builds OUT/graph.N.et for every rank N whose traces are in `input_dir` or below, and OUT/report.json; for GOAL OUT/job.goal, too.
+    """Builds OUT/graph.N.et for every rank N whose traces are among `inputs`, a folder or several files and folders, and OUT/report.json;
+    for GOAL OUT/job.goal, too.
 
-    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. Raises DataError when
-    there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single ranks is in the report.
+    `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
+    `allow_mismatch`, traces that tell no rank and do not seem to be of one job are ranks of one. Raises DataError when there is nothing to
+    build, `output_dir` cannot be made, or another build works there; what is wrong with single ranks is in the report.
     """
-    source, target = input_dir.resolve(), output_dir.resolve()
-    pairs = find_pairs(source, lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)), progress)
+    given = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
+    target = output_dir.resolve()
+    source = given[0] if len(given) == 1 else Path(os.path.commonpath([path.parent for path in given]))
+    pairs = find_pairs(
+        source,
+        lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
+        progress,
+        among=given if len(given) > 1 else (),
+        allow_mismatch=allow_mismatch,
+        otherwise="let --allow-mismatch number them by process",
+    )
     _make_folder(target)
     with locked(target / LOCK, str(output_dir)):
         remove_half_written(target)

@@ -54,7 +54,16 @@ def _parser() -> CommandParser:
         "converts each, and writes graph.N.et for every rank N and report.json. Run again, it builds only what changed.",
         f"{NAME} traces -o graphs --jobs 8",
     )
-    given = parser.add_inputs("DIR", "the folder with the traces, in DIR or below", "--input-dir", most=1)
+    given = parser.add_inputs(
+        "DIR_OR_FILE",
+        "the folder with the traces of all ranks, in it or below; or the traces themselves",
+        "--input-dir",
+    )
+    given.add_argument(
+        "--allow-mismatch",
+        action="store_true",
+        help="build traces that tell no rank and do not seem to be of one job, numbered by process",
+    )
     add_modules_option(given)
     add_window_options(parser)
     held = parser.add_argument_group("what the graphs hold")
@@ -138,7 +147,14 @@ def _run(options: argparse.Namespace) -> int:
         require("dask", "--scheduler")
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
     report, unchanged, removed = build(
-        Path(options.inputs[0]), options.output, conversion, run, options.force, window_of(options), progress
+        [Path(path) for path in options.inputs],
+        options.output,
+        conversion,
+        run,
+        options.force,
+        window_of(options),
+        progress,
+        options.allow_mismatch,
     )
     for rank in report.ranks:
         read = " and ".join(one.file for one in (rank.host, rank.device) if one)

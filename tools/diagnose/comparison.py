@@ -3,9 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from ...schema.errors import DataError
 from ..build_job import mark_of
+from ..inputs import Trace, assign_ranks
 from ..rank_rows import absent_ranks, ranges
-from .findings import NOTE, WRONG, Finding
+from .findings import NOTE, WRONG, Finding, no_rank
 from .inspection import GroupCount, Inspection
 
 MARKED = {"note": "fewer than others"}
@@ -14,11 +16,15 @@ MARKED = {"note": "fewer than others"}
 def compare(processes: Sequence[Inspection]) -> Iterator[Finding]:
     """What the processes with device traces, if several, do not have in common. Linear in their groups' members."""
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
+    try:
+        yield from _ranks(recorded)
+    except DataError as error:
+        yield Finding(WRONG, [], str(error), "")
+        return  # they have no job in common
     if len(recorded) > 1:
         yield from _fewer_kernels(recorded)
         yield from _other_steps(recorded)
         yield from _missing_collectives(recorded)
-    yield from _same_rank(recorded)
     yield from _absent_ranks(recorded)
 
 
@@ -68,15 +74,20 @@ def _collectives(group: GroupCount) -> str:
     return f"{group.count} collectives{numbers}"
 
 
-def _same_rank(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    files = defaultdict(list)
-    for process in processes:
-        if process.rank is not None:
-            files[process.rank].append(process.device)
-    for rank, names in sorted(files.items()):
-        if len(names) > 1:
-            what = f"{len(names)} device traces of one rank ({', '.join(names[:4])})"
-            yield Finding(WRONG, [f"rank {rank}"], what, "keep one, or look at one run at a time")
+def _ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
+    """What the other commands say of traces whose ranks are unknown or the same. Raises DataError where they are of no job."""
+    if len(processes) == 1:
+        yield from filter(None, map(no_rank, processes))
+    talking = {process.device for process in processes if process.collectives}
+    traces = [
+        Trace(process.device, next(iter(process.processes), None), process.rank, process.records_rank)
+        for process in processes
+    ]
+    ranks = assign_ranks(traces, lambda trace: trace.name in talking)
+    for line in ranks.failures:
+        yield Finding(WRONG, [], line, "")
+    for line in ranks.notes:
+        yield Finding(NOTE, [], line, "name it …rank<N>.json if it is of another")
 
 
 def _absent_ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:

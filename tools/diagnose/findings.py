@@ -191,7 +191,6 @@ RULES: tuple[Callable[[Inspection], Finding | None], ...] = (
     swapped_names,
     misnamed_rank,
     no_partner,
-    no_rank,
     no_activities,
     activities_without_call,
     graphs_not_recorded,

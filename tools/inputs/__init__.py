@@ -2,15 +2,14 @@
 
 from .kinds import TRACE_OR_GRAPH, Kind
 from .one_pair import OnePair, find_pair
-from .pairs import Pair, Pairs, find_pairs, hosts_of
+from .pairs import NoDeviceTraceError, Pair, Pairs, find_pairs, hosts_of
+from .ranks import RankTrace, assign_ranks, by_rank, communicating
 from .recognise import recognise
 from .trace_files import (
     BARE_NUMBER,
     RANK_IN_NAME,
-    RankTrace,
     Trace,
     TraceFiles,
-    by_rank,
     find_traces,
     rank_in_name,
 )
@@ -21,13 +20,16 @@ __all__ = [
     "RANK_IN_NAME",
     "TRACE_OR_GRAPH",
     "Kind",
+    "NoDeviceTraceError",
     "OnePair",
     "Pair",
     "Pairs",
     "RankTrace",
     "Trace",
     "TraceFiles",
+    "assign_ranks",
     "by_rank",
+    "communicating",
     "file_for_folder",
     "find_pair",
     "find_pairs",

@@ -6,7 +6,7 @@ which the folder is listed.
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
 from .kinds import Kind
-from .trace_files import Trace, find_traces, listing, numbered
+from .ranks import assign_ranks, communicating
+from .trace_files import Trace, find_traces, listing
 from .wrong_kind import file_for_folder
 
 
@@ -41,25 +42,47 @@ class Pairs:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
-def find_pairs(folder: Path, is_output: Callable[[Path], bool], progress: Progress = unwatched) -> Pairs:
-    """Pairs the traces in `folder` and below; hidden files and those for which `is_output` holds are not looked at.
+class NoDeviceTraceError(DataError):
+    """A folder in which there is nothing to pair."""
 
-    Raises DataError when there is no such folder or it holds no device trace. Reads a few hundred KB of each file.
+
+def find_pairs(
+    folder: Path,
+    is_output: Callable[[Path], bool],
+    progress: Progress = unwatched,
+    *,
+    among: Sequence[Path] = (),
+    allow_mismatch: bool = False,
+    otherwise: str = "",
+) -> Pairs:
+    """Pairs the traces in `folder` and below, or `among` files and folders there; hidden files and those for which `is_output` holds are
+    not looked at.
+
+    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of none can be told.
+    Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, Kind.DEVICE))
-    found = find_traces([folder], is_output, progress)
+    found = find_traces(among or [folder], is_output, progress)
     devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
     skipped = found.skipped | ({Kind.MERGED.value: len(merged)} if merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in found.failures]
     if not devices and not pairs.failures:
-        raise DataError(
+        raise NoDeviceTraceError(
             f"{folder}: holds no device trace{_what_else(hosts, pairs)}; put a Kineto trace of each rank there"
         )
     host_of = hosts_of(devices, hosts)
     others = Others.of(hosts)
-    for device in _one_per_rank(devices, pairs):
+    try:
+        ranks = assign_ranks(devices, communicating(host_of, folder), allow_mismatch, otherwise)
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from error
+    if ranks.failures and not ranks.traces:
+        raise DataError(f"{folder}: {'; '.join(ranks.failures)}")
+    pairs.failures += ranks.failures
+    pairs.notes += ranks.notes
+    for device in ranks.traces:
         host = host_of.get(device.name)
         lonely = f"{device.name}: has no host trace ({others.near(device)}); built from the device trace alone"
         pairs.ranks.append(Pair(device.rank or 0, device.name, host, device.records_rank, [] if host else [lonely]))
@@ -119,27 +142,6 @@ def _by_process_and_folder(trace: Trace) -> tuple[Hashable, ...]:
 
 KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
 """What the two traces of one process share, strongest first; a key that holds None is none."""
-
-
-def _one_per_rank(devices: list[Trace], pairs: Pairs) -> Iterator[Trace]:
-    """The device traces to build, in the order of their ranks; the others become failures."""
-    devices, notes = numbered(devices)
-    pairs.notes += notes
-    by_rank: dict[int, list[Trace]] = defaultdict(list)
-    for device in devices:
-        if device.rank is None:
-            pairs.failures.append(
-                f"{device.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
-            )
-        else:
-            by_rank[device.rank].append(device)
-    for rank, own in sorted(by_rank.items()):
-        if len(own) == 1:
-            yield own[0]
-        else:
-            pairs.failures.append(
-                f"rank {rank}: {len(own)} device traces ({_names(own)}); keep one, or give the folder of one run"
-            )
 
 
 def _what_else(hosts: list[Trace], pairs: Pairs) -> str:

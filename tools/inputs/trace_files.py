@@ -4,7 +4,7 @@ A trace's rank is the recorded one, else that of its name.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -46,13 +46,6 @@ class TraceFiles:
     merged: list[Trace] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
-
-
-class RankTrace(NamedTuple):
-    """The device trace of a rank."""
-
-    rank: int
-    path: Path
 
 
 def find_traces(
@@ -104,38 +97,6 @@ def rank_in_name(name: str, process: int | None = None) -> int | None:
     found = ((pattern, pattern.search(part)) for part in parts for pattern in RANK_IN_NAME)
     ranks = ((pattern, int(rank.group(1))) for pattern, rank in found if rank)
     return next((rank for pattern, rank in ranks if pattern is not BARE_NUMBER or rank != process), None)
-
-
-def numbered(devices: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
-    """Device traces of which none tells a rank, numbered by their processes, as launchers start ranks in that order.
-
-    With a line for each that was numbered; a lone one is rank 0. Traces are left as they are where one tells its rank or, of
-    several, one does not tell its process.
-    """
-    if any(trace.rank is not None for trace in devices) or (len(devices) > 1 and any(t.pid is None for t in devices)):
-        return list(devices), []
-    ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
-    notes = [f"{t.name}: tells no rank; numbered {rank} by its process, {t.pid}" for rank, t in enumerate(ordered)]
-    return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)], notes if len(ordered) > 1 else []
-
-
-def by_rank(devices: Sequence[Trace]) -> tuple[list[RankTrace], list[str]]:
-    """The device traces by rank, in order, and a line for each that was numbered.
-
-    Raises DataError where several have one rank, or one has none though others have.
-    """
-    known, notes = numbered(devices)
-    same: dict[int, list[str]] = defaultdict(list)
-    for trace in known:
-        if trace.rank is None:
-            raise DataError(f"{trace.name}: neither the file nor its name tells a rank; rename it to …rank<N>")
-        same[trace.rank].append(trace.name)
-    for rank, names in sorted(same.items()):
-        if len(names) > 1:
-            raise DataError(
-                f"rank {rank}: {len(names)} device traces ({listing(names)}); keep one, or give those of one run"
-            )
-    return [RankTrace(rank, Path(names[0])) for rank, names in sorted(same.items())], notes
 
 
 def listing(names: Sequence[str]) -> str:

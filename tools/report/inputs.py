@@ -1,6 +1,6 @@
 """Finds the ranks that folders and files hold, and reads them one at a time.
 
-A folder is searched for pairs. Of single files a host trace belongs to the device trace of its process, then of its rank.
+A folder is searched for pairs. Single files are paired and get their ranks as those of a folder do.
 """
 
 import re
@@ -16,13 +16,26 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Advanced, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
-from ..inputs import TRACE_OR_GRAPH, Kind, find_pairs, instead, rank_in_name, recognise
+from ..inputs import (
+    TRACE_OR_GRAPH,
+    Kind,
+    NoDeviceTraceError,
+    Trace,
+    assign_ranks,
+    communicating,
+    find_pairs,
+    hosts_of,
+    instead,
+    rank_in_name,
+    recognise,
+)
 from ..rank_rows import ranges
 
 TITLED, DIGITS = 3, 20
 GIVE = f"give {TRACE_OR_GRAPH.to_give}"
 MADE = (Kind.LINKED, Kind.GRAPH)
 """What traces were made into; of a folder the first that it holds is used, where it holds no device trace."""
+DIFF = "compare two runs with --diff"
 REPORTED = (Kind.HOST, Kind.DEVICE, Kind.MERGED, Kind.COUNTED, *MADE)
 
 
@@ -43,14 +56,6 @@ class Sources(NamedTuple):
     title: str
     ranks: list[Source]
     notes: list[str]
-
-
-class Found(NamedTuple):
-    """A single file: the process and the rank that it records, None where it does not."""
-
-    path: Path
-    pid: int | None
-    rank: int | None
 
 
 def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sources:
@@ -99,8 +104,8 @@ def read_ranks(
     Raises DataError where a file cannot be used or two are of one rank.
     """
     seen: dict[int, Path] = {}
-    for place, source in enumerate(sources):
-        rank = _read(source, place, graphs, advanced, window, memory, modules)
+    for source in sources:
+        rank = _read(source, len(sources) == 1, graphs, advanced, window, memory, modules)
         if rank.rank in seen:
             raise DataError(
                 f"{source.path}: is of rank {rank.rank} like {seen[rank.rank]}; give the files of one run, --diff compares two"
@@ -110,14 +115,13 @@ def read_ranks(
 
 
 def _read(
-    source: Source, place: int, graphs: bool, advanced: Advanced, window: Window, memory: bool, modules: bool
+    source: Source, alone: bool, graphs: bool, advanced: Advanced, window: Window, memory: bool, modules: bool
 ) -> RankTrace:
-    """A rank that is neither recorded nor in the name is the place in the list."""
+    """A rank that is not recorded is the one that is told, or 0 of what is alone."""
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
             f"{source.path}: of {source.kind.value} no part can be taken; give the traces, or link that part"
         )
-    named = rank_in_name(source.path.name) if source.rank is None else source.rank
     if source.kind is Kind.LINKED:
         linked = read_linked(str(source.path))
         rank = RankTrace(linked.info.rank, linked, graph_of(linked) if graphs else None)
@@ -129,14 +133,18 @@ def _read(
         host = str(source.host) if source.host else None
         rank = read_rank(str(source.path), host, source.rank, graphs, window, memory, modules, advanced)
     if rank.linked.info.rank < 0:
-        rank.rank = place if named is None else named
+        if source.told is None and not alone:
+            raise DataError(
+                f"{source.path}: records no rank and its name has none; rename it to …rank<N>{source.path.suffix}"
+            )
+        rank.rank = source.told or 0
     return rank
 
 
 def _add_folder(folder: Path, sources: Sources, progress: Progress) -> None:
     try:
-        pairs = find_pairs(folder, lambda _: False, progress)
-    except DataError:
+        pairs = find_pairs(folder, lambda _: False, progress, otherwise=DIFF)
+    except NoDeviceTraceError:
         made = _made_from_traces(folder)
         if not made:
             raise
@@ -169,28 +177,22 @@ def _made_from_traces(folder: Path) -> list[Source]:
 
 
 def _add_files(files: list[Path], sources: Sources) -> None:
-    found: dict[Kind, list[Found]] = {kind: [] for kind in Kind}
+    found: dict[Kind, list[Trace]] = {kind: [] for kind in Kind}
     for path in files:
         kind, pid, rank = recognise(path)
-        found[kind].append(Found(path, pid, rank_in_name(path.name) if rank is None else rank))
-    for kind in [kind for kind in Kind if kind not in REPORTED]:
-        for one in found[kind][:1]:
-            raise DataError(instead(one.path, kind, TRACE_OR_GRAPH))
-    hosts = found[Kind.HOST]
-    for device in found[Kind.DEVICE] + found[Kind.MERGED] + found[Kind.COUNTED]:
-        host = _host_of(device, hosts)
-        sources.ranks.append(Source(device.path, host.path if host else None, told=device.rank))
-    used = {source.host for source in sources.ranks}
-    sources.notes.extend(f"{host.path}: has no device trace; not used" for host in hosts if host.path not in used)
-    sources.ranks.extend(Source(one.path, kind=kind, told=one.rank) for kind in MADE for one in found[kind])
-
-
-def _host_of(device: Found, hosts: list[Found]) -> Found | None:
-    """The only host trace of the same process and rank, else of the same process, else of the same rank; never of another process."""
-    hosts = [host for host in hosts if host.pid == device.pid or None in (host.pid, device.pid)]
-    for fields in (("pid", "rank"), ("pid",), ("rank",)):
-        key = [getattr(device, field) for field in fields]
-        same = [host for host in hosts if None not in key and [getattr(host, field) for field in fields] == key]
-        if len(same) == 1:
-            return same[0]
-    return None
+        if kind not in REPORTED:
+            raise DataError(instead(path, kind, TRACE_OR_GRAPH))
+        told = rank_in_name(path.name, pid) if rank is None else rank
+        found[kind].append(Trace(str(path), pid, told, rank is not None))
+    devices, merged, hosts = found[Kind.DEVICE], found[Kind.MERGED] + found[Kind.COUNTED], found[Kind.HOST]
+    host_of = hosts_of(devices + merged, hosts)
+    ranks = assign_ranks(devices, communicating(host_of), otherwise=DIFF)
+    if ranks.failures:
+        raise DataError(f"{'; '.join(ranks.failures)}, or {DIFF}")
+    sources.notes.extend(ranks.notes)
+    for device in ranks.traces + merged:
+        host = host_of.get(device.name)
+        sources.ranks.append(Source(Path(device.name), Path(host) if host else None, told=device.rank))
+    used = set(host_of.values())
+    sources.notes.extend(f"{host.name}: has no device trace; not used" for host in hosts if host.name not in used)
+    sources.ranks.extend(Source(Path(one.name), kind=kind, told=one.rank) for kind in MADE for one in found[kind])

@@ -1,0 +1,172 @@
+"""Assigns its rank to each device trace: the recorded one, else that of its name. No rank is made up of an order alone.
+
+Traces that tell no rank are numbered by process where something shows that they are of one job. Several traces of one process are
+windows of its recording, never ranks.
+"""
+
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from ...schema.errors import DataError
+from ...schema.io import open_input
+from ..rank_rows import ranges
+from .trace_files import Trace, listing
+
+PIECE, LONGEST_SIGN = 1 << 20, 64
+COMMUNICATION = re.compile(
+    rb'"(record_param_comms|Collective name)"|process_group:init|"(gloo|mpi|ucc|c10d|\w{,4}ccl)::?\w'
+    rb"|ncclKernel|ncclDevKernel|rcclGenericKernel|mscclKernel"
+)
+"""What a process records that communicates with others."""
+
+Communicates = Callable[[Trace], bool]
+
+
+class RankTrace(NamedTuple):
+    """The device trace of a rank."""
+
+    rank: int
+    path: Path
+
+
+class AssignedRanks(NamedTuple):
+    """The traces of which each is the only one of its rank, by rank; a line for each that cannot be used, or that was numbered."""
+
+    traces: list[Trace]
+    failures: list[str]
+    notes: list[str]
+
+
+def assign_ranks(
+    devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool = False, otherwise: str = ""
+) -> AssignedRanks:
+    """The ranks of device traces; a lone one without is rank 0.
+
+    Traces of which none tells a rank are numbered by their processes, as launchers start ranks in that order, if all of them
+    communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what the command has for them.
+    """
+    notes: list[str] = []
+    if len(devices) == 1:
+        devices = [trace._replace(rank=trace.rank or 0) for trace in devices]
+    elif devices and all(trace.rank is None for trace in devices):
+        _check_one_job(devices, communicates, allow_mismatch, otherwise)
+        devices = _numbered(devices)
+        notes = [f"{t.name}: tells no rank; numbered {t.rank} by its process, {t.pid}" for t in devices]
+    of_rank: dict[int | None, list[Trace]] = defaultdict(list)
+    for trace in devices:
+        of_rank[trace.rank].append(trace)
+    rankless = of_rank.pop(None, [])
+    of_ranks = sorted((rank, own) for rank, own in of_rank.items() if rank is not None)
+    alone = [own[0] for _, own in of_ranks if len(own) == 1]
+    several = {rank: own for rank, own in of_ranks if len(own) > 1}
+    return AssignedRanks(alone, [*_without_rank(rankless, devices), *_of_one_rank(several)], notes)
+
+
+def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankTrace], list[str]]:
+    """The device traces by rank, in order, and a line for each that was numbered. Raises DataError where one cannot be used."""
+    traces, failures, notes = assign_ranks(devices, communicating(host_of))
+    if failures:
+        raise DataError("; ".join(failures))
+    return [RankTrace(trace.rank or 0, Path(trace.name)) for trace in traces], notes
+
+
+def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communicates:
+    """Whether a device trace below `folder`, or its host trace, records that its process communicates. Reads up to where it does."""
+
+    def look(trace: Trace) -> bool:
+        paths = (trace.name, host_of.get(trace.name))
+        return any(COMMUNICATION.search(piece) for path in paths if path for piece in _pieces(folder / path))
+
+    return look
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """What the file holds, with the end of each piece again before the next one; of a damaged one what comes before the damage."""
+    text = b""
+    with open_input(str(path)) as stream:
+        while True:
+            try:
+                piece = stream.read(PIECE)
+            except (OSError, EOFError, zlib.error):
+                return
+            if not piece:
+                return
+            text = text[-LONGEST_SIGN:] + piece
+            yield text
+
+
+def _numbered(devices: Sequence[Trace]) -> list[Trace]:
+    ordered = sorted(devices, key=lambda trace: (trace.pid or 0, trace.name))
+    return [trace._replace(rank=rank) for rank, trace in enumerate(ordered)]
+
+
+def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool, otherwise: str) -> None:
+    """Raises DataError where traces that tell no rank are windows of one process, or nothing shows that they are of one job."""
+    of_process: dict[int | None, list[Trace]] = defaultdict(list)
+    for trace in devices:
+        of_process[trace.pid].append(trace)
+    unknown = of_process.pop(None, [])
+    if unknown:
+        raise DataError(
+            f"{_names(unknown)}: tell neither rank nor process; name them …rank<N>.json, or give one of them"
+        )
+    windows = next((own for own in of_process.values() if len(own) > 1), [])
+    if windows:
+        raise DataError(
+            f"{_names(windows)}: record no rank and are of one process, {windows[0].pid}: windows or copies of one recording, "
+            f"not ranks; {_one_of(windows, 'window')}"
+        )
+    if not (allow_mismatch or all(map(communicates, devices))):
+        raise DataError(
+            f"{_with_processes(devices)}: record no rank, and nothing shows that they are of one job; give one of them, name them "
+            f"…rank<N>.json{otherwise and f', or {otherwise}'}"
+        )
+
+
+def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterator[str]:
+    """A line for each trace without a rank among others that have one."""
+    ranked = {trace.pid: trace.name for trace in devices if trace.rank is not None and trace.pid is not None}
+    for trace in rankless:
+        if trace.pid in ranked:
+            yield f"{trace.name}: records no rank, and is of process {trace.pid} like {ranked[trace.pid]}; move one of them away"
+        else:
+            yield f"{trace.name}: records no rank and its name has none; rename it to …rank<N>.json, or move it away"
+
+
+def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
+    """A line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
+    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for rank, own in several.items():
+        processes = {trace.pid for trace in own}
+        kind = "" if None in processes else "window" if len(processes) == 1 else "run"
+        alike[len(own), kind].append(rank)
+    for (count, kind), ranks in alike.items():
+        own = several[ranks[0]]
+        plural, each, more = ("s", " each", ", …") if len(ranks) > 1 else ("", "", "")
+        names = f"({_names(own) if kind == 'window' else _with_processes(own)}{more})"
+        traces = f"rank{plural} {ranges(ranks)}: {count} device traces"
+        yield {
+            "window": f"{traces} of one process{each} {names}: windows or copies of one recording; {_one_of(own, kind)}",
+            "run": f"{traces} of different processes{each} {names}: different runs; {_one_of(own, kind)}",
+            "": f"{traces}{each} {names}; keep one, or give those of one run",
+        }[kind]
+
+
+def _one_of(own: Sequence[Trace], what: str) -> str:
+    """How to give one of several windows or runs."""
+    folders = sorted({PurePath(trace.name).parent.as_posix() for trace in own})
+    if len(folders) == len(own):
+        return f"give those of one {what}, such as {folders[0]}"
+    return f"give those of one {what} alone, in a folder of their own or to trace-link"
+
+
+def _names(traces: Sequence[Trace]) -> str:
+    return listing([trace.name for trace in traces])
+
+
+def _with_processes(traces: Sequence[Trace]) -> str:
+    return listing([trace.name if trace.pid is None else f"{trace.name} of process {trace.pid}" for trace in traces])
