@@ -99,6 +99,13 @@ def test_traces_that_nothing_connects_are_of_no_job(tmp_path: Path, refusal: Lin
     assert f"a.json of process 42, b.json of process 41: {NO_JOB}" in refusal(tmp_path / "in", tmp_path)
 
 
+def test_traces_of_no_job_are_not_compared_as_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, pid, talks in (("a.json", 41, True), ("b.json", 42, False)):
+        trace(tmp_path, name, pid, talks=talks)
+    assert run(trace_diagnose.main, tmp_path) == 0
+    assert "another rank" not in capsys.readouterr().out
+
+
 def test_one_that_does_not_communicate_is_not_of_the_job_of_those_that_do(tmp_path: Path, refusal: Line) -> None:
     for name, pid in (("a.json", 41), ("b.json", 42), ("c.json", 43)):
         trace(tmp_path / "in", name, pid, talks=pid != 43)
@@ -206,12 +213,13 @@ def test_of_windows_in_folders_each_can_be_built(tmp_path: Path) -> None:
     assert graphs_in(tmp_path / "out") == ["graph.0.et", "graph.1.et"]
 
 
-def test_a_refused_folder_leaves_the_graphs_of_an_earlier_build(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rank", [None, 0])
+def test_a_refused_folder_leaves_the_graphs_of_an_earlier_build(tmp_path: Path, rank: int | None) -> None:
     build = ["--input-dir", tmp_path / "in", "--output-dir", tmp_path / "out"]
-    trace(tmp_path / "in", "a.json", 41)
+    trace(tmp_path / "in", "a.json", 41, rank)
     assert run(trace_build.main, *build) == 0
     before = (tmp_path / "out" / "graph.0.et").read_bytes()
-    trace(tmp_path / "in", "b.json", 42)
+    trace(tmp_path / "in", "b.json", 42, rank)
     assert run(trace_build.main, *build) == 1
     assert (tmp_path / "out" / "graph.0.et").read_bytes() == before
 

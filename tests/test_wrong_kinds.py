@@ -310,6 +310,12 @@ def test_what_was_compressed_twice_is_said_to_be(folder: Path, out: Path, capsys
     assert "is compressed twice; decompress it once" in error_of("trace-merge", twice, out, capsys)
 
 
+def test_of_a_damaged_graph_the_damage_is_said(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = out / "graph.et"
+    graph.write_bytes(b"\xff" * 99)
+    assert error_of("trace-replay", graph, out, capsys).startswith(f"{graph}: is not an execution graph, or damaged: ")
+
+
 def test_a_pipe_is_read_once_and_its_reader_says_what_is_wrong(
     folder: Path, out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
