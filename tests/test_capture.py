@@ -337,6 +337,13 @@ def test_a_folder_that_cannot_be_written_costs_the_traces_alone(torch, tmp_path)
     assert [Path(one.filename).name for one in warned if "execgraph" in str(one.message)] == [Path(__file__).name]
 
 
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_rank_that_is_no_number_costs_the_traces_alone(torch, tmp_path, monkeypatch, steps):
+    monkeypatch.setenv("RANK", "first")
+    with pytest.warns(UserWarning, match="training goes on: .*'first'"):
+        train(torch, tmp_path, steps, ranks=[0])
+
+
 def test_no_room_for_temporary_files_costs_the_traces_alone(torch, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     with pytest.warns(UserWarning, match="training goes on: .*absent"):

@@ -105,12 +105,13 @@ class Recorder:
             self._enter_step()
 
     def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        with suppress(
-            *([Warning] if error else [])
-        ):  # of who makes warnings errors: they must not hide that of the block
+        is_short = False
+        hidden = [Warning] if error else []  # where warnings are errors they must not hide that of the block
+        with suppress(*hidden):
             with training_goes_on(self._give_up):
                 self._finish()
-            if not error and self.steps <= self._first and self._boundaries and self._pairs.wanted:
+                is_short = not error and bool(self._boundaries) and self.steps <= self._first and self._pairs.wanted
+            if is_short:
                 warn(f"no complete step was recorded: {_too_short(self.steps, self._first)}", stacklevel=3)
 
     def _enter_step(self) -> None:
