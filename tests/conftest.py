@@ -3,7 +3,10 @@
 import gc
 import logging
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from execgraph.tools.commands import trace_build, trace_scale
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
+from lower_bounds import PROJECT, lower_bounds
 
 # how long an example takes says more about what else the machine does; every run draws other examples
 settings.register_profile("often and short", deadline=None, max_examples=25)
@@ -24,7 +28,7 @@ LONGEST = [
     for name in (
         "report_page", "simulator_contract", "hostile_files", "limits", "what_if", "accuracy", "build", "pages", "merge", "claims",
         "endings", "trace_scale", "generate", "damage", "fuzz_readers", "bench", "generate_machine", "matrix", "same_bytes", "max_size",
-        "packages",
+        "packages", "plain_install",
     )
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other."""
@@ -41,6 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 DATA = Path(__file__).parent / "data"
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # tests that run in a shell's background are deaf to Ctrl-C, and would make the commands that they interrupt deaf, too
@@ -81,6 +86,29 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         return folder
 
     return traces
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A folder with what `make dist` builds of a copy of the tree, without a network, by the rights that its files are made without."""
+    pytest.importorskip("setuptools", minversion=lower_bounds(PROJECT.read_text("utf-8"))["setuptools"])
+
+    @cache
+    def built(umask: int) -> Path:
+        folder = tmp_path_factory.mktemp("built")
+        before = os.umask(umask)
+        try:
+            shutil.copytree(PROJECT.parent, folder / "tree", ignore=LEFT_OUT, copy_function=shutil.copyfile)
+        finally:
+            os.umask(before)
+        environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+        command = [sys.executable, str(Path(__file__).with_name("packages.py")), str(folder)]
+        subprocess.run(
+            command, cwd=folder / "tree", env=environment, umask=umask, stdout=subprocess.DEVNULL, check=True
+        )
+        return folder
+
+    return built
 
 
 @pytest.fixture(scope="module")

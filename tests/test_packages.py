@@ -1,12 +1,8 @@
-"""What users install: all of the code and nothing else, the same bytes whenever it is built, commands that run; and of what versions."""
+"""What users install: all of the code and nothing else, the same bytes whenever it is built; and of what versions."""
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -17,62 +13,23 @@ from lower_bounds import PROJECT, lower_bounds
 
 ROOT = PROJECT.parent
 FLOORS = ("schema", "linker", "converter", "tools")
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")
-SAMPLE = ROOT / "tests" / "data" / "training"
-
-pytest.importorskip("setuptools", minversion=lower_bounds(PROJECT.read_text("utf-8"))["setuptools"])
 
 
 class Built(NamedTuple):
-    """The source packages and the wheels, by the tree that they were built in."""
+    """The source packages and the wheels, by whom files of the tree that they were built in let read them."""
 
     sdists: Mapping[str, Path]
     wheels: Mapping[str, Path]
 
 
-def build(tree: Path, out: Path, umask: int) -> subprocess.Popen[bytes]:
-    """Starts what `make dist` runs, without a network."""
-    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
-    command = [sys.executable, str(ROOT / "tests" / "packages.py"), str(out)]
-    return subprocess.Popen(command, cwd=tree, env=environment, umask=umask, stdout=subprocess.DEVNULL)
-
-
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(packages: Callable[[int], Path]) -> Built:
     """In two copies of the tree, whose files are all new and which others may read, or not."""
-    folder = tmp_path_factory.mktemp("built")
-    umasks = {"open": 0o022, "private": 0o077}
-    for name, umask in umasks.items():
-        before = os.umask(umask)
-        try:
-            shutil.copytree(ROOT, folder / name / "tree", ignore=LEFT_OUT, copy_function=shutil.copyfile)
-        finally:
-            os.umask(before)
-    running = [build(folder / name / "tree", folder / name, umask) for name, umask in umasks.items()]
-    assert [process.wait() for process in running] == [0, 0]
+    folders = {"open": packages(0o022), "private": packages(0o077)}
     sdists, wheels = (
-        {name: next((folder / name).glob(pattern)) for name in umasks} for pattern in ("*.tar.gz", "*.whl")
+        {name: next(folder.glob(pattern)) for name, folder in folders.items()} for pattern in ("*.tar.gz", "*.whl")
     )
     return Built(sdists, wheels)
-
-
-@pytest.fixture(scope="module")
-def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the wheel was installed in."""
-    pytest.importorskip("pip")
-    folder = tmp_path_factory.mktemp("installed")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-index"]
-    subprocess.run([*command, "--target", str(folder), str(built.wheels["open"])], check=True)
-    return folder
-
-
-def run(installed: Path, *command: object) -> str:
-    """What a command prints that finds the installed package first."""
-    environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
-    given = [str(word) for word in command]
-    return subprocess.run(
-        given, cwd=installed.parent, env=environment, capture_output=True, text=True, check=True
-    ).stdout
 
 
 # What is in them
@@ -107,36 +64,6 @@ def test_packages_say_nothing_of_who_built_them(built: Built) -> None:
         members = archive.getmembers()
     assert [one.name for one in members] == sorted(one.name for one in members)
     assert {(one.mtime, one.uid, one.gid, one.uname, one.gname) for one in members} == {(1700000000, 0, 0, "", "")}
-
-
-# That it works
-
-HELP_OF_ALL = """
-import importlib.metadata, sys
-for command in importlib.metadata.distribution("execgraph").entry_points:
-    main = command.load()
-    print(command.name, sys.modules[main.__module__].__file__)
-    sys.stdout.flush()
-    try:
-        main(["--help"])
-    except SystemExit as end:
-        assert not end.code
-"""
-
-
-def test_every_command_runs_from_the_wheel(installed: Path) -> None:
-    commands = re.findall(r"^([a-z-]+) = \"execgraph\.start:", PROJECT.read_text("utf-8"), re.MULTILINE)
-    printed = run(installed, sys.executable, "-c", HELP_OF_ALL)
-    places = dict(re.findall(r"^([a-z-]+) (/.*)$", printed, re.MULTILINE))
-    assert places.keys() == set(commands) and len(commands) > 10
-    assert all(place.startswith(str(installed)) for place in places.values())
-    assert {path.name for path in (installed / "bin").iterdir()} == set(commands)
-
-
-def test_traces_are_linked_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    pair = "--host-trace", SAMPLE / "host_rank0.json.gz", "--device-trace", SAMPLE / "device_rank0.json.gz"
-    run(installed, installed / "bin" / "execgraph", "link", *pair, "--output", tmp_path / "linked.json")
-    assert (tmp_path / "linked.json").exists()
 
 
 # Of what versions

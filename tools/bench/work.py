@@ -40,11 +40,25 @@ class Timing(msgspec.Struct):
     counts: Counts
 
 
+LOADS = {
+    "trace_link": ("...linker",),
+    "trace_convert": ("...converter", "...linker"),
+    "trace_jsonize": ("...converter.jsonizer",),
+    "trace_build": ("..build_job",),
+    "trace_diagnose": ("..diagnose",),
+    "trace_report": ("..report.drawn_page",),
+    "trace_scale": ("..scale_job",),
+}
+"""What commands import when they begin to work, which is no part of the work."""
+
+
 def _command(module: str, *arguments: str) -> Work:
     """The work of a command line."""
 
     def ready() -> Callable[[], Counts]:
         main = importlib.import_module(f"..commands.{module}", __package__).main
+        for name in LOADS.get(module, ()):
+            importlib.import_module(name, __package__)
 
         def work() -> Counts:
             try:
