@@ -20,17 +20,17 @@ ROOT = PROJECT.parent
 TRAINING = ROOT / "tests" / "data" / "training"
 HOST, DEVICE = TRAINING / "host_rank0.json.gz", TRAINING / "device_rank0.json.gz"
 USES: dict[str, tuple[object, ...]] = {
-    "link": ("--host-trace", HOST, "--device-trace", DEVICE, "--output", "OUT/linked.json"),
-    "convert": ("--input", "OUT/linked.json", "--output", "OUT/graph.et"),
-    "jsonize": ("--input", "OUT/graph.et", "--output", "OUT/graph.json"),
-    "view": ("--input", "OUT/graph.et", "--output", "OUT/graph.svg"),
-    "build": ("--input-dir", TRAINING, "--output-dir", "OUT/graphs"),
-    "replay": ("--input", "OUT/graphs"),
-    "scale": ("--input-dir", "OUT/graphs", "--output-dir", "OUT/scaled", "--data-parallel", "2", "--jobs", "1"),
+    "link": (HOST, DEVICE, "-o", "OUT/linked.json"),
+    "convert": ("OUT/linked.json", "-o", "OUT/graph.et"),
+    "jsonize": ("OUT/graph.et", "-o", "OUT/graph.json"),
+    "view": ("OUT/graph.et", "-o", "OUT/graph.svg"),
+    "build": (TRAINING, "-o", "OUT/graphs"),
+    "replay": ("OUT/graphs",),
+    "scale": ("OUT/graphs", "-o", "OUT/scaled", "--data-parallel", "2", "--jobs", "1"),
     "report": (TRAINING, "--csv", "OUT/tables"),
     "diagnose": (TRAINING,),
-    "merge": (TRAINING, "--output", "OUT/merged.json"),
-    "generate": ("--job", "ddp", "--steps", "1", "--layers", "1", "--output-dir", "OUT/generated"),
+    "merge": (TRAINING, "-o", "OUT/merged.json"),
+    "generate": ("ddp", "--steps", "1", "--layers", "1", "-o", "OUT/generated"),
 }
 """What each command is mainly for, in an order in which the files that it reads are there; OUT is the folder for all of them."""
 LIBRARIES = {"google": "protobuf", **{name: name for name in ("msgspec", "networkx", "numpy", "orjson", "tqdm")}}
@@ -82,11 +82,10 @@ def test_the_module_works_in_the_clone(in_clone: dict[str, Done]) -> None:
 
 FROM_PYTHON = """
 import execgraph, sys
-from execgraph.tools.capture import capture
 host, device = execgraph.read_host_trace(sys.argv[1]), execgraph.read_device_trace(sys.argv[2])
 graph = execgraph.convert(execgraph.link(host, device))
 assert abs(execgraph.replay(graph).error_pct) < 1
-for ask in (graph.to_pandas, graph.to_polars, capture("traces").__enter__):
+for ask in (graph.to_pandas, graph.to_polars, lambda: execgraph.capture("traces")):
     try:
         ask()
     except ImportError as error:
