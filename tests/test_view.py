@@ -244,19 +244,19 @@ def broken(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "code"),
     [
-        lambda graph: ["--input", graph.with_name("missing.et")],
-        lambda graph: ["--input", broken(graph.with_name("broken.et"))],
-        lambda graph: ["--input", graph, "--around", 99],
-        lambda graph: ["--input", graph, "--stream", 99],
+        (lambda graph: ["--input", graph.with_name("missing.et")], 1),
+        (lambda graph: ["--input", broken(graph.with_name("broken.et"))], 1),
+        (lambda graph: ["--input", graph, "--around", 99], 2),
+        (lambda graph: ["--input", graph, "--stream", 99], 2),
     ],
 )
-def test_unusable_data_is_one_line_and_leaves_the_old_file(
-    graph_file: Path, out: Path, capfd: pytest.CaptureFixture[str], arguments: Callable[[Path], list[object]]
+def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(
+    graph_file: Path, out: Path, capfd: pytest.CaptureFixture[str], arguments: Callable[[Path], list[object]], code: int
 ) -> None:
     (out / "g.svg").write_text("precious")
-    assert run(*arguments(graph_file), "--output", out / "g.svg") == 1
+    assert run(*arguments(graph_file), "--output", out / "g.svg") == code
     said = capfd.readouterr().err
     assert said.startswith("trace-view: error: ") and said.count("\n") == 1
     assert [path.read_text() for path in out.iterdir()] == ["precious"]
