@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, Bool, Int64, previous_in_group, rows_of
-from ..schema.linked import LinkedTrace, previous_on_stream, stream_sorted
+from ..schema.columns import ABSENT, Bool, Int64, previous_in_group
+from ..schema.linked import LinkedTrace, op_parents, previous_on_stream, stream_sorted
 from ..schema.machine import of_name
 from .host_timeline import Timeline
 
@@ -153,8 +153,6 @@ class ConversionContext:
 
     @cached_property
     def op_parent(self) -> Int64:
-        """For each op the row of the op that called it, -1 for none."""
-        ops = self.linked.ops
-        parent = rows_of(ops.id, ops.parent_id)
-        parent[parent == np.arange(len(parent))] = -1
-        return np.where(ops.start[parent] == ABSENT, -1, parent)
+        """For each op the row of the op that called it, -1 for none with a time."""
+        parent = op_parents(self.linked.ops)
+        return np.where(self.linked.ops.start[parent] == ABSENT, -1, parent)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schema.columns import rows_of
-from ..schema.linked import LinkedTrace
+from ..schema.linked import LinkedTrace, op_parents
 from ..schema.linked import read_linked as read_linked_file
 from ..schema.progress import Advanced, unseen
 from .communication import (
@@ -28,9 +27,7 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
 def _with_communications(linked: LinkedTrace) -> LinkedTrace:
     """With what its communication kernels did, as the `record_param_comms` ops around their launches recorded it."""
     ops, activities = linked.ops, linked.activities
-    # a parent begins, and is numbered, before its children; roots are their own
-    parent = np.where(ops.parent_id < ops.id, rows_of(ops.id, ops.parent_id), -1)
-    collectives = collective_ops(ops, parent, {role: {} for role in Role}, np.empty(0, np.int64))
+    collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, np.empty(0, np.int64))
     found, row = link_communications(collectives, activities, ops, linked.calls, activities.call_row, activities.op_row)
     unlisted: list[int] = []
     groups = process_groups(groups_of_host(ops.name, ops.inputs), unlisted)

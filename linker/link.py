@@ -4,10 +4,17 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from ..schema.columns import ABSENT, Int64, Nesting, Strings, Texts, filled, in_blocks, let_go, nest, settled, stacked
+from ..schema.columns import (
+    Int64,
+    Nesting,
+    filled,
+    in_blocks,
+    let_go,
+    nest,
+    settled,
+)
 from ..schema.errors import DataError
 from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
@@ -21,11 +28,12 @@ from .communication import (
     with_members,
 )
 from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
+from .joined_ops import IN_CIRCLES, cut_circles, ops_of_both
 from .link_report import report_of
 from .machine import machine_of
 from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
 from .modules import places_of
-from .readers import DeviceTrace, HostTrace, OpRows, one_rank, through
+from .readers import DeviceTrace, HostTrace, one_rank, through
 from .submissions import process_of
 from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
@@ -109,11 +117,12 @@ def _linked(
     activity_op = launching_ops(
         device.activities, call_row, call_op, device.ops, external_ids_name_ops(device.activities)
     )
-    ops, device_op = _ops(host, device.ops, match, nesting)
+    ops, device_op = ops_of_both(host, device.ops, match, nesting)
     ops = settled(ops)
     op_parent, outer = filled(len(ops), -1), through(device_op, nesting.parent)
     for rows in in_blocks(len(device_op)):
         op_parent[device_op[rows]] = outer[rows]
+    uncalled = cut_circles(ops, op_parent)
     calls = Calls(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
         settled(through(device_op, call_op)),
@@ -134,6 +143,7 @@ def _linked(
     impossible = (call_row >= 0) & (through(calls.start, call_row) > shifted.end)
     sync.noted[ENDED_BEFORE].extend(call_row[impossible].tolist())
     activities = replace(activities, call_row=settled(np.where(impossible, -1, call_row)))
+    sync.noted[IN_CIRCLES].extend([-1] * uncalled)
     let_go()
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
@@ -173,69 +183,6 @@ def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: Int64) ->
         calls=replace(calls, module=places.call_module, python_function=places.call_function),
         activities=replace(activities, module=module, python_function=function),
     )
-
-
-def _ops(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
-    """All ops: the host trace's nodes in their order, then those that only the device trace holds. And the row of each device op."""
-    nodes = len(host)
-    alone = np.ones(len(device.start), np.bool_)
-    if match is not None:
-        alone[match.device_row] = False
-    device_op = filled(len(device.start), -1)
-    device_op[alone] = nodes + np.arange(int(alone.sum()))
-    if match is not None:
-        device_op[match.device_row] = match.host_row
-    count = nodes + int(alone.sum())
-    largest = int(host.id.max(initial=0))
-
-    def timed(column: Int64) -> Int64:
-        full = filled(count, ABSENT)
-        for rows in in_blocks(len(device_op)):
-            full[device_op[rows]] = column[rows]
-        return full
-
-    def joined(from_host: Int64, from_device: Int64) -> Int64:
-        return stacked(from_host, from_device[alone])
-
-    ids = stacked(host.id, largest + 1 + np.arange(int(alone.sum())))
-    parent_id, outer = stacked(host.parent, np.full(int(alone.sum()), -1)), through(device_op, nesting.parent)
-    for rows in in_blocks(len(device_op)):
-        inside = outer[rows] >= 0
-        parent_id[device_op[rows][inside]] = ids[outer[rows][inside]]
-    blank, unknown = filled(len(device.start), 0), filled(len(device.start), -1)
-    names = settled(Strings.joined((host.name, device.name.take(alone))))
-    missing = [NO_TENSORS] * int(alone.sum())
-    recorded = [
-        msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
-    ]
-    arguments = [recorded[code] for code in device.arguments.codes[alone].tolist()]
-    ops = Ops(
-        id=ids,
-        parent_id=parent_id,
-        name=names,
-        thread=timed(device.thread),
-        start=timed(device.start),
-        end=timed(nesting.end),
-        exclusive=timed(nesting.exclusive),
-        recorded_by_host=np.arange(count) < nodes,
-        op_schema=settled(Strings.joined((host.schema_text, Strings.of("" for _ in missing)))),
-        rf_id=joined(host.rf_id, device.rf_id),
-        fw_parent=joined(host.fw_parent, blank),
-        seq_id=joined(host.seq_id, device.sequence),
-        scope=joined(host.scope, np.where(device.annotation, 7, 0)),
-        tid=joined(host.tid, unknown),
-        fw_tid=joined(host.fw_tid, device.forward_thread),
-        inputs=settled(Texts.joined([host.inputs, Texts.of(arguments)])),
-        outputs=settled(Texts.joined([host.outputs, Texts.of(missing)])),
-        extra=host.extra,
-        communication_row=filled(count, -1),
-    )
-    # only the device trace tells sequence and forward thread of evaluate_function nodes
-    for rows in in_blocks(len(device_op)):
-        own = device_op[rows]
-        ops.seq_id[own] = np.where(ops.seq_id[own] < 0, device.sequence[rows], ops.seq_id[own])
-        ops.fw_tid[own] = np.where(ops.fw_tid[own] <= 0, device.forward_thread[rows], ops.fw_tid[own])
-    return ops, device_op
 
 
 def _activities(

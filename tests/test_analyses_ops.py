@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from builder import TraceBuilder
+from execgraph.schema.linked import op_tree
 from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
 from execgraph.tools.analyses.ops.frequent_kernel_patterns import ARROW
-from execgraph.tools.analyses.rank.op_tree import op_tree
 from hypothesis import given
 from hypothesis import strategies as st
 from references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of
@@ -159,11 +159,6 @@ def test_preorder_numbers_a_subtree_without_gaps(parents: list[int]) -> None:
     for op in range(len(ops)):
         inside = {place for place in range(len(ops)) if tree.first[op] <= tree.first[place] < tree.last[op]}
         assert inside == below(ops, op)
-
-
-def test_ops_that_call_each_other_in_a_circle_are_roots() -> None:
-    tree = op_tree(ops_of([Op(0, 9, 1), Op(1, 8, 0), Op(2, 7)]))
-    assert (tree.parent.tolist(), sorted(tree.first.tolist())) == ([-1, -1, -1], [0, 1, 2])
 
 
 @given(programs(), st.sampled_from(["", "linear", "aten::m"]))

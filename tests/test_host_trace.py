@@ -107,7 +107,7 @@ def test_nodes_that_are_among_their_own_parents_have_none(tmp_path: Path) -> Non
     parents = {1: 1, 2: 1, 3: 5, 4: 3, 5: 4, 6: 5, 7: 6, 8: 9}
     trace = read(tmp_path, *({"id": node, "ctrl_deps": parent} for node, parent in parents.items()))
     assert dict(zip(trace.id.tolist(), trace.parent.tolist(), strict=True)) == {**parents, 3: -1, 4: -1, 5: -1}
-    assert trace.noted == {"host nodes that are among their own parents, kept without one": 3}
+    assert trace.noted == {"host nodes whose parents go round in a circle, made outermost": 3}
 
 
 def test_ids_that_are_all_different_stay(tmp_path: Path) -> None:

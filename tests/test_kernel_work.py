@@ -153,17 +153,6 @@ def test_what_is_not_known_is_counted_and_said() -> None:
     )
 
 
-def test_calls_in_a_circle_lead_nowhere() -> None:
-    t = TraceBuilder()
-    with t.op("mine::outer"), t.op("mine::inner"):
-        t.launch("kernel")
-    linked = link_run(t)
-    outer, inner = (linked.ops.name.equal(f"mine::{name}") for name in ("outer", "inner"))
-    linked.ops.parent_id[outer] = linked.ops.id[inner]
-    graph = convert(linked, Options())
-    assert graph.report is not None and graph.report.kernels_without_work == {"mine::inner": 1}
-
-
 def test_the_linked_file_keeps_what_a_copy_moves(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.memcpy("HtoD", bytes=1000)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, Tree
 from ...schema.graph import DependencyKind
 from ...schema.linked import Ops, streams_of
 from ...schema.traces import TENSOR, value_texts
@@ -54,8 +54,9 @@ def tensor_flow(context: ConversionContext) -> Edges:
     empty = np.empty(0, np.int64)
     if len(streams_of(context.linked.activities).device) < 2:
         return Edges.of(empty, empty, DependencyKind.TENSOR_FLOW)
-    first, last = _subtree_activities(context)
-    accesses = _between_streams(context, _accesses(context, np.flatnonzero(first >= 0)), first, last)
+    tree = Tree.of(context.op_parent, context.linked.ops.start)
+    first, last = _subtree_activities(context, tree)
+    accesses = _between_streams(context, tree, _accesses(context, np.flatnonzero(first >= 0)), first, last)
     pairs = _flows(context, _strided(context, accesses), first, last)
     waits = event_wait(context)
     known = np.stack((waits.source, waits.target), axis=1) - context.activities_from
@@ -71,7 +72,7 @@ def _launch_rank(context: ConversionContext) -> Int64:
     return rank
 
 
-def _subtree_activities(context: ConversionContext) -> tuple[Int64, Int64]:
+def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Int64, Int64]:
     """For each op the first and last activity launched by it and what it called, -1 for none."""
     rank = _launch_rank(context)
     by_rank = np.append(np.argsort(rank), -1)
@@ -81,16 +82,8 @@ def _subtree_activities(context: ConversionContext) -> tuple[Int64, Int64]:
     owned = owner >= 0
     np.minimum.at(first, owner[owned], rank[owned])
     np.maximum.at(last, owner[owned], rank[owned])
-    active, parent = np.unique(owner[owned]), context.op_parent
-    for _ in range(count):
-        active = active[parent[active] >= 0]
-        if not len(active):
-            break
-        np.minimum.at(first, parent[active], first[active])
-        np.maximum.at(last, parent[active], last[active])
-        active = np.unique(parent[active])
     # an op that launched nothing finds the row at the end: none
-    return by_rank[first], by_rank[last]
+    return by_rank[tree.subtree_least(first)], by_rank[tree.subtree_largest(last)]
 
 
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
@@ -128,7 +121,7 @@ def _arguments(inputs: bytes, positions: tuple[int, ...]) -> bytes:
     return b",".join([values[i] for i in positions if i < len(values)])
 
 
-def _between_streams(context: ConversionContext, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
+def _between_streams(context: ConversionContext, tree: Tree, accesses: Accesses, first: Int64, last: Int64) -> Accesses:
     """Without storages that only one stream touches (its order implies all), and accesses that a called op lists too."""
     if not len(accesses.op):
         return accesses
@@ -139,24 +132,8 @@ def _between_streams(context: ConversionContext, accesses: Accesses, first: Int6
         np.minimum.at(low, storage, stream[end[accesses.op]])
         np.maximum.at(high, storage, stream[end[accesses.op]])
     shared = np.flatnonzero((low < high)[storage])
-    inner = _listed_by_callee(context, accesses.op[shared], (storage * 2 + accesses.written)[shared])
+    inner = tree.encloses_its_kind(accesses.op[shared], (storage * 2 + accesses.written)[shared])
     return accesses.where(shared[~inner])
-
-
-def _listed_by_callee(context: ConversionContext, op: Int64, what: Int64) -> Bool:
-    """Which (op, what) pairs stand for an op below it in the call tree too."""
-    width = int(what.max(initial=0)) + 1
-    keys = op * width + what
-    covered = np.zeros(len(keys), np.bool_)
-    above, above_what, parent = op, what, context.op_parent
-    while len(above):
-        above = parent[above]
-        real = above >= 0
-        above, above_what = above[real], above_what[real]
-        pairs = np.unique(above * width + above_what)
-        covered |= np.isin(keys, pairs)
-        above, above_what = pairs // width, pairs % width
-    return covered
 
 
 def _strided(context: ConversionContext, accesses: Accesses) -> Accesses:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, nearest
 from .op_works import OpWorks
 
 
@@ -24,10 +24,10 @@ def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
         mine = families == family
         handed_on[mine] = _around(own[mine], parent)[own[mine]]
     found = {row: row for row in own[~handed_on].tolist()}
-    known: dict[int, int] = {}
-    nearest = [(row, _nearest(row, parent, works.has_rule, known)) for row in launching[~has_rule].tolist()]
-    around, does_itself = _around(own, parent), frozenset(found)
-    found |= {row: above for row, above in nearest if above in does_itself or (above >= 0 and not around[above])}
+    others, around, does_itself = launching[~has_rule], _around(own, parent), frozenset(found)
+    above = nearest(works.has_rule, parent)[others]
+    pairs = zip(others.tolist(), above.tolist(), strict=True)
+    found |= {row: owner for row, owner in pairs if owner in does_itself or (owner >= 0 and not around[owner])}
     return found
 
 
@@ -40,18 +40,6 @@ def _around(rows: Int64, parent: Int64) -> Bool:
         around[above] = True
         above = parent[above]
     return around
-
-
-def _nearest(row: int, parent: Int64, has_rule: Bool, known: dict[int, int]) -> int:
-    """The nearest op around this one that the table has, -1 for none; `known` are those of ops that were asked for before."""
-    path, above = {row: None}, int(parent[row])
-    while above >= 0 and not has_rule[above] and above not in known and above not in path:
-        path[above] = None
-        above = int(parent[above])
-    # calls in a circle, as a damaged file may have them, lead nowhere
-    found = known.get(above, -1 if above in path else above)
-    known.update(dict.fromkeys(path, found))
-    return found
 
 
 def shares(total: int, times: Sequence[int]) -> list[int]:

@@ -30,13 +30,3 @@ def forward_ops(ops: Ops) -> Rows:
         known = (row >= 0) & (ops.seq_id[row] == ops.seq_id[mine]) & (ops.start[row] < ops.start[mine])
         found[mine[known]] = row[known]
     return found
-
-
-def innermost_backward(forward: Rows, parent: Rows) -> Rows:
-    """For each row itself, or the innermost one around it, that has a forward op; -1 for none. O(n log n)."""
-    found = np.where(forward >= 0, np.arange(len(forward)), -1)
-    above = np.where(forward >= 0, -1, parent)
-    while (climbing := np.flatnonzero((found < 0) & (above >= 0))).size:
-        found[climbing] = found[above[climbing]]
-        above[climbing] = above[above[climbing]]
-    return found

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int32, Int64, Rows, Strings
+from ...schema.columns import ABSENT, Int32, Int64, Rows, Strings, nearest
 from ...schema.linked import Calls, Ops
 from ..readers import PythonRows, through
-from .forward_ops import forward_ops, innermost_backward
+from .forward_ops import forward_ops
 from .stacks import SEPARATOR, Paths, Stack, function_stack, module_stack
 
 Joined = Callable[[str, str, str], str]
@@ -56,7 +56,8 @@ def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Plac
     """The places of ops and calls; `op_parent` is the row of the op around each op. O(n log n)."""
     timed = np.flatnonzero(ops.start != ABSENT)
     spans = _spans(ops, op_parent, calls, timed)
-    below = innermost_backward(spans.forward, spans.parent)
+    # the innermost op around each that differentiates another
+    below = nearest(spans.forward >= 0, spans.parent)
 
     def both(stack: Stack, joined: Joined) -> tuple[Strings, Strings]:
         code, texts = _places(stack, spans, below, joined)

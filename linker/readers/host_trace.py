@@ -20,7 +20,7 @@ from ...schema.columns import (
     TextPieces,
     Texts,
     begins,
-    rows_of,
+    rows_in_circles,
     settled,
     taken,
 )
@@ -44,7 +44,7 @@ INTEGERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_
 """Attributes that every node has, flat or in `attrs`, and what stands for one that is missing."""
 SCHEMA = "op_schema"
 WITHOUT_ID = "host nodes without an id of their own, given one"
-OWN_ANCESTORS = "host nodes that are among their own parents, kept without one"
+IN_CIRCLES = "host nodes whose parents go round in a circle, made outermost"
 NO_ARGUMENTS = "host nodes whose inputs or outputs are no lists"
 ATTRIBUTES = (*INTEGERS, SCHEMA)
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
@@ -188,7 +188,8 @@ class _Nodes:
             return self._integers[name].column()
 
         ids, parents, renumbered = _unique_ids(column("id"), column("parent"))
-        parents, cut = _without_circles(ids, parents)
+        around = rows_in_circles(ids, parents)
+        parents[around] = -1
         pid = integer(top.pid, -1)
         return HostTrace(
             path=path,
@@ -210,7 +211,7 @@ class _Nodes:
             inputs=self._inputs.column(),
             outputs=self._outputs.column(),
             extra=self._extra.column(),
-            noted=self._noted + Counter({WITHOUT_ID: renumbered, OWN_ANCESTORS: cut}),
+            noted=self._noted + Counter({WITHOUT_ID: renumbered, IN_CIRCLES: len(around)}),
         )
 
 
@@ -245,17 +246,3 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     parents = parents.copy()
     parents[followed] = [moved[parent] for parent in parents[followed].tolist()]
     return new, parents, len(rows)
-
-
-def _without_circles(ids: Int64, parents: Int64) -> tuple[Int64, int]:
-    """Parents, -1 for those that lead back to their node, and how many these are. O(n), O(n log n) where some come after their children."""
-    if not (parents > ids).any():
-        return parents, 0
-    above, steps = rows_of(ids, np.where(parents == ids, -1, parents)), 1
-    # twice as far up each time: what has not come to an end after n steps goes round, and is where all behind it are by now
-    while steps < len(ids) and (above >= 0).any():
-        above, steps = np.where(above >= 0, above[above], -1), 2 * steps
-    around = np.unique(above[above >= 0])
-    parents = parents.copy()
-    parents[around] = -1
-    return parents, len(around)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, let_go, rows_of, settled, taken
-from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, previous_on_stream
+from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, let_go, settled, taken
+from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, op_parents, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
 from ..readers import Kept, select_linked, select_rows
@@ -135,7 +135,7 @@ def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
     start = np.where(timed, np.maximum(ops.start, parts.first(ops.thread)), ABSENT)
     end = np.where(timed, np.minimum(ops.end, parts.last(ops.thread)), ABSENT)
     shorter = (start > ops.start) | (end < ops.end)
-    parent = rows_of(ops.id, ops.parent_id)
+    parent = op_parents(ops)
     child = np.flatnonzero(timed & (parent >= 0))
     child = child[shorter[parent[child]] & (ops.thread[parent[child]] == ops.thread[child])]
     inner = np.zeros(len(ops), np.int64)

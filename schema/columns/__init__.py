@@ -1,4 +1,4 @@
-"""Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals.
+"""Columns of numpy arrays: texts, ragged rows, byte strings, groups of rows, intervals, trees.
 
 Every other room builds on these. Also here: how what is large shows itself in a few lines, and data frames of columns.
 """
@@ -29,6 +29,7 @@ from .pieces import NumberPieces, RowPieces, StringPieces, TextPieces
 from .shown import Figures, Shown, counted, microseconds, time_text
 from .sparse import Sparse, SparsePieces
 from .texts import Texts
+from .trees import Tree, nearest, parent_rows, rows_in_circles
 
 __all__ = [
     "ABSENT",
@@ -57,6 +58,7 @@ __all__ = [
     "Strings",
     "TextPieces",
     "Texts",
+    "Tree",
     "Us",
     "Values",
     "among",
@@ -75,14 +77,17 @@ __all__ = [
     "let_go",
     "mapped_file",
     "microseconds",
+    "nearest",
     "nest",
     "nullable",
     "numbered",
     "one_by_one",
+    "parent_rows",
     "places",
     "previous_in_group",
     "repeated",
     "repetition",
+    "rows_in_circles",
     "rows_of",
     "settled",
     "split_groups",

@@ -1,5 +1,6 @@
 """The linked trace: host ops, launch calls, device activities and who waits for whom, in memory and as a file."""
 
+from .call_tree import op_parents, op_tree
 from .communications import Communications
 from .file import LinkedFile, read_linked, write_linked
 from .guesses import guessed, without_guesses
@@ -37,6 +38,8 @@ __all__ = [
     "TraceInfo",
     "guessed",
     "on_host_clock",
+    "op_parents",
+    "op_tree",
     "previous_on_stream",
     "read_linked",
     "stream_sorted",

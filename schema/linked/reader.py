@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, rows_of, settled
+from ..columns import ABSENT, Int64, rows_in_circles, rows_of, settled
 from ..errors import DataError
 from ..io import open_input
 from ..progress import Advanced, unseen
@@ -43,6 +43,8 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
 
 def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     ops = _ops(nodes)
+    around = rows_in_circles(ops.id, ops.parent_id)
+    ops.parent_id[around] = -1
     op_row = rows_of(ops.id, nodes.activities.column("parent_id"))
     ours = top.calls is not None
     activities = _activities(nodes.activities, op_row, assumed=not ours)
@@ -54,6 +56,8 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
         )
     if nodes.unusable:
         report.remarks.append(f"{nodes.unusable} inputs or outputs of ops are no lists and left out")
+    if len(around):
+        report.remarks.append(f"parents that go round in a circle: {len(around)} ops became outermost")
     return LinkedTrace(
         info=top.trace or TraceInfo(schema=top.schema, pid=top.pid if top.pid is not None else -1, source_host=path),
         ops=ops,

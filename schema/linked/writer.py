@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64, Spans, Sparse, Strings, let_go, repeated, rows_of
+from ..columns import ABSENT, Int64, Spans, Sparse, Strings, let_go, repeated
 from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
+from .call_tree import op_parents
+from .called_from import called_from
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, Found, LinkedTrace, Ops
@@ -56,7 +58,7 @@ class _OpNodes:
         self.names = texts(linked.ops.name.table)
         self.schemas = texts([*linked.ops.op_schema.table, ""])
         self.extra = _extra_attributes(linked.ops.extra)
-        self.called_from = _called_from(linked)
+        self.called_from = called_from(linked)
         self.awaited = _awaited_by_op(linked)
         self.places = _Places(linked.ops)
 
@@ -107,7 +109,8 @@ class _ActivityNodes:
         self.categories = texts(linked.activities.category.table)
         self.groups = texts(communication.group for communication in linked.communications)
         self.awaited = _awaited_by_activity(linked)
-        self.parent = rows_of(linked.ops.id, linked.ops.parent_id)
+        self.parent = op_parents(linked.ops)
+        self.listing: dict[int, int] = {}
         self.places = _Places(linked.activities)
 
     def members(self, block: slice) -> Iterator[Member]:
@@ -149,12 +152,19 @@ class _ActivityNodes:
         tensors = [NO_TENSORS] * (block.stop - block.start)
         launched = (activities.communication_row[block] >= 0) & (activities.op_row[block] >= 0)
         for row in np.flatnonzero(launched).tolist():
-            op = int(activities.op_row[block.start + row])
-            while A_TENSOR not in ops.inputs[op] and self.parent[op] not in (-1, op):
-                op = int(self.parent[op])
-            if A_TENSOR in ops.inputs[op]:
-                tensors[row] = ops.inputs[op]
+            op = self._listing_tensors(int(activities.op_row[block.start + row]))
+            tensors[row] = ops.inputs[op] if op >= 0 else NO_TENSORS
         return tensors
+
+    def _listing_tensors(self, op: int) -> int:
+        """The op itself or the nearest one around it that lists a tensor, -1 for none; an op is passed once, however many lie in it."""
+        passed = []
+        while op >= 0 and op not in self.listing and A_TENSOR not in self.linked.ops.inputs[op]:
+            passed.append(op)
+            op = int(self.parent[op])
+        found = self.listing.get(op, op)
+        self.listing.update(dict.fromkeys(passed, found))
+        return found
 
 
 class _Places:
@@ -204,38 +214,6 @@ def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
     waits = linked.device_waits
     real = waits.source_row >= 0
     return lists("sync_dep", waits.target_row[real], linked.activities.id[waits.source_row[real]])
-
-
-class _ThreadOps(NamedTuple):
-    """A thread's ops by their start, of those that begin together the outermost first."""
-
-    row: Int64
-    start: Int64
-
-
-def _called_from(linked: LinkedTrace) -> SparseMember:
-    """For ops that another thread released, the id of that thread's last op before."""
-    ops, over, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
-    found: dict[int, int] = {}
-    columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
-    for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
-        before, released = threads[source], threads[target]
-        last = int(np.searchsorted(before.start, source_ns)) - 1
-        first = int(np.searchsorted(released.start, target_ns))
-        if last >= 0 and first < len(released.row):
-            found[int(released.row[first])] = int(ops.id[before.row[last]])
-    rows = np.array(sorted(found), np.int64)
-    return SparseMember("inter_thread_dep", [integers(np.array([found[row] for row in rows.tolist()], np.int64))], rows)
-
-
-def _ops_of_threads(ops: Ops) -> dict[int, _ThreadOps]:
-    timed = np.flatnonzero(ops.start != ABSENT)
-    row = timed[np.lexsort((ops.id[timed], -ops.end[timed], ops.start[timed], ops.thread[timed]))]
-    numbers, first = np.unique(ops.thread[row], return_index=True)
-    of_threads = np.split(row, first[1:])
-    return {
-        number: _ThreadOps(rows, ops.start[rows]) for number, rows in zip(numbers.tolist(), of_threads, strict=False)
-    }
 
 
 def _call_table(linked: LinkedTrace) -> CallTable:

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings
+from ...schema.columns import ABSENT, Bool, Int64, Strings, Tree
+from ...schema.linked import op_tree
 from .modules import ModuleTimes, module_difference
 from .ops import device_time_of_ops
-from .rank import Column, OpTree, RankTrace, Table, microseconds, op_tree
+from .rank import Column, RankTrace, Table, microseconds
 
 OP, CALL, KERNEL = "op", "call", "kernel"
 STEP = re.compile(r"^(ProfilerStep#)\d+$")
@@ -80,7 +81,7 @@ class Summary:
             self.items[item][0] += count
             self.items[item][1] += total[0]
 
-    def _op_places(self, tree: OpTree, names: Strings, timed: Bool) -> Int64:
+    def _op_places(self, tree: Tree, names: Strings, timed: Bool) -> Int64:
         """The place of each op; nodes without times, as threads are, are left out of the paths."""
         place = np.full(len(timed), ROOT, np.int64)
         for rows in tree.levels:

@@ -6,9 +6,9 @@ import numpy as np
 
 from ...converter.building import meaning
 from ...converter.ranks import Group, GroupNames
-from ...schema.columns import ABSENT, Int64
+from ...schema.columns import ABSENT, Int64, nearest
 from ...schema.graph import NodeType
-from ...schema.linked import Communication, LinkedTrace, Ops
+from ...schema.linked import Communication, LinkedTrace, Ops, op_parents
 
 RECORD, ANNOTATION = "record_param_comms", "nccl:"
 
@@ -57,11 +57,5 @@ def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
 
 def _asked_by(ops: Ops, row: Int64) -> Int64:
     """For each op itself, or the nearest one around it that is no mere record of communication."""
-    by_id = np.argsort(ops.id, kind="stable")
     is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
-    while (inside := (row >= 0) & is_record[row]).any():
-        parent = ops.parent_id[row[inside]]
-        place = np.minimum(np.searchsorted(ops.id, parent, sorter=by_id), len(by_id) - 1)
-        row = row.copy()
-        row[inside] = np.where(ops.id[by_id[place]] == parent, by_id[place], -1)
-    return row
+    return np.append(nearest(~is_record, op_parents(ops)), -1)[row]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64
-from ....schema.linked import LinkedTrace
+from ....schema.columns import Int64, Tree
+from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     USER_SCOPE,
     ActivityClass,
@@ -19,12 +19,10 @@ from ..rank import (
     Column,
     Floats,
     Options,
-    OpTree,
     ProfilerRange,
     RankTrace,
     Table,
     activity_classes,
-    op_tree,
 )
 
 KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel")
@@ -117,7 +115,7 @@ def _mismatch(ranges: Sequence[ProfilerRange], launches: Sequence[Launch]) -> st
     return ""
 
 
-def _stack(linked: LinkedTrace, tree: OpTree, op_row: int) -> str:
+def _stack(linked: LinkedTrace, tree: Tree, op_row: int) -> str:
     ops = linked.ops
     return STACK.join(ops.name[row] for row in tree.path(op_row) if ops.scope[row] != USER_SCOPE)
 

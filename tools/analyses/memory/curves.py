@@ -6,8 +6,8 @@ import numpy as np
 
 from ....converter.storages import Lifetimes, lifetimes, live_bytes
 from ....schema.columns import ABSENT, Bool, Int64, Rows, begins, innermost
-from ....schema.linked import LinkedTrace
-from ..rank import Allocations, Floats, RankTrace, op_tree
+from ....schema.linked import LinkedTrace, op_tree
+from ..rank import Allocations, Floats, RankTrace
 
 RECORDED, BY_TENSORS = "allocators", "tensors"
 NONE = -1

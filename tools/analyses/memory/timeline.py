@@ -4,19 +4,17 @@ from collections import defaultdict
 
 import numpy as np
 
-from ....schema.columns import Int64
-from ....schema.linked import LinkedTrace
+from ....schema.columns import Int64, Tree
+from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     USER_SCOPE,
     Column,
     Floats,
     Options,
-    OpTree,
     RankTrace,
     Table,
     began_ns,
     microseconds,
-    op_tree,
     per_rank,
     percentage,
     rank_column,
@@ -120,7 +118,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
     return Table(f"{NAME}_live", "What lives at the peak", columns, note)
 
 
-def _named(linked: LinkedTrace, tree: OpTree, row: int) -> tuple[str, str]:
+def _named(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
     """The outermost op around, annotations of the user aside, and the innermost, which got the memory."""
     path = [one for one in tree.path(row) if linked.ops.scope[one] != USER_SCOPE]
     return (linked.ops.name[path[0]], linked.ops.name[path[-1]]) if path else (NO_OP, "")

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ....schema.columns import ABSENT, Int64
-from ....schema.linked import LinkedTrace
-from ..rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, op_tree, per_rank, rank_column
+from ....schema.linked import LinkedTrace, op_tree
+from ..rank import USER_SCOPE, Column, Options, RankTrace, Table, microseconds, per_rank, rank_column
 
 ARROW = " → "
 

@@ -6,8 +6,8 @@ It needs no device, so that it is what a run on the CPU alone consists of.
 import numpy as np
 
 from ....schema.columns import ABSENT, Int64
-from ....schema.linked import Ops
-from ..rank import Column, Options, RankTrace, Table, microseconds, op_tree, per_rank, rank_column, texts
+from ....schema.linked import Ops, op_tree
+from ..rank import Column, Options, RankTrace, Table, microseconds, per_rank, rank_column, texts
 from .op_kinds import OpKinds, op_kinds
 
 NO_OPS = "no host op with a time was recorded"

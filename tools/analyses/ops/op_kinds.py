@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import Bool, Int32, Int64
-from ..rank import OpTree
+from ....schema.columns import Bool, Int32, Int64, Tree
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class OpKinds:
         return sums
 
 
-def op_kinds(tree: OpTree, rows: Int64, *columns: Int32 | Int64) -> OpKinds:
+def op_kinds(tree: Tree, rows: Int64, *columns: Int32 | Int64) -> OpKinds:
     """The kinds of the ops in these rows, which differ by any of these columns over all ops."""
     kind = np.zeros(len(tree.parent), np.int64)
     for column in columns:

@@ -4,17 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....schema.columns import ABSENT, Int64
-from ....schema.linked import LinkedTrace
+from ....schema.columns import ABSENT, Int64, Tree
+from ....schema.linked import LinkedTrace, op_tree
 from ..rank import (
     Column,
     Options,
-    OpTree,
     RankTrace,
     Table,
     began_ns,
     microseconds,
-    op_tree,
     per_rank,
     rank_column,
     texts,
@@ -28,13 +26,13 @@ NO_OPS = "no activity was launched by a recorded host op"
 class OpDeviceTime:
     """Of each of the n ops: the summed ns of the activities it launched itself and of those of its subtree; how many the latter are."""
 
-    tree: OpTree
+    tree: Tree
     own: Int64
     subtree: Int64
     count: Int64
 
 
-def device_time_of_ops(linked: LinkedTrace, tree: OpTree | None = None) -> OpDeviceTime:
+def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDeviceTime:
     """The device time of every op, propagated once up the call tree."""
     ops, activities = linked.ops, linked.activities
     tree = tree or op_tree(ops)

@@ -1,12 +1,11 @@
 """A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
 
-from .annotations import are_annotations, with_modules
+from .annotations import USER_SCOPE, are_annotations, with_modules
 from .began import began_ns
 from .captures import KERNEL, Capture, Launched, captures_of, kinds_of, read_captures
 from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
 from .graph_alone import activity_rows, rank_of_graph
 from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
-from .op_tree import USER_SCOPE, OpTree, op_tree
 from .rank_trace import READ_STAGES, Analysis, Options, RankTrace, graph_of, per_rank, read_rank
 from .recorded import Allocations, ProfilerRange
 from .shapes import op_shapes
@@ -27,7 +26,6 @@ __all__ = [
     "Floats",
     "Intervals",
     "Launched",
-    "OpTree",
     "Options",
     "ProfilerRange",
     "RankTrace",
@@ -46,7 +44,6 @@ __all__ = [
     "kinds_of",
     "microseconds",
     "op_shapes",
-    "op_tree",
     "per_rank",
     "percentage",
     "rank_column",

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....linker.modules import Paths, Stack, forward_ops, innermost_backward
-from ....schema.columns import ABSENT, Bool, Int64, Strings, last_up_to, nest
-from ....schema.linked import LinkedTrace, Ops
+from ....linker.modules import Paths, Stack, forward_ops
+from ....schema.columns import ABSENT, Bool, Int64, Strings, Tree, last_up_to, nearest, nest
+from ....schema.linked import LinkedTrace, Ops, op_tree
 from ....schema.traces import are_step_marks
-from .op_tree import USER_SCOPE, OpTree, op_tree
+
+USER_SCOPE = 7
 
 
 def are_annotations(ops: Ops) -> Bool:
@@ -54,7 +55,7 @@ def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
     return code, paths.texts
 
 
-def _add_backward(linked: LinkedTrace, tree: OpTree, code: Int64, annotations: Int64) -> None:
+def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int64) -> None:
     """Gives the backward pass its codes, where it has none."""
     ops, over = linked.ops, linked.handoffs
     forward = forward_ops(ops)
@@ -69,6 +70,6 @@ def _add_backward(linked: LinkedTrace, tree: OpTree, code: Int64, annotations: I
     moment = over.source_time[called]
     around = stack.around(over.source_thread[called], moment, moment)
     code[rows] = np.append(stack.code, -1)[around]
-    below = innermost_backward(forward, tree.parent)
+    below = nearest(forward >= 0, tree.parent)
     left = np.flatnonzero((code < 0) & (below >= 0))
     code[left] = code[forward[below[left]]]

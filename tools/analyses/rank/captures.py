@@ -14,10 +14,10 @@ import numpy as np
 from ....linker import link
 from ....linker.readers import read_device_trace, select_rows
 from ....schema.columns import Bool, Int64, Strings, nest
-from ....schema.linked import Activities, LinkedTrace
+from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
+from .annotations import USER_SCOPE
 from .classes import ActivityClass, activity_classes
-from .op_tree import USER_SCOPE, op_tree
 
 KERNEL, COPY, SET = "kernel", "copy", "set"
 STACK = " > "

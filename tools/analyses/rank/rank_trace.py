@@ -11,14 +11,13 @@ from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
 from ....schema.columns import Strings
 from ....schema.graph import ExecutionGraph
-from ....schema.linked import LinkedTrace
+from ....schema.linked import LinkedTrace, op_tree
 from ....schema.progress import Advanced, unseen
 from ....schema.traces import NEVER
 from ...replay import Replay, replay
 from .annotations import with_modules
 from .began import began_ns
 from .captures import Capture
-from .op_tree import op_tree
 from .recorded import Allocations, Recorded, read_recorded
 from .shapes import op_shapes
 from .table import Table, joined

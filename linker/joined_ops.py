@@ -1,0 +1,97 @@
+"""The ops of both traces as one table, and which op called which by what the two say together."""
+
+import msgspec
+import numpy as np
+
+from ..schema.columns import (
+    ABSENT,
+    Int64,
+    Nesting,
+    Strings,
+    Texts,
+    filled,
+    in_blocks,
+    rows_in_circles,
+    settled,
+    stacked,
+)
+from ..schema.linked import Ops
+from ..schema.traces import NO_TENSORS
+from .matching import Match
+from .readers import HostTrace, OpRows, through
+
+IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
+
+
+def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
+    """All ops: the host trace's nodes in their order, then those that only the device trace holds. And the row of each device op."""
+    nodes = len(host)
+    alone = np.ones(len(device.start), np.bool_)
+    if match is not None:
+        alone[match.device_row] = False
+    device_op = filled(len(device.start), -1)
+    device_op[alone] = nodes + np.arange(int(alone.sum()))
+    if match is not None:
+        device_op[match.device_row] = match.host_row
+    count = nodes + int(alone.sum())
+    largest = int(host.id.max(initial=0))
+
+    def timed(column: Int64) -> Int64:
+        full = filled(count, ABSENT)
+        for rows in in_blocks(len(device_op)):
+            full[device_op[rows]] = column[rows]
+        return full
+
+    def joined(from_host: Int64, from_device: Int64) -> Int64:
+        return stacked(from_host, from_device[alone])
+
+    ids = stacked(host.id, largest + 1 + np.arange(int(alone.sum())))
+    parent_id, outer = stacked(host.parent, np.full(int(alone.sum()), -1)), through(device_op, nesting.parent)
+    for rows in in_blocks(len(device_op)):
+        inside = outer[rows] >= 0
+        parent_id[device_op[rows][inside]] = ids[outer[rows][inside]]
+    blank, unknown = filled(len(device.start), 0), filled(len(device.start), -1)
+    names = settled(Strings.joined((host.name, device.name.take(alone))))
+    missing = [NO_TENSORS] * int(alone.sum())
+    recorded = [
+        msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
+    ]
+    arguments = [recorded[code] for code in device.arguments.codes[alone].tolist()]
+    ops = Ops(
+        id=ids,
+        parent_id=parent_id,
+        name=names,
+        thread=timed(device.thread),
+        start=timed(device.start),
+        end=timed(nesting.end),
+        exclusive=timed(nesting.exclusive),
+        recorded_by_host=np.arange(count) < nodes,
+        op_schema=settled(Strings.joined((host.schema_text, Strings.of("" for _ in missing)))),
+        rf_id=joined(host.rf_id, device.rf_id),
+        fw_parent=joined(host.fw_parent, blank),
+        seq_id=joined(host.seq_id, device.sequence),
+        scope=joined(host.scope, np.where(device.annotation, 7, 0)),
+        tid=joined(host.tid, unknown),
+        fw_tid=joined(host.fw_tid, device.forward_thread),
+        inputs=settled(Texts.joined([host.inputs, Texts.of(arguments)])),
+        outputs=settled(Texts.joined([host.outputs, Texts.of(missing)])),
+        extra=host.extra,
+        communication_row=filled(count, -1),
+    )
+    # only the device trace tells sequence and forward thread of evaluate_function nodes
+    for rows in in_blocks(len(device_op)):
+        own = device_op[rows]
+        ops.seq_id[own] = np.where(ops.seq_id[own] < 0, device.sequence[rows], ops.seq_id[own])
+        ops.fw_tid[own] = np.where(ops.fw_tid[own] <= 0, device.forward_thread[rows], ops.fw_tid[own])
+    return ops, device_op
+
+
+def cut_circles(ops: Ops, nested_in: Int64) -> int:
+    """Makes ops outermost whose parents by both traces go round, and says how many.
+
+    These are ops that the device trace nests in none (`nested_in` is -1): its own nesting, which is measured, never goes round.
+    """
+    rows = rows_in_circles(ops.id, ops.parent_id)
+    rows = rows[nested_in[rows] < 0]
+    ops.parent_id[rows] = -1
+    return len(rows)

@@ -1,0 +1,133 @@
+"""Rows that each name the row around them, -1 for none: circles among such names, the tree of rows, and walks up it.
+
+`rows_in_circles` is asked where parents are first known, and what it finds is cut there. All else relies on it: every walk up ends.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .column_types import Bool, Int32, Int64, Rows
+from .groups import begins
+from .numbering import rows_of
+from .on_disk import settled
+
+
+def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
+    """For each row the row that has its parent's id, -1 for none and for a row that is its own parent. O(n log n)."""
+    rows = rows_of(ids, parent_ids)
+    rows[rows == np.arange(len(rows))] = -1
+    return rows
+
+
+def rows_in_circles(ids: Int64, parent_ids: Int64) -> Rows:
+    """Finds the rows that are among their own ancestors, ascending; a row that is its own parent is none of them.
+
+    O(n) where no parent has a larger id than its child, else O(n log n).
+    """
+    if not (parent_ids > ids).any():
+        return np.empty(0, np.int64)
+    above, steps = settled(parent_rows(ids, parent_ids)), 1
+    # twice as far up each time: what has not come to an end after n steps goes round, and is where all behind it are by now
+    while steps < len(ids) and (above >= 0).any():
+        above, steps = np.where(above >= 0, above[above], -1), 2 * steps
+    return np.unique(above[above >= 0])
+
+
+def nearest(chosen: Bool, parent: Rows) -> Rows:
+    """For each row itself, or the innermost one around it, that is chosen; -1 for none. O(n log n).
+
+    >>> nearest(np.array([True, False, False, False]), np.array([-1, 0, 1, -1])).tolist()
+    [0, 0, 0, -1]
+    """
+    found = np.where(chosen, np.arange(len(parent)), -1)
+    above = np.where(chosen, -1, parent)
+    while (climbing := np.flatnonzero((found < 0) & (above >= 0))).size:
+        found[climbing] = found[above[climbing]]
+        above[climbing] = above[above[climbing]]
+    return found
+
+
+@dataclass(slots=True)
+class Tree:
+    """n rows: `parent` is the row around each, -1 for roots.
+
+    `levels[d]` holds the rows of depth d, those of one parent together and in order of time. `first` numbers the rows in preorder; the
+    subtree of row r, itself included, has the numbers `first[r]` … `last[r]` - 1.
+    """
+
+    parent: Rows
+    levels: list[Rows]
+    first: Int64
+    last: Int64
+
+    @staticmethod
+    def of(parent: Rows, start: Int64) -> "Tree":
+        """The tree of rows that began at these times. O(n log n)."""
+        levels = _levels(parent, start)
+        size = np.ones(len(parent), np.int64)
+        for rows in reversed(levels[1:]):
+            np.add.at(size, parent[rows], size[rows])
+        first = np.zeros(len(parent), np.int64)
+        for rows in levels:
+            above = parent[rows]
+            elder = np.cumsum(size[rows]) - size[rows]
+            eldest = np.maximum.accumulate(np.where(begins(above), elder, 0))
+            first[rows] = elder - eldest + np.where(above >= 0, first[above] + 1, 0)
+        return Tree(parent, levels, first, first + size)
+
+    def subtree_sums(self, own: Int64) -> Int64:
+        """For each row the sum of a column over its subtree."""
+        return self._subtrees(np.add, own)
+
+    def subtree_least(self, own: Int64) -> Int64:
+        """For each row the smallest value of a column in its subtree."""
+        return self._subtrees(np.minimum, own)
+
+    def subtree_largest(self, own: Int64) -> Int64:
+        """For each row the largest value of a column in its subtree."""
+        return self._subtrees(np.maximum, own)
+
+    def _subtrees(self, of_two: np.ufunc, own: Int64) -> Int64:
+        found = own.copy()
+        for rows in reversed(self.levels[1:]):
+            of_two.at(found, self.parent[rows], found[rows])
+        return found
+
+    def is_outermost(self, kind: Int32 | Int64) -> Bool:
+        """Which rows lie in no row of their own kind, by a number from 0 on for each."""
+        outermost = np.ones(len(self.parent), np.bool_)
+        order = np.lexsort((self.first, kind))
+        # the rows of a kind lie in the order of their numbers, in which each one's subtree is a range
+        extent, code = len(order) + 1, kind[order].astype(np.int64)
+        until = np.maximum.accumulate(self.last[order] + code * extent)
+        outermost[order[1:]] = self.first[order[1:]] + code[1:] * extent >= until[:-1]
+        return outermost
+
+    def encloses_its_kind(self, row: Rows, kind: Int64) -> Bool:
+        """Which of the (row, kind) pairs have another pair of their kind below their row. O(n log n)."""
+        width = len(self.parent) + 1
+        keys = np.append(np.sort(kind * width + self.first[row]), np.iinfo(np.int64).max)
+        following = keys[np.searchsorted(keys, kind * width + self.first[row], side="right")]
+        found: Bool = following < kind * width + self.last[row]
+        return found
+
+    def path(self, row: int) -> list[int]:
+        """The rows from the root to a row, itself included; none for -1."""
+        found = []
+        while row >= 0:
+            found.append(row)
+            row = int(self.parent[row])
+        return found[::-1]
+
+
+def _levels(parent: Rows, start: Int64) -> list[Rows]:
+    children = np.lexsort((start, parent))
+    above = parent[children]
+    bounds = np.searchsorted(above, np.arange(len(parent) + 1))
+    levels = [children[: int(bounds[0])]] if len(parent) else []
+    while levels and len(levels[-1]):
+        begin, count = bounds[levels[-1]], bounds[levels[-1] + 1] - bounds[levels[-1]]
+        within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        levels.append(children[np.repeat(begin, count) + within])
+    return levels[:-1]
