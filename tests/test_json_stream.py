@@ -10,7 +10,7 @@ import pytest
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.errors import DataError
-from execgraph.schema.recovery import json_stream
+from execgraph.schema.recovery import Damage, json_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +95,76 @@ def test_real_traces_read_the_same_in_small_pieces(data: Path, monkeypatch: pyte
     assert small_host.inputs == whole_host.inputs
     assert small_device.ops.start.tolist() == whole_device.ops.start.tolist()
     assert [small_device.ops.name[row] for row in range(50)] == [whole_device.ops.name[row] for row in range(50)]
+
+
+# What looks like elements and is none
+
+LOOKS = (
+    '{"ph":"X"},' * 300,
+    "}]" * 300,
+    [{"ph": "X"}] * 300,
+    [[{"ph": "X"}]] * 300,
+    {"traceEvents": [{"ph": "X"}] * 300},
+)
+
+
+def read_whole(document: Any) -> tuple[list[Any], json_stream.ArrayReader[Any], Damage]:
+    """The elements that a reader takes which mends damage."""
+    damage = Damage("t.json", "rows")
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
+        io.BytesIO(text), "t.json", "traceEvents", dict[str, Any], lambda _: None, damage
+    )
+    return [element for _, elements in reader for element in elements], reader, damage
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("looks", LOOKS)
+def test_what_an_element_holds_is_not_taken_for_elements(
+    monkeypatch: pytest.MonkeyPatch, looks: Any, place: int
+) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
+    elements.insert(place, {"ph": "X", "args": {"note": looks}})
+    found, _, damage = read_whole({"traceEvents": elements})
+    assert found == elements and not damage.remarks
+
+
+@pytest.mark.parametrize("looks", LOOKS)
+def test_what_stands_around_the_elements_is_not_taken_for_them(monkeypatch: pytest.MonkeyPatch, looks: Any) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    elements = [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}]
+    found, reader, damage = read_whole({"before": looks, "traceEvents": elements, "after": looks})
+    assert found == elements and not damage.remarks
+    assert json.loads(reader.document) == {"before": looks, "traceEvents": [], "after": looks}
+
+
+def test_beside_what_looks_like_elements_only_a_wrong_one_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", 500)
+    for looks in LOOKS:
+        elements: list[Any] = [{"ph": "X", "args": {"note": looks}}, 7, {"ph": "X", "args": {"note": looks}}]
+        found, _, damage = read_whole({"traceEvents": elements})
+        assert found == elements[::2] and [lost.rows for lost in damage.lost.values()] == [1]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["ph", "args", "x"]), VALUES, max_size=3), max_size=8), st.integers(1, 90)
+)
+def test_nothing_is_mended_in_what_is_whole(elements: list[Any], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "PIECE", size)
+        found, _, damage = read_whole({"before": [1], "traceEvents": elements, "after": {"x": 2}})
+    assert found == elements and not damage.remarks
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 1000])
+def test_keys_may_be_written_with_escapes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(json_stream, "PIECE", size)
+    elements = [{"ph": "X", "id": number, "name": "a \\u0069 \\ b"} for number in range(9)]
+    text = json.dumps({"traceEvents": elements}).replace('"id"', r'"\u0069d"').replace('"trace', r'"tr\u0061ce')
+    found, _, damage = read_whole(text.encode())
+    assert found == elements and not damage.remarks
 
 
 # Files that profilers did not write so, but are read

@@ -17,6 +17,7 @@ import msgspec
 from ..errors import DataError
 from .damage import CUT_OFF, UNREADABLE, Damage
 from .repair import COMMAS, is_mendable, mend, refusal
+from .structure import TRUNCATED, structure_of
 
 JOINS = 4
 """Starts of elements looked for inside one element, where a text in it may look like another's start."""
@@ -28,8 +29,8 @@ LARGE = 1 << 21
 ENDS_TRIED = 64
 ENDS_MENDED = 4
 BLANK = b" \t\r\n,\0"
-TRUNCATED = "truncated"
 FIRST_KEY = re.compile(rb'(?:\A|[\[,}\s])\{\s*("\w+")\s*:')
+BLANKS = re.compile(rb"\s*")
 ANY_START = re.compile(rb"\}[\s,]*(?=\{)")
 END = re.compile(rb"\}[\s,]*\]")
 VALUE = json.JSONDecoder(strict=False)
@@ -45,12 +46,12 @@ class Elements:
         self._decoder = decoder
         self._start: re.Pattern[bytes] | None = None
 
-    def take(self, text: bytes, at: int, last: bool) -> tuple[list[bytes], int]:
-        """The elements of a text that stands at byte `at`, and how much of it is done with.
+    def take(self, text: bytes, at: int, last: bool, sound: bool = False) -> tuple[list[bytes], int]:
+        """The elements of a text that stands at byte `at`, and how much of it is done with. It may be `sound` JSON of the wrong kind.
 
         The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's end is left.
         """
-        starts = self._starts(text)
+        starts = _element_starts(text) if sound else self._starts(text)
         if not starts and not last:
             return [], 0
         if not starts or text[: starts[0]].strip(BLANK):
@@ -163,7 +164,8 @@ class Elements:
 
     def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
         """The last element and where the array's end stands after it; the text's length where it has no end."""
-        ends = [found.start() + 1 for found in islice(END.finditer(text), ENDS_TRIED)]
+        closing = structure_of(text).end
+        ends = [closing] * (closing > 0) + [found.start() + 1 for found in islice(END.finditer(text), ENDS_TRIED)]
         for body, end in self._candidates(text, ends):
             if refusal(self._decoder, body) is None:
                 self._check_separator(text[:end], b"", at)
@@ -182,6 +184,13 @@ class Elements:
         """What the last element may be: the text up to each of the ends, and where the bracket after that stands."""
         for end in ends:
             yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
+
+
+def _element_starts(text: bytes) -> list[int]:
+    """Where elements start in a sound text."""
+    return [
+        found.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (found := BLANKS.match(text, after))
+    ]
 
 
 def _end_of_value(text: str, begin: int) -> int:

@@ -1,8 +1,9 @@
 """Reading a large JSON object whose bulk is one array of objects, in pieces, with a typed decoder.
 
 A piece ends where the text looks like the start of another element. The look is proven by decoding: a wrong cut leaves brackets or
-quotes open, and the next cut is tried. Memory stays at one piece, whatever the size of the file. Where no cut decodes, the text is
-damaged: a reader that was given a `Damage` takes the elements one by one, mends what it can, and says there what it could not use.
+quotes open. Where none of a few looks is right, brackets and quotes are followed, which is exact and takes longer. Memory stays at one
+piece, whatever the size of the file. Text that does not decode is damaged: a reader that was given a `Damage` takes the elements one by
+one, mends what it can, and says there what it could not use.
 """
 
 import io
@@ -18,7 +19,9 @@ from ..errors import DataError
 from ..io import GZIP_MAGIC
 from .damage import Damage
 from .elements import Elements
+from .plain_letters import with_plain_letters
 from .repair import known_keys
+from .structure import is_sound, opening_of, structure_of
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -67,14 +70,13 @@ class ArrayReader(Generic[T]):
         self.left_out = 0
         self._stream = cast(io.BufferedIOBase, stream)
         self._name = key
-        self._key = re.compile(rb'"' + key.encode() + rb'"\s*:\s*\[|^\s*\[')
         self._list = list[element]
         self._decoder = msgspec.json.Decoder(self._list)
         self._elements = Elements(self._decoder, damage) if damage is not None else None
         self._damage = damage
         self._needless = needless
         self._on_bytes = on_bytes
-        self._buffer, self._read, self._ended = b"", 0, False
+        self._buffer, self._opening, self._read, self._ended = b"", b"", 0, False
         self._piece = PIECE
 
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
@@ -114,12 +116,14 @@ class ArrayReader(Generic[T]):
         """What stands before the elements, which is taken out of the buffer; all there is where there are none."""
         self._fill()
         self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
-        while not (opening := self._key.search(self._buffer)) and not self._ended and len(self._buffer) < LONGEST_HEAD:
+        while (opening := opening_of(self._buffer, self._name, self._ended)) is None:
+            if self._ended or len(self._buffer) >= LONGEST_HEAD:
+                return self._buffer
             self._fill()
-        if opening is None:
-            return self._buffer
         self.found = True
-        return self._drop(opening.end())
+        head = self._drop(opening)
+        self._opening = b"[" if head.lstrip() == b"[" else b'{"":['
+        return head
 
     def _fill(self) -> None:
         """Reads on, at least as much as the buffer holds, so that a long element is not looked at too often."""
@@ -131,7 +135,7 @@ class ArrayReader(Generic[T]):
             self._on_bytes(len(part))
             size -= len(part)
             parts.append(part)
-        self._buffer = b"".join(parts)
+        self._buffer = with_plain_letters(b"".join(parts))
 
     def _part(self, size: int) -> bytes:
         try:
@@ -162,16 +166,26 @@ class ArrayReader(Generic[T]):
                 self._drop(cut + 2)
                 yield piece
                 return
-        if cuts and self._elements is not None:
-            yield from self._saved(self._elements, last=False)
+        if cuts:
+            yield from self._take_exactly()
         if len(self._buffer) > LONGEST_ELEMENT:
             raise DataError(
                 f"{self.path}: an element of more than {LONGEST_ELEMENT >> 20} MB at byte {self._at}; is it a trace?"
             )
 
-    def _saved(self, elements: Elements, last: bool) -> Iterator[tuple[bytes, list[T]]]:
+    def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
+        """The same where an element holds what looks like others' starts, or is damaged. One that goes on is left."""
+        sound = is_sound(self._opening + self._buffer)
+        commas = structure_of(self._buffer).commas if sound else ()
+        if len(commas) and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
+            self._drop(int(commas[-1]) + 1)
+            yield piece
+        elif self._elements is not None and (len(commas) or not sound):
+            yield from self._saved(self._elements, last=False, sound=sound)
+
+    def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
         """The elements of a damaged buffer, one by one, but for the last unless the file ends there."""
-        texts, used = elements.take(self._buffer, self._at, last)
+        texts, used = elements.take(self._buffer, self._at, last, sound)
         self._drop(used)
         if texts:
             piece = b"[" + b",".join(texts) + b"]"
@@ -201,18 +215,23 @@ class ArrayReader(Generic[T]):
         except REFUSED:
             return None
 
+    def _ends(self) -> Iterator[int]:
+        """Where the last element may end: where it looks like it, then where it does."""
+        yield from (found.start() + 1 for found in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
+        yield from (end for end in [structure_of(self._buffer).end] if end > 0)
+
     def _close(self, head: bytes) -> Iterator[tuple[bytes, list[T]]]:
         """The last element, and `document` from what stands around the elements."""
         if re.match(rb"\s*\]", self._buffer):
             self.document = head + self._buffer
             return
-        for end in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED):
-            if (piece := self._decoded(self._buffer[: end.start() + 1])) is not None:
-                self.document = head + self._buffer[end.end() - 1 :]
+        for end in self._ends():
+            if (piece := self._decoded(self._buffer[:end])) is not None:
+                self.document = head + self._buffer[end:].lstrip()
                 yield piece
                 return
         if self._elements is not None:
-            yield from self._saved(self._elements, last=True)
+            yield from self._saved(self._elements, last=True, sound=is_sound(self._opening + self._buffer))
             if not self._buffer:
                 self._elements.damage.note(f"ends early, after byte {self._read}: what comes before is used")
                 self._buffer = b"]}" if head.lstrip()[:1] == b"{" else b"]"

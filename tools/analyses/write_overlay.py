@@ -3,16 +3,15 @@
 The original's text is copied as it streams through, and the new events stand before its own.
 """
 
-import re
 import zlib
 from collections.abc import Iterable
 from typing import IO, BinaryIO
 
 from ...schema.errors import DataError
 from ...schema.io import open_input, open_output
+from ...schema.recovery import LONGEST_HEAD, opening_of, with_plain_letters
 
-PIECE, LONGEST_HEAD = 1 << 20, 64 << 20
-EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
+PIECE = 1 << 20
 
 
 def write_overlay(original: str, output: str, events: Iterable[bytes]) -> None:
@@ -33,10 +32,10 @@ def _copy(original: str, source: BinaryIO, target: IO[bytes], events: Iterable[b
         piece = source.read(PIECE)
         if not piece or len(text) > LONGEST_HEAD:
             raise DataError(f"{original}: holds no traceEvents; expected a Kineto device trace")
-        text += piece
-        opening = EVENTS.search(text)
-    target.write(text[: opening.end()])
-    rest = text[opening.end() :].lstrip()
+        text = with_plain_letters(text + piece)
+        opening = opening_of(text, "traceEvents", ended=len(piece) < PIECE)
+    target.write(text[:opening])
+    rest = text[opening:].lstrip()
     while not rest and (piece := source.read(PIECE)):
         rest = piece.lstrip()
     separator = b"\n"

@@ -9,10 +9,10 @@ from typing import Any
 from ...linker.readers import dialect, is_database, opened
 from ...schema.errors import DataError
 from ...schema.io import open_input
+from ...schema.recovery import opening_of, with_plain_letters
 from ...schema.traces import integer, name_of
 
 HEAD = 1 << 18
-EVENTS = re.compile(r',?\s*"traceEvents"\s*:\s*\[')
 VERSION = re.compile(
     r"^(torch|pytorch|cuda|cupti|nvidia|nccl|rccl|hip|rocm|roctracer|rocprofiler)\w*[ _-]version$", re.IGNORECASE
 )
@@ -51,9 +51,9 @@ def _top_level(path: str) -> dict[str, Any]:
     """The keys before the events; none where the file begins otherwise."""
     try:
         with open_input(path) as stream:
-            head = stream.read(HEAD).decode("utf-8", "replace")
-        events = EVENTS.search(head)
-        top = json.loads(head[: events.start()] + "}", strict=False) if events else {}
+            head = with_plain_letters(stream.read(HEAD))
+        events = opening_of(head, "traceEvents", ended=False)
+        top = json.loads(head[:events].decode("utf-8", "replace") + "]}", strict=False) if events else {}
     except (DataError, OSError, EOFError, zlib.error, ValueError, RecursionError):
         return {}
     return top if isinstance(top, dict) else {}

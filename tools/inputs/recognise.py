@@ -20,6 +20,7 @@ from ...linker.readers import Role, dialect, is_database, is_merged, is_rocpd, o
 from ...schema.comm_groups import INT32_MAX
 from ...schema.errors import DataError
 from ...schema.io import GZIP_MAGIC, open_input
+from ...schema.recovery import LONGEST_HEAD, with_plain_letters
 from ...schema.traces import integer
 from .kinds import Kind
 
@@ -28,6 +29,8 @@ END = 1 << 18
 """Bytes that are looked at from the start, and from the end."""
 
 JSON_START = ("{", "[")
+BLANK = b"\xef\xbb\xbf \t\r\n"
+ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
 EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 ONLY_EVENTS = re.compile(r"\s*\[")
 NODES = re.compile(r'"nodes"\s*:\s*\[')
@@ -86,10 +89,18 @@ def kind_at_start(path: Path) -> Kind:
 
 
 def _beginning(stream: BinaryIO, path: Path) -> bytes:
+    """The first bytes; of JSON up to where its rows begin and as many more."""
     head = b"".join(_pieces(stream, END))
     if not head:
         raise DataError(f"{path}: damaged compressed file; copy it again")
-    return head
+    start = head.lstrip(BLANK)[:1]
+    if start in (b"{", b"["):
+        head = with_plain_letters(head)
+    if start != b"{":
+        return head
+    while not ROWS.search(head) and len(head) < LONGEST_HEAD and (more := b"".join(_pieces(stream, len(head)))):
+        head = with_plain_letters(head + more)
+    return head + b"".join(_pieces(stream, END)) if len(head) > END else head
 
 
 def _kind_of(head: bytes, path: Path) -> Kind:
@@ -224,7 +235,7 @@ def _last(stream: BinaryIO) -> bytes:
         last += piece
         if len(last) > 8 * END:
             del last[:-END]
-    return bytes(last[-END:])
+    return with_plain_letters(bytes(last[-END:]))
 
 
 def _pieces(stream: BinaryIO, most: int = sys.maxsize) -> Iterator[bytes]:

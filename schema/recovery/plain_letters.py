@@ -1,0 +1,20 @@
+"""JSON text in which letters are written as themselves, so that keys can be looked for in its bytes."""
+
+import re
+
+LETTER = rb"u00(3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA]|20)"
+NEEDLESS = re.compile(rb"\\" + LETTER)
+ESCAPE = re.compile(rb"\\(?:" + LETTER + rb"|.)", re.DOTALL)
+
+
+def with_plain_letters(text: bytes) -> bytes:
+    r"""The same JSON without the escapes that no letter, digit, blank or underscore needs. The text begins outside of an escape.
+
+    >>> with_plain_letters(rb'{"\u0069d":"\\u0069\u001b"}')
+    b'{"id":"\\\\u0069\\u001b"}'
+    """
+    return ESCAPE.sub(_letter, text) if NEEDLESS.search(text) else text
+
+
+def _letter(found: "re.Match[bytes]") -> bytes:
+    return bytes.fromhex(found[1].decode()) if found[1] else found[0]
