@@ -6,11 +6,12 @@ The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit 
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 import orjson
 
-from .errors import DataError
+from .errors import DataError, RequestError
 from .io import open_input, open_output
 
 RankList = tuple[int, ...]
@@ -52,7 +53,6 @@ def read_groups(path: str) -> dict[RankList, int]:
 
     Raises DataError, naming the key, when simulators could not use the file.
     """
-    _check_path(path)
     with open_input(path) as stream:
         try:
             recorded = msgspec.json.decode(stream.read(), type=dict[str, list[int]])
@@ -68,7 +68,6 @@ def read_groups(path: str) -> dict[RankList, int]:
 
 def write_groups(path: str, groups: Mapping[RankList, int]) -> None:
     """Writes the communicator-group file, by number. Raises DataError when simulators could not use it."""
-    _check_path(path)
     for ranks, number in groups.items():
         _number(str(number), path)
         _check_ranks(ranks, f"{path}: group {number}")
@@ -79,9 +78,12 @@ def write_groups(path: str, groups: Mapping[RankList, int]) -> None:
         out.write(orjson.dumps(by_number) + b"\n")
 
 
-def _check_path(path: str) -> None:
-    if IGNORED in path:
-        raise DataError(f"{path}: simulators ignore a communicator-group file with {IGNORED!r} in its path; rename it")
+def check_simulators_read(folder: Path) -> None:
+    """Raises RequestError for a folder in which simulators take every communicator-group file for none."""
+    if IGNORED in str(folder.resolve()):
+        raise RequestError(
+            f"{folder}: simulators ignore a communicator-group file with {IGNORED!r} in its path; choose a folder without that word"
+        )
 
 
 def _number(key: str, path: str) -> int:

@@ -5,8 +5,8 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from execgraph.schema.comm_groups import number_groups, read_groups, write_groups
-from execgraph.schema.errors import DataError
+from execgraph.schema.comm_groups import check_simulators_read, number_groups, read_groups, write_groups
+from execgraph.schema.errors import DataError, RequestError
 
 LISTS = [(0, 1), (2, 3), (0, 1, 2, 3), (1, 3), (0, 2)]
 
@@ -81,9 +81,11 @@ def test_two_groups_of_one_number_are_not_written(tmp_path: Path) -> None:
         write_groups(str(tmp_path / "groups.json"), {(0, 1): 1, (0, 2): 1})
 
 
-def test_a_path_that_simulators_take_for_no_file_is_refused(tmp_path: Path) -> None:
-    path = str(tmp_path / "not_empty.json")
-    with pytest.raises(DataError, match="rename it"):
-        write_groups(path, {(0, 1): 1})
-    with pytest.raises(DataError, match="rename it"):
-        read_groups(path)
+def test_a_folder_whose_files_simulators_take_for_none_is_refused_for_them(tmp_path: Path) -> None:
+    folder = tmp_path / "not_empty"
+    folder.mkdir()
+    with pytest.raises(RequestError, match="choose a folder without that word"):
+        check_simulators_read(folder)
+    check_simulators_read(tmp_path)
+    write_groups(str(folder / "groups.json"), {(0, 1): 1})
+    assert read_groups(str(folder / "groups.json")) == {(0, 1): 1}

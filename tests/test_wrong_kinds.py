@@ -218,7 +218,6 @@ def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.C
         ("trace-report, captures", "merged.json", "several ranks merged into one trace"),
         ("trace-merge", "host.json", "host.json is a host trace, not a device trace: pass it to trace-link"),
         ("trace-merge", "merged.json", "no device trace of a single rank, but 1 merged ones"),
-        ("trace-build", "device.json", "is a device trace, not a folder of traces: give the folder that holds it, "),
         ("trace-build", "host.json", "is a host trace, not a folder of traces: give the folder that holds it, "),
         ("trace-scale", "graph.et", "is a graph, not a folder of graphs: give the folder that holds it, "),
     ],

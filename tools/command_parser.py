@@ -40,7 +40,7 @@ class CommandParser(argparse.ArgumentParser):
             add_help=False,
         )
         self._example, self._reads = example, reads
-        self._fewest, self._most = 0, 0
+        self._unless, self._most = "", 0
         self._input, self._output = "", ""
 
     def add_inputs(
@@ -48,16 +48,17 @@ class CommandParser(argparse.ArgumentParser):
         metavar: str,
         help: str,
         *spellings: str,
-        fewest: int = 1,
+        unless: str = "",
         most: int = sys.maxsize,
         choices: Iterable[str] | None = None,
         title: str = "input",
     ) -> OptionGroup:
         """Adds what the command reads, by position or after one of the older option `spellings`; returns the group of options on it.
 
-        The parsed options have the paths as `inputs`, with wildcards that no shell has expanded replaced by what they match.
+        One is required `unless` the option of that name is given. The parsed options have the paths as `inputs`,
+        with wildcards that no shell has expanded replaced by what they match.
         """
-        self._input, self._fewest, self._most = metavar, fewest, most
+        self._input, self._unless, self._most = metavar, unless, most
         group = self.add_argument_group(title)
         group.add_argument("inputs", nargs="*", choices=choices, metavar=metavar, help=help)
         if spellings:
@@ -91,7 +92,7 @@ class CommandParser(argparse.ArgumentParser):
         if unused:
             self.error(f"unexpected argument {unused[0]!r}")
         if self._input:
-            options.inputs = self._inputs([*getattr(options, "named_inputs", ()), *options.inputs])
+            options.inputs = self._inputs(options)
         if self._output and options.output is None:
             self.error(f"no output given: add -o {self._output}, as in: {self._example}")
         if getattr(options, "json", False) and getattr(options, "output", None) == STANDARD_STREAM:
@@ -104,15 +105,20 @@ class CommandParser(argparse.ArgumentParser):
         outputs, inputs = (_files(options, names) for names in (WRITTEN, READ))
         for output in outputs:
             if same := next((path for path in inputs if path.samefile(output)), None):
-                self.error(f"{output} is an input, {same}: give another name for the output")
+                also = "" if same == output else f", {same}"
+                self.error(f"{output} is an input{also}: give another name for the output")
 
     def _short_usage(self) -> str:
         named = self._input and (self._input if self._most == 1 else f"{self._input} ...")
-        return " ".join(filter(None, [self.prog, named, self._output and f"-o {self._output}", "[options]"]))
+        positional = next((str(one.metavar) for one in self._actions if not one.option_strings), "")
+        return " ".join(
+            filter(None, [self.prog, named or positional, self._output and f"-o {self._output}", "[options]"])
+        )
 
-    def _inputs(self, given: Sequence[str]) -> list[str]:
+    def _inputs(self, options: argparse.Namespace) -> list[str]:
+        given = [*getattr(options, "named_inputs", ()), *options.inputs]
         inputs = [path for one in given for path in _expanded(one)]
-        if len(inputs) < self._fewest:
+        if not inputs and not getattr(options, self._unless, None):
             self.error(f"no input given: name {self._input}, as in: {self._example}")
         if len(inputs) > self._most:
             more = ["…"] * (len(inputs) > INPUTS_NAMED)

@@ -21,7 +21,7 @@ from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked
 from ...schema.progress import Advanced, Progress, Stages, unseen, unwatched
-from ..inputs import Pairs, find_pairs
+from ..inputs import Kind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
 from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
@@ -72,12 +72,13 @@ def build(
     """
     given = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
     target = output_dir.resolve()
-    source = given[0] if len(given) == 1 else Path(os.path.commonpath([path.parent for path in given]))
+    is_folder = len(given) == 1 and kind_of(given[0]) is not Kind.DEVICE
+    source = given[0] if is_folder else Path(os.path.commonpath([path.parent for path in given]))
     pairs = find_pairs(
         source,
         lambda path: path.parent == target and bool(OUTPUT.fullmatch(path.name)),
         progress,
-        among=given if len(given) > 1 else (),
+        among=() if is_folder else given,
         allow_mismatch=allow_mismatch,
         otherwise="let --allow-mismatch number them by process",
     )

@@ -27,6 +27,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs the command that the first argument names with the others. Never returns: exit 2 where there is no such command."""
     given = list(sys.argv[1:] if argv is None else argv)
+    given[:1] = [word.removeprefix(PREFIX) for word in given[:1]]
     completed = _being_completed()
     if completed in COMMANDS:
         # the words that are completed begin with the command's name, not with ours

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.choices import ASTRA_SIM
+from ...schema.comm_groups import check_simulators_read
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
@@ -127,6 +128,8 @@ def _run(options: argparse.Namespace) -> int:
         write_astra_sim_files,
     )
 
+    if options.target == ASTRA_SIM:
+        check_simulators_read(options.output)
     begun = time.monotonic()
     conversion = BuildOptions(
         target=options.target,

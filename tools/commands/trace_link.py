@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         "TRACE",
         "the host trace and the device trace of one process, in either order, or a folder with them; a device trace alone will do "
         "(gzip and zstd accepted)",
-        fewest=0,
+        unless="device_trace",
     )
     given.add_argument(
         "--host-trace", "--chakra-host-trace", metavar="ET", help="the host trace, by name (PyTorch Execution Trace)"
@@ -43,7 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         metavar="KINETO",
         help="the device trace, by name (Kineto trace or rocpd database; - is stdin)",
     )
-    given.add_argument("--rank", type=int, metavar="N", help="the rank of a trace that records none")
+    given.add_argument(
+        "--rank",
+        type=int,
+        metavar="N",
+        help="the rank of a trace that records none, or the one to take from a folder or a merged trace",
+    )
     given.add_argument(
         "--allow-mismatch", action="store_true", help="link files that do not seem to be of one run and rank"
     )
@@ -55,8 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     )
     made.add_argument("--json", action="store_true", help="print the summary as one JSON object on stdout")
     options = parser.parse_args(without_leading_word(arguments))
-    if not options.inputs and not options.device_trace:
-        parser.error(f"no input given: name the traces of one process, as in: {EXAMPLE}")
     if len(options.inputs) + bool(options.host_trace) + bool(options.device_trace) > 2:
         parser.error(
             "a host trace and a device trace are linked, of one process; trace-build builds all ranks of a folder"

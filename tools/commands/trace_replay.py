@@ -22,6 +22,7 @@ from ..inputs import Kind, instead_of_folder, reading
 from ..replay import (
     SCALABLE,
     Scale,
+    check_names,
     describe,
     describe_simulated,
     parse_scale,
@@ -107,10 +108,12 @@ def _replay(arguments: argparse.Namespace) -> None:
             print_json(msgspec.to_builtins(found)) if arguments.json else print_text(describe_simulated(found))
             return
         scale = [one._replace(peaks=dict(arguments.peaks)) for one in arguments.scale]
+        check_names(graphs, scale)
         with step("replay"):
             replayed = replay_ranks(graphs, scale)
     if arguments.output:
         write_timeline(replayed, arguments.output)
+        log.info(f"{arguments.output}: open it in https://ui.perfetto.dev")
     summary = summarise(replayed)
     if arguments.json:
         print_json(msgspec.to_builtins(summary))

@@ -22,6 +22,7 @@ from ..report import (
     Wanted,
     find_sources,
     of_ranks,
+    overlay_path,
     print_tables,
     render,
     report_on,
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = _parser()
     arguments = parser.parse_args(argv)
     arguments.paths = [Path(path) for path in arguments.inputs]
-    if bool(arguments.paths) == bool(arguments.diff):
+    if arguments.paths and arguments.diff:
         parser.error("give the files of one run, or --diff with two runs")
     if arguments.diff and (arguments.only or arguments.scale or arguments.perfetto or arguments.capture_trace):
         parser.error("--diff compares two runs as they were, without --only, --scale, --perfetto and --capture-trace")
@@ -66,7 +67,7 @@ def _parser() -> CommandParser:
     )
     given = parser.add_inputs(
         "FILE_OR_DIR", "device traces with their host traces, linked traces or graphs of a run, or folders with them",
-        "--input", "--input-dir", fewest=0,
+        "--input", "--input-dir", unless="diff",
     )  # fmt: skip
     given.add_argument("--diff", nargs=2, type=Path, metavar=("A", "B"), help="compare two runs, files or folders")
     given.add_argument(
@@ -159,6 +160,11 @@ def _report(arguments: argparse.Namespace) -> None:
         with open_output(arguments.output) as stream:
             stream.write(page)
         log.info(titled("page", f"{arguments.output}, {len(page) / 1e6:.1f} MB"))
+    if arguments.perfetto:
+        ranks = report.ranks["rank"]
+        for rank in ranks:
+            path = overlay_path(arguments.perfetto, int(rank), len(ranks) > 1)
+            log.info(titled("perfetto", f"{path}, for https://ui.perfetto.dev"))
     if arguments.csv:
         write_csv(report.tables.values(), arguments.csv)
         log.info(titled("tables", f"{arguments.csv}, {len(report.tables)} files"))

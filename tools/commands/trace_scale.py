@@ -96,11 +96,14 @@ def _run(arguments: argparse.Namespace) -> None:
     import msgspec
 
     from ...converter.scaling import Growth
+    from ...schema.comm_groups import check_simulators_read
     from ..build_job import ASTRA_SIM_FILES, simulator_command
     from ..scale_job import REPORT, lines, scale
 
     for name in arguments.refused:
         raise DataError(f"{name}: {REFUSED[name]}; that is another program, trace it")
+    if Path(arguments.inputs[0], ASTRA_SIM_FILES).is_dir():
+        check_simulators_read(arguments.output)
     begun = time.monotonic()
     growth = Growth(
         arguments.data_parallel or 1,

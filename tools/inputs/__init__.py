@@ -13,7 +13,7 @@ from .trace_files import (
     find_traces,
     rank_in_name,
 )
-from .wrong_kind import file_for_folder, instead, instead_of_folder, reading, wrong_kind
+from .wrong_kind import file_for_folder, instead, instead_of_folder, kind_of, reading, wrong_kind
 
 __all__ = [
     "BARE_NUMBER",
@@ -37,6 +37,7 @@ __all__ = [
     "hosts_of",
     "instead",
     "instead_of_folder",
+    "kind_of",
     "rank_in_name",
     "reading",
     "recognise",

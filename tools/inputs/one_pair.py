@@ -50,8 +50,9 @@ def _in_folder(folder: Path, rank: int | None) -> OnePair:
     chosen = pairs if len(pairs) == 1 else [pair for pair in pairs if pair.rank == rank]
     if len(chosen) != 1:
         there = listing([str(pair.rank) for pair in pairs])
+        missing = "" if rank is None else f", not of rank {rank}"
         raise RequestError(
-            f"{folder}: holds the traces of ranks {there}: choose one with --rank N, or build all with trace-build"
+            f"{folder}: holds the traces of ranks {there}{missing}: choose one with --rank N, or build all with trace-build"
         )
     return _below(folder, chosen[0])
 

@@ -7,7 +7,7 @@ from .execution import Replay, replay, replay_ranks, replays, topological_order
 from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
 from .one_job import why_not_one_job
 from .roofline import Bound, Kernels, LeastTime, bound_by, device_peaks, least_time, roofs
-from .scaling import SCALABLE, Scale, parse_scale
+from .scaling import SCALABLE, Scale, check_names, parse_scale
 from .simulator_rules import Simulated, SimulatedRank, describe_simulated, simulated, simulated_ends
 from .summary import describe, explained_pct, summarise, trust
 from .timeline import write_timeline
@@ -33,6 +33,7 @@ __all__ = [
     "WhatIf",
     "Workload",
     "bound_by",
+    "check_names",
     "critical_path",
     "describe",
     "describe_simulated",

@@ -7,13 +7,14 @@
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...schema.columns import Bool
+from ...schema.errors import RequestError
 from ...schema.graph import ExecutionGraph
 from .node_class import Classes, NodeClass
 from .roofline import Bound, bound_by
@@ -48,8 +49,7 @@ class Scale(NamedTuple):
             return np.asarray(classes == self.target)
         if isinstance(self.target, Bound):
             return bound_by(graph, classes, self.target, self.peaks)
-        search = self.target.search
-        return graph.name.where(lambda name: bool(search(name)))
+        return graph.name.where(_found(self.target))
 
 
 def parse_scale(spec: str) -> Scale:
@@ -93,6 +93,21 @@ def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
         return re.compile(selector)
     except re.error as error:
         raise ValueError(f"{selector!r} is not a regular expression: {error}") from error
+
+
+def check_names(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale]) -> None:
+    """Raises RequestError for a regular expression that is found in no node's name: its answer would be that of the unchanged run."""
+    for one in scale:
+        if isinstance(one.target, re.Pattern) and not any(
+            graph.name.where(_found(one.target)).any() for graph in graphs
+        ):
+            word = one.target.pattern
+            hint = f"write class:{one.spec}" if word in SCALABLE else "trace-view and trace-report show the names"
+            raise RequestError(f"--scale {one.spec}: no node has {word!r} in its name: {hint}")
+
+
+def _found(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda name: bool(pattern.search(name))
 
 
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:

@@ -110,12 +110,13 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
     hidden = [f"  and {len(busy) - STREAMS_SHOWN} more streams"] if len(busy) > STREAMS_SHOWN else []
+    error_of_starts = f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max"
     lines = [
         f"nodes          {len(replay.work):>14,}  {_counts(_node_counts(replay.work))}",
         f"dependencies   {len(replay.work.source):>14,}  {_counts(_dependency_counts(replay.work.kind))}",
         f"measured       {summary.measured_us:>14,.1f} µs",
         f"replayed       {summary.makespan_us:>14,.1f} µs{verdict}",
-        f"start error    {starts.median:>14,.1f} µs median, {starts.p95:,.1f} p95, {starts.max:,.1f} max",
+        *([] if scale else [error_of_starts]),
         f"explained      {summary.explained_pct:>14,.2f} %  of the critical path, delays are the rest",
         *(["stream busy", *_shares(busy[:STREAMS_SHOWN], whole), *hidden] if busy else _threads(replay, whole)),
         "critical path",

@@ -1,6 +1,6 @@
 """Reports on runs for people: one HTML page, tables on the terminal, CSV and JSON."""
 
-from .files import print_tables, write_csv
+from .files import overlay_path, print_tables, write_csv
 from .inputs import Sources, find_sources, of_ranks
 from .page import render
 from .report import Wanted, report_on, report_on_diff
@@ -11,6 +11,7 @@ __all__ = [
     "Wanted",
     "find_sources",
     "of_ranks",
+    "overlay_path",
     "print_tables",
     "render",
     "report_on",
