@@ -1,11 +1,10 @@
 """Nesting of intervals, beside a reference that looks at every pair."""
 
-from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import intervals
+from execgraph.schema.columns import intervals, on_disk
 from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.columns.intervals import TOLERANCE, Nesting, innermost, nest
 from hypothesis import given, settings
@@ -56,13 +55,39 @@ def reference_parent(spans: list[Span], row: int) -> int:
     return min(around, key=lambda other: spans[other].end - spans[other].start, default=-1)
 
 
+def nested_by_hand(spans: list[Span]) -> tuple[list[int], list[int]]:
+    """Parents and cut ends by the rule: the last earlier one that has not ended, cut as it is itself."""
+    parents, ends = [-1] * len(spans), [span.end for span in spans]
+    order = sorted(range(len(spans)), key=lambda row: (spans[row].thread, spans[row].start, -spans[row].end, row))
+    for place, row in enumerate(order):
+        start = spans[row].start
+        for earlier in order[:place]:
+            same = spans[earlier].start == start == spans[row].end == ends[earlier]
+            if spans[earlier].thread == spans[row].thread and (ends[earlier] > start or same):
+                parents[row] = earlier
+        if parents[row] >= 0:
+            ends[row] = min(ends[row], ends[parents[row]])
+    return parents, ends
+
+
 @settings(max_examples=200, deadline=None)
-@given(SPANS)
-def test_nesting_a_few_at_a_time_is_nesting_all(spans: list[Span]) -> None:
-    entire = nested(spans)
+@given(SPANS, st.sampled_from([1, 3, 1 << 16]))
+def test_the_parent_is_the_last_earlier_interval_that_has_not_ended(spans: list[Span], at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "AT_ONCE", 1)
-        assert str(asdict(nested(spans))) == str(asdict(entire))
+        patch.setattr(on_disk, "ROWS_AT_ONCE", at_once)
+        found = nested(spans)
+    parents, ends = nested_by_hand(spans)
+    assert (found.parent.tolist(), found.end.tolist()) == (parents, ends)
+    inside = [
+        sum(ends[row] - spans[row].start for row, p in enumerate(parents) if p == outer) for outer in range(len(spans))
+    ]
+    assert found.exclusive.tolist() == [ends[row] - spans[row].start - inside[row] for row in range(len(spans))]
+
+
+def test_what_outlasts_an_interval_that_was_cut_is_not_cut_with_it() -> None:
+    spans = [Span(1, 0, 30_000), Span(1, 10_000, 50_000), Span(1, 40_000, 90_000)]
+    found = nested(spans)
+    assert (found.parent.tolist(), found.end.tolist(), found.clipped) == ([-1, 0, -1], [30_000, 30_000, 90_000], 1)
 
 
 @settings(max_examples=200, deadline=None)
@@ -128,3 +153,43 @@ def test_a_span_may_outlast_its_interval_by_the_tolerance() -> None:
     assert innermost(*late, *table).tolist() == [0, -1, -1]
     assert innermost(*late, *table, rounding=500).tolist() == [1, 0, -1]
     assert innermost(*late, *table, tolerance=1_000).tolist() == [0, 0, -1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(SPANS, SPANS, st.integers(0, 3), st.integers(0, 3))
+def test_climbing_far_finds_what_climbing_step_by_step_does(
+    spans: list[Span], asked: list[Span], rounding: int, tolerance: int
+) -> None:
+    table = (*columns(asked), *columns(spans), nested(spans).parent, rounding, tolerance)
+    step_by_step = innermost(*table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "STEPS", 0)
+        assert innermost(*table).tolist() == step_by_step.tolist()
+
+
+# Shapes for which time must not grow with the square of the size: at a hundred thousand that would take minutes
+
+MANY = 100_000
+
+
+def test_intervals_nested_in_each_other_beside_as_many_that_overlap() -> None:
+    row = np.arange(MANY)
+    start = np.concatenate((row, 3 * MANY + row))
+    end = np.concatenate((3 * MANY - row, 5 * MANY + row))
+    found = nest(np.ones(2 * MANY, np.int64), start, end)
+    assert found.parent.tolist() == [*range(-1, MANY - 1), -1, *range(MANY, 2 * MANY - 1)]
+    assert (found.end[MANY:] == 5 * MANY).all()
+
+
+def test_spans_deep_in_intervals_that_they_outlast() -> None:
+    row, threads = np.arange(MANY), np.ones(MANY, np.int64)
+    start, end = row, 3 * MANY - row
+    asked = innermost(threads, np.full(MANY, MANY), end, threads, start, end, np.arange(-1, MANY - 1))
+    assert asked.tolist() == row.tolist()
+
+
+def test_a_thread_for_each_interval() -> None:
+    row = np.arange(MANY)
+    nesting = nest(row, row, row + 10)
+    assert (nesting.parent == -1).all()
+    assert innermost(row, row + 1, row + 2, row, row, row + 10, nesting.parent).tolist() == row.tolist()

@@ -112,10 +112,12 @@ def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: S
     """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for no such group."""
     found = np.zeros(len(group), np.int64)
     first = np.flatnonzero(begins(of_group))
-    numbers = of_group[first].tolist()
-    for number, begin, end in zip(numbers, first.tolist(), [*first[1:].tolist(), len(of_group)], strict=False):
-        mine = np.flatnonzero(group == number)
-        found[mine] = begin + np.searchsorted(of_value[begin:end], value[mine], side)
+    bounds, numbers = np.append(first, len(of_group)), of_group[first]
+    for mine in split_groups(np.argsort(group, kind="stable"), group):
+        place = int(np.searchsorted(numbers, group[mine[0]]))
+        if place < len(numbers) and numbers[place] == group[mine[0]]:
+            begin, end = bounds[place], bounds[place + 1]
+            found[mine] = begin + np.searchsorted(of_value[begin:end], value[mine], side)
     return found
 
 

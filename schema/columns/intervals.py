@@ -1,14 +1,12 @@
 """Nesting of time intervals on threads, by columns: who encloses whom, and what is left of each without its children."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from .column_types import ABSENT, Bool, Int64, Rows
+from .column_types import ABSENT, Int64
 from .groups import begins, last_up_to, taken
-from .on_disk import filled, in_blocks, let_go, settled
+from .on_disk import filled, in_blocks, settled
 
 TOLERANCE = 1_000
 """ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
@@ -16,7 +14,9 @@ TOLERANCE = 1_000
 ROUNDING = 2
 """ns by which rounded decimal µs may misstate an end."""
 
-AT_ONCE = 1 << 16
+NEVER_ENDS = np.iinfo(np.int64).max
+STEPS = 32
+"""Levels of nesting up which is gone one by one; a usual trace has fewer."""
 
 
 @dataclass(slots=True)
@@ -41,69 +41,58 @@ def thread_order(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = No
 def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> Nesting:
     """Nests the intervals of each thread; an interval that outlasts its parent is cut, and counted if by more than TOLERANCE.
 
-    O(n log n): each round of `_enclosing` at least doubles the distance looked back.
+    The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
     """
     order = settled(thread_order(thread, start, end, tie))
-    parent, cut, exclusive = (filled(len(order), -1) for _ in range(3))
-    clipped = 0
-    for rows in _apart(order, thread, start, end):
-        nested = _nested(thread[rows], start[rows], end[rows])
-        parent[rows] = np.append(rows, -1)[nested.parent]
-        cut[rows], exclusive[rows] = nested.end, nested.exclusive
-        clipped += nested.clipped
-        let_go()
-    return Nesting(parent, cut, exclusive, clipped)
+    parent, cut = (filled(len(order), -1) for _ in range(2))
+    opens_thread, sweep, clipped = begins(taken(thread, order)), _Sweep(), 0
+    for block in in_blocks(len(order)):
+        rows = order[block]
+        columns = (rows, opens_thread[block], start[rows], end[rows])
+        parent[rows], cut[rows] = sweep.over(*(column.tolist() for column in columns))
+        clipped += int((end[rows] > cut[rows] + TOLERANCE).sum())
+    return Nesting(parent, cut, _without_children(start, cut, parent), clipped)
 
 
-def _apart(order: Rows, thread: Int64, start: Int64, end: Int64) -> Iterator[Rows]:
-    """The sorted rows in pieces of which none has an interval that reaches into the next one, as short as that allows from AT_ONCE on."""
-    borders = np.append(np.flatnonzero(begins(taken(thread, order))), len(order)).tolist()
-    for first, last in pairwise(borders):
-        reach, before = ABSENT, ABSENT
-        for block in range(first, last, AT_ONCE):
-            rows = order[block : min(block + AT_ONCE, last)]
-            reached = np.maximum.accumulate(np.append(reach, end[rows]))
-            starts = np.append(before, start[rows])
-            apart = np.flatnonzero((reached[:-1] <= starts[1:]) & (starts[:-1] < starts[1:]))
-            if len(apart) and block + apart[-1] > first:
-                yield order[first : block + apart[-1]]
-                first = block + int(apart[-1])
-            reach, before = reached[-1], starts[-1]
-        yield order[first:last]
+class _Sweep:
+    """Goes through the intervals of all threads in order and keeps the row, start and end of those that have not ended.
 
-
-def _nested(thread: Int64, start: Int64, end: Int64) -> Nesting:
-    """The nesting of sorted intervals."""
-    ends = end.copy()
-    clipped: Bool = np.zeros(len(ends), np.bool_)
-    while True:
-        parents = _enclosing(thread, start, ends)
-        over = (parents >= 0) & (ends > ends[parents])
-        if not over.any():
-            break
-        clipped |= over & (ends > ends[parents] + TOLERANCE)
-        ends[over] = ends[parents[over]]
-    lengths = (ends - start).astype(np.float64)
-    inner = np.bincount(parents[parents >= 0], lengths[parents >= 0], len(ends))
-    return Nesting(parents, ends, np.maximum(lengths - inner, 0).astype(np.int64), int(clipped.sum()))
-
-
-def _enclosing(thread: Int64, start: Int64, end: Int64) -> Int64:
-    """For sorted intervals the last earlier one that has not ended when each starts, -1 for none.
-
-    Pointer jumping: an earlier interval that has ended cannot enclose, so its own candidate is tried next.
+    This takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole columns it would take
+    a round for each level of nesting and each overlap, of which a file may have as many as intervals.
     """
-    parent = np.where(begins(thread), -1, np.arange(-1, len(start) - 1))
-    active = np.flatnonzero(parent >= 0)
-    while len(active):
-        candidate = parent[active]
-        ended = (end[candidate] <= start[active]) & ~(
-            (start[candidate] == start[active]) & (end[candidate] == end[active])
-        )
-        active = active[ended]
-        parent[active] = parent[candidate[ended]]
-        active = active[parent[active] >= 0]
-    return parent
+
+    def __init__(self) -> None:
+        self._rows, self._starts, self._ends = [-1], [ABSENT], [NEVER_ENDS]
+
+    def over(
+        self, rows: list[int], opens_thread: list[bool], starts: list[int], ends: list[int]
+    ) -> tuple[list[int], list[int]]:
+        """The parent and the end, cut to that of the parent, of each of the next intervals."""
+        parents, cut = [], []
+        open_rows, open_starts, open_ends = self._rows, self._starts, self._ends
+        for row, is_first, start, end in zip(rows, opens_thread, starts, ends, strict=True):
+            if is_first:
+                del open_rows[1:], open_starts[1:], open_ends[1:]
+            # of two that begin and end at the same moment, the earlier one encloses the other
+            while open_ends[-1] <= start and not open_starts[-1] == start == end:
+                open_rows.pop(), open_starts.pop(), open_ends.pop()
+            parents.append(open_rows[-1])
+            cut.append(min(end, open_ends[-1]))
+            open_rows.append(row)
+            open_starts.append(start)
+            open_ends.append(cut[-1])
+        return parents, cut
+
+
+def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
+    """What is left of the length of each interval without those that it encloses."""
+    own = filled(len(start), 0)
+    for rows in in_blocks(len(start)):
+        own[rows] = end[rows] - start[rows]
+    for rows in in_blocks(len(start)):
+        inside = parent[rows] >= 0
+        np.subtract.at(own, parent[rows][inside], (end[rows] - start[rows])[inside])
+    return np.maximum(own, 0)
 
 
 def innermost(
@@ -149,11 +138,27 @@ class Intervals:
 
 
 def _climb(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
-    """Follows parents until one lasts to `end`."""
+    """Follows parents until one lasts to `end`. O(n log n), as what is nested deeper than usual goes up twice as far each time."""
     row = row.copy()
     active = np.flatnonzero(row >= 0)
-    while len(active):
+    for _ in range(STEPS):
         active = active[of_end[row[active]] < end[active]]
         row[active] = parent[row[active]]
         active = active[row[active] >= 0]
+        if not len(active):
+            return row
+    row[active] = _lifted(row[active], end[active], of_end, parent)
+    return row
+
+
+def _lifted(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
+    """For each row the nearest one that lasts to `end`, itself or around it, -1 for none."""
+    # the row -1, around all others, stands at the end and lasts for ever
+    above, last = [np.append(parent, -1)], [np.append(of_end, NEVER_ENDS)]
+    while (above[-1] >= 0).any():
+        # from so many rows up, and of all on the way there the last end
+        last.append(np.maximum(last[-1], last[-1][above[-1]]))
+        above.append(above[-1][above[-1]])
+    for up, latest in zip(reversed(above), reversed(last), strict=True):
+        row = np.where(latest[row] < end, up[row], row)
     return row
