@@ -176,11 +176,11 @@ class ArrayReader(Generic[T]):
     def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
         """The same where an element holds what looks like others' starts, or is damaged. One that goes on is left."""
         sound = is_sound(self._opening + self._buffer)
-        commas = structure_of(self._buffer).commas if sound else ()
-        if len(commas) and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
-            self._drop(int(commas[-1]) + 1)
+        commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
+        if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
+            self._drop(commas[-1] + 1)
             yield piece
-        elif self._elements is not None and (len(commas) or not sound):
+        elif self._elements is not None and (commas or not sound):
             yield from self._saved(self._elements, last=False, sound=sound)
 
     def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
