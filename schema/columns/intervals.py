@@ -92,7 +92,8 @@ def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
     for rows in in_blocks(len(start)):
         inside = parent[rows] >= 0
         np.subtract.at(own, parent[rows][inside], (end[rows] - start[rows])[inside])
-    return np.maximum(own, 0)
+    left: Int64 = np.maximum(own, 0)
+    return left
 
 
 def innermost(
