@@ -398,3 +398,21 @@ def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: P
     path.write_text(json.dumps(document))
     with pytest.raises(DataError, match=r"unexpected content: .*machine\.launch"):
         read_linked(str(path))
+
+
+def test_a_call_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "linked.json"
+    write_linked(link_run(rich_run()), str(path))
+    document = json.loads(path.read_text())
+    document["calls"]["name"][0] = -1
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="a call has no name"):
+        read_linked(str(path))
+
+
+def test_a_hand_over_between_threads_without_ops_is_written(tmp_path: Path) -> None:
+    linked = link_run(rich_run())
+    linked.handoffs.source_thread[:] = 424242
+    write_linked(linked, str(tmp_path / "linked.json"))
+    read = read_linked(str(tmp_path / "linked.json"))
+    assert read.handoffs.source_thread.tolist() == linked.handoffs.source_thread.tolist()

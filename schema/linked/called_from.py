@@ -22,6 +22,8 @@ def called_from(linked: LinkedTrace) -> SparseMember:
     found: dict[int, int] = {}
     columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)
     for source, source_ns, target, target_ns in zip(*(column.tolist() for column in columns), strict=True):
+        if not {source, target} <= threads.keys():
+            continue  # a part of a run may hold a hand-over between threads whose ops are all outside it
         before, released = threads[source], threads[target]
         last = int(np.searchsorted(before.start, source_ns)) - 1
         first = int(np.searchsorted(released.start, target_ns))

@@ -33,6 +33,8 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
     ):
         if (wrong := rows[(rows < -1) | (rows >= count)]).size:
             yield f"row {wrong[0]} of the {what} is referred to, and there are {count}"
+    if (calls.name.codes < 0).any():
+        yield "a call has no name"
     if (linked.host_waits.call_row < 0).any():
         yield "a wait of the host is in no call"
     ids, often = np.unique(np.concatenate((linked.ops.id, activities.id)), return_counts=True)
