@@ -18,7 +18,7 @@ from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.waits import synchronisation
 from execgraph.linker.windows.cut import cut
 from execgraph.linker.windows.windows import EVERYTHING, Window, period_of, trace_start, whole
-from execgraph.schema.columns import columns_in, intervals, on_disk, pieces
+from execgraph.schema.columns import columns_in, on_disk, pieces
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, write_linked
 from hypothesis import given, settings
@@ -39,7 +39,7 @@ def all_on_disk(rows: int) -> Iterator[None]:
         patch.setattr(on_disk, "LARGE", 1)
         patch.setattr(pieces, "PIECE", 1)
         patch.setattr(pieces, "TEXT_PIECE", 1)
-        for module, name in ((on_disk, "ROWS_AT_ONCE"), (intervals, "AT_ONCE"), (synchronisation, "AT_ONCE")):
+        for module, name in ((on_disk, "ROWS_AT_ONCE"), (synchronisation, "AT_ONCE")):
             patch.setattr(module, name, rows)
         yield
 

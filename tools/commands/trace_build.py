@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ...schema.choices import ASTRA_SIM
-from ...schema.comm_groups import check_simulators_read
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
@@ -117,6 +116,7 @@ def _peaks(text: str) -> "Roofline":
 def _run(options: argparse.Namespace) -> int:
     import msgspec
 
+    from ...schema.comm_groups import check_simulators_read
     from ..build_job import (
         BUILT,
         REPORT,
