@@ -19,6 +19,7 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.io import open_output
+from ...schema.optional import require
 from ..command import command_parser, progress, run_command
 from .results import Benchmark, Result, Size, build_share, changes_table, size_table
 from .work import DEVICE, HOST, TRACES, WORKS, WORKS_OF_MANY, WORKS_OF_ONE, Timing
@@ -80,6 +81,7 @@ def _positive(text: str) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
+    require("report")  # which is measured last, after minutes
     old = _saved(arguments.compare, arguments.sizes, arguments.ranks) if arguments.compare else None
     with tempfile.TemporaryDirectory(prefix="execgraph-bench-") as scratch:
         root = Path(arguments.keep or scratch).resolve()
