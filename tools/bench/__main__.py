@@ -19,6 +19,7 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.io import open_output
+from ...schema.optional import require
 from ..command import progress, run_command
 from ..command_parser import CommandParser
 from .results import Benchmark, Result, Size, build_share, changes_table, size_table
@@ -81,6 +82,7 @@ def _positive(text: str) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
+    require("report")  # which is measured last, after minutes
     old = _saved(arguments.compare, arguments.sizes, arguments.ranks) if arguments.compare else None
     with tempfile.TemporaryDirectory(prefix="execgraph-bench-") as scratch:
         root = Path(arguments.keep or scratch).resolve()
