@@ -1,263 +1,254 @@
-"""The kinds of hostile files, and what is done with each: all that a user could."""
+"""The kinds of hostile files. Each makes files that nobody should write, and does with them what a user could."""
 
 import gzip
 import json
 import sys
-import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import flows
+import samples
 from byte_changes import changed_bytes
+from columns import IDS, change_column
+from crowds import write_crowd
 from database_changes import change_database
 from graph_changes import changed_graph
+from graph_fields import change_fields
+from job_files import REPORT, meddle
 from json_changes import changed_json
-from running import Failed, check_counted, check_kept, must, run
-from samples import write_pair, write_rocpd
+from mixed_ranks import mixed_job
+from parents import change_parents
+from running import Failed, Transcript, must, run
+from samples import DEVICE, GRAPH, HOST, LINKED
+from signals import stop_and_repeat
+from spellings import spelled_anew
+from texts import change_texts
+from times import change_times
+from transplants import change_parts
 
-
-def traces_case(folder: Path, random: Random, kind: str) -> None:
-    """A changed trace of rank 0: alone, and as part of its job."""
-    device, host, linked = (folder / name for name in ("device_rank0.json", "host_rank0.json", "linked.json"))
-    more = random.choice(
-        [[], [], [], ["--modules"], ["--allow-mismatch"], ["--steps", "3"], ["--window", "0:100"], ["--rank", "0"]]
-    )
-    if not more or random.random() < 0.7:
-        more = [*more, "--allow-mismatch"]
-    beside = ["--host-trace", host] if kind == "host" or random.random() < 0.7 else []
-    status, summary = run("link", *beside, "--device-trace", device, "--output", linked, "--json", *more)
-    if not status:
-        check_counted(device, json.loads(summary), more)
-        convert(folder, linked, random, must=True)
-    # what takes longest is not asked most
-    whole_job(folder, random, random.choice(["build", "diagnose", "diagnose", "report", "merge", "merge"]))
-
-
-def whole_job(folder: Path, random: Random, command: str) -> None:
-    """What looks at all ranks at once."""
-    if command == "build":
-        target = random.choice([[], [], ["--target", "astra-sim"], ["--target", "goal"], ["--no-host"]])
-        status, _ = run("build", "--input-dir", folder, "--output-dir", folder / "graphs", "--json", *target)
-        if not status and "goal" not in target:
-            on_graphs(folder, random)
-    elif command == "diagnose":
-        run("diagnose", folder, *random.choice([["--json"], ["-v"]]))
-    elif command == "report":
-        run(
-            "report",
-            folder,
-            *random.choice(
-                [["--json"], [], ["--csv", folder / "csv"], ["--modules"], ["--perfetto", folder / "perfetto.json"]]
-            ),
-        )
-    else:
-        run(
-            "merge",
-            *sorted(folder.glob("device*.json")),
-            "--output",
-            folder / random.choice(["merged.json", "merged.db"]),
-            "--json",
-        )
-
-
-def on_graphs(folder: Path, random: Random) -> None:
-    """What takes the graphs of a job."""
-    if random.random() < 0.5:
-        run("replay", "--input", folder / "graphs", "--allow-mismatch", "--json")
-    else:
-        run(
-            "scale",
-            "--input-dir",
-            folder / "graphs",
-            "--output-dir",
-            folder / "scaled",
-            "--data-parallel",
-            "2",
-            "--json",
-        )
-
-
-def convert(folder: Path, linked: Path, random: Random, must: bool = False) -> None:
-    """A linked file becomes a graph, the graph JSON, and the JSON the graph again; `must` it be possible."""
-    graph = folder / "graph.0.et"
-    options = random.choice(
-        [
-            [],
-            [],
-            ["--no-host"],
-            ["--promote", "all"],
-            ["--live-bytes"],
-            ["--target", "astra-sim"],
-            ["--io", "none"],
-            ["--no-delays"],
-        ]
-    )
-    status, said = run("convert", "--input", linked, "--output", graph, "--json", *options)
-    if status:
-        if must and "leave out --no-host" not in said:
-            raise Failed(f"convert refuses what link wrote: {said}")
-        return
-    check_kept(linked, json.loads(said))
-    use_graph(folder, graph, random, must=True)
-    if random.random() < 0.2:
-        run("report", linked, "--json")
-
-
-def use_graph(folder: Path, graph: Path, random: Random, must: bool = False) -> None:
-    """A graph as JSON and back is the same; replayed and drawn."""
-    text, again = folder / "graph.json", folder / "again.et"
-    status, _ = run("jsonize", "--input", graph, "--output", text, "--to", "json")
-    if status and must:
-        raise Failed("jsonize refuses what convert wrote")
-    if not status:
-        status, _ = run("jsonize", "--input", text, "--output", again, "--to", "et")
-        if status or again.read_bytes() != graph.read_bytes():
-            raise Failed("the JSON of a graph does not become the graph again")
-    status, _ = run(
-        "replay",
-        "--input",
-        graph,
-        "--json",
-        *random.choice(
-            [[], ["--timeline", folder / "timeline.json"], ["--scale", "class:host=0.5"], ["--simulator", "astra-sim"]]
-        ),
-    )
-    if random.random() < 0.3:
-        run("view", "--input", graph, "--output", folder / random.choice(["view.svg", "view.dot", "view.graphml"]))
+Change = Callable[[Any, Random], str]
 
 
 def _host(folder: Path, random: Random) -> None:
-    write_pair(folder, random)
-    _change(folder / "host_rank0.json", changed_json, random)
-    traces_case(folder, random, "host")
+    samples.write_sample(folder, random)
+    _change(folder / HOST, changed_json, random)
+    flows.use_traces(folder, random, with_host=True)
 
 
 def _device(folder: Path, random: Random) -> None:
-    write_pair(folder, random)
-    _change(folder / "device_rank0.json", changed_json, random)
-    traces_case(folder, random, "device")
+    samples.write_sample(folder, random)
+    _change(folder / DEVICE, changed_json, random)
+    flows.use_traces(folder, random)
 
 
 def _linked(folder: Path, random: Random) -> None:
-    linked = _sound_linked(folder, random)
-    _change(linked, changed_json, random)
-    convert(folder, linked, random)
+    _write_linked(folder, random)
+    _change(folder / LINKED, changed_json, random)
+    flows.use_linked(folder, random)
 
 
-def _sound_linked(folder: Path, random: Random) -> Path:
-    write_pair(folder, random)
-    linked = folder / "linked.json"
-    linked.write_bytes(_linked_of(*((folder / f"{side}_rank0.json").read_bytes() for side in ("host", "device"))))
-    return linked
-
-
-def _sound_graph(folder: Path, random: Random) -> Path:
-    graph = folder / "graph.0.et"
-    graph.write_bytes(_graph_of(_sound_linked(folder, random).read_bytes()))
-    return graph
-
-
-@cache
-def _linked_of(host: bytes, device: bytes) -> bytes:
-    with tempfile.TemporaryDirectory() as name:
-        files = [Path(name, side) for side in ("host", "device", "linked")]
-        files[0].write_bytes(host)
-        files[1].write_bytes(device)
-        must("link", "--host-trace", files[0], "--device-trace", files[1], "--output", files[2])
-        return files[2].read_bytes()
-
-
-@cache
-def _graph_of(linked: bytes) -> bytes:
-    with tempfile.TemporaryDirectory() as name:
-        source, graph = Path(name, "linked.json"), Path(name, "graph.et")
-        source.write_bytes(linked)
-        must("convert", "--input", source, "--output", graph)
-        return graph.read_bytes()
+def _write_linked(folder: Path, random: Random) -> None:
+    (folder / LINKED).write_bytes(samples.linked(samples.draw(random)))
 
 
 def _graph(folder: Path, random: Random) -> None:
+    _on_graph(folder, random, lambda content: changed_graph(content, random))
+
+
+def _fields(folder: Path, random: Random) -> None:
+    def change(content: bytes) -> bytes:
+        changed, said = change_fields(content, random)
+        Transcript.add(f"# {said}")
+        return changed
+
+    _on_graph(folder, random, change)
+
+
+def _on_graph(folder: Path, random: Random, change: Callable[[bytes], bytes]) -> None:
+    """Changes a graph alone, or one of a job's."""
+    sample, target = samples.draw(random), random.choice([[], [], ["--target", "astra-sim"]])
     if random.random() < 0.6:
-        graph = _sound_graph(folder, random)
-        _change(graph, changed_graph, random)
-        use_graph(folder, graph, random)
+        (folder / GRAPH).write_bytes(change(samples.graph(sample, *target)))
+        flows.use_graph(folder, random)
         return
-    write_pair(folder, random)
-    target = random.choice([[], [], ["--target", "astra-sim"]])
-    must("build", "--input-dir", folder, "--output-dir", folder / "graphs", "-q", *target)
-    _change(folder / "graphs" / "graph.0.et", changed_graph, random)
-    on_graphs(folder, random)
+    samples.write(folder / "graphs", samples.graphs(sample, *target))
+    path = folder / "graphs" / GRAPH
+    path.write_bytes(change(path.read_bytes()))
+    flows.use_graphs(folder, random)
 
 
 def _json(folder: Path, random: Random) -> None:
-    text, graph = folder / "graph.json", folder / "graph.0.et"
-    must("jsonize", "--input", _sound_graph(folder, random), "--output", text)
-    _change(text, changed_json, random)
-    if not run("jsonize", "--input", text, "--output", graph)[0]:
-        use_graph(folder, graph, random)
+    text, graph = folder / "graph.json", folder / GRAPH
+    text.write_bytes(changed_json(samples.graph_json(samples.draw(random)), random))
+    if not run("jsonize", text, "-o", graph)[0]:
+        flows.use_graph(folder, random)
 
 
 def _groups(folder: Path, random: Random) -> None:
     groups = folder / "groups.json"
     groups.write_text('{"1": [0, 1], "2": [0], "3": [1, 0]}')
-    linked = _sound_linked(folder, random)
+    _write_linked(folder, random)
     _change(groups, changed_json, random)
-    run("convert", "--input", linked, "--output", folder / "graph.0.et", "--comm-groups", groups)
+    run("convert", folder / LINKED, "-o", folder / GRAPH, "--comm-groups", groups)
 
 
 def _database(folder: Path, random: Random) -> None:
-    database, linked = folder / "device_rank0.db", folder / "linked.json"
-    write_rocpd(database, random)
+    database = folder / "device_rank0.db"
+    samples.write_rocpd(database, random)
     change_database(database, random)
-    if not run("link", "--device-trace", database, "--output", linked)[0]:
-        convert(folder, linked, random, must=True)
+    if not run("link", database, "-o", folder / LINKED)[0]:
+        flows.use_linked(folder, random, must_convert=True)
     run(random.choice(["diagnose", "report"]), database)
     if random.random() < 0.3:
-        run("merge", database, "--output", folder / "merged.json")
+        run("merge", database, "-o", folder / "merged.json")
 
 
 def _noise(folder: Path, random: Random) -> None:
     """What is none of these, and files that are in another's place."""
-    write_pair(folder, random)
-    noise = folder / "noise"
-    source = random.choice(
-        [
-            folder / "host_rank0.json",
-            folder / "device_rank0.json",
-            Path(sys.executable),
-            Path(__file__).parent / "samples.py",
-        ]
-    )
+    samples.write_sample(folder, random)
+    noise, linked = folder / "noise", folder / LINKED
+    source = random.choice([folder / HOST, folder / DEVICE, Path(sys.executable), Path(__file__)])
     content = source.read_bytes()[: random.choice([0, 1, 9, 5000])]
     noise.write_bytes(
         random.choice([content, gzip.compress(content), random.randbytes(len(content)), changed_bytes(content, random)])
     )
     for command, *arguments in (
-        ("link", "--device-trace", noise, "--output", folder / "linked.json"),
-        (
-            "link",
-            "--host-trace",
-            noise,
-            "--device-trace",
-            folder / "device_rank0.json",
-            "--output",
-            folder / "linked.json",
-        ),
-        ("convert", "--input", noise, "--output", folder / "graph.et"),
-        ("jsonize", "--input", noise, "--output", folder / "graph.et", "--to", "et"),
-        ("jsonize", "--input", noise, "--output", folder / "graph.json", "--to", "json"),
-        ("replay", "--input", noise),
-        ("view", "--input", noise, "--output", folder / "view.svg"),
+        ("link", noise, "-o", linked),
+        ("link", "--host-trace", noise, "--device-trace", folder / DEVICE, "-o", linked),
+        ("convert", noise, "-o", folder / "graph.et"),
+        ("jsonize", noise, "-o", folder / "graph.et", "--to", "et"),
+        ("jsonize", noise, "-o", folder / "graph.json", "--to", "json"),
+        ("replay", noise),
+        ("view", noise, "-o", folder / "view.svg"),
         ("diagnose", noise),
         ("report", noise, "--json"),
-        ("merge", noise, "--output", folder / "merged.json"),
+        ("merge", noise, "-o", folder / "merged.json"),
     ):
         run(command, *arguments)
 
 
+def _parents(folder: Path, random: Random) -> None:
+    _on_one_of(folder, random, [HOST, HOST, LINKED], change_parents)
+
+
+def _ids(folder: Path, random: Random) -> None:
+    _on_one_of(folder, random, [HOST, DEVICE, LINKED], lambda document, _: change_column(document, IDS, random))
+
+
+def _times(folder: Path, random: Random) -> None:
+    _on_one_of(folder, random, [DEVICE, DEVICE, LINKED], change_times)
+
+
+def _texts(folder: Path, random: Random) -> None:
+    _on_one_of(folder, random, [HOST, DEVICE, LINKED], change_texts)
+
+
+def _parts(folder: Path, random: Random) -> None:
+    file = random.choice([HOST, DEVICE, LINKED])
+    _on_one_of(folder, random, [file], lambda document, _: change_parts(document, file, random))
+
+
+def _several(folder: Path, random: Random) -> None:
+    """Changes of several kinds in both traces."""
+    samples.write_sample(folder, random)
+    changes = {HOST: [change_parents, change_texts, _change_ids], DEVICE: [change_times, change_texts, _change_ids]}
+    for file, kinds in changes.items():
+        for change in random.sample(kinds, 2):
+            _change_document(folder / file, change, random)
+    flows.use_traces(folder, random, with_host=True)
+
+
+def _change_ids(document: Any, random: Random) -> str:
+    return change_column(document, IDS, random)
+
+
+def _on_one_of(folder: Path, random: Random, files: list[str], change: Change) -> None:
+    file = random.choice(files)
+    if file == LINKED:
+        _write_linked(folder, random)
+    else:
+        samples.write_sample(folder, random)
+    for _ in range(random.choice([1, 1, 2])):
+        _change_document(folder / file, change, random)
+    if file == LINKED:
+        flows.use_linked(folder, random)
+    else:
+        flows.use_traces(folder, random, with_host=file == HOST)
+
+
+def _mixed(folder: Path, random: Random) -> None:
+    files, said = mixed_job(random)
+    Transcript.add(f"# {said}")
+    samples.write(folder, files)
+    if random.random() < 0.5:
+        flows.use_traces(folder, random)
+    else:
+        flows.use_job(folder, random)
+
+
+def _crowds(folder: Path, random: Random) -> None:
+    Transcript.add(f"# {write_crowd(folder, random)}")
+    flows.use_traces(folder, random, with_host=True)
+
+
+def _jobs(folder: Path, random: Random) -> None:
+    """What is wrong with the files of a build is put right by the next one."""
+    sample = samples.draw(random)
+    graphs = folder / "graphs"
+    samples.write(folder / "traces", samples.traces(sample))
+    samples.write(graphs, samples.graphs(sample))
+    said = meddle(graphs, random)
+    Transcript.add(f"# {sample}: {said}")
+    if random.random() < 0.5:
+        flows.use_graphs(folder, random)
+    must("build", folder / "traces", "-o", graphs)
+    for name, content in samples.graphs(sample).items():
+        # other figures in the report stay, where they are possible
+        if name in said and name == REPORT:
+            continue
+        if not (graphs / name).exists() or (graphs / name).read_bytes() != content:
+            raise Failed(
+                f"trace-build calls a changed {name.replace('0', 'N').replace('1', 'N')} up to date", str(graphs / name)
+            )
+
+
+def _spellings(folder: Path, random: Random) -> None:
+    """The same content in other words gives the same graph."""
+    sample = samples.draw(random)
+    graph = folder / GRAPH
+    file = random.choice([HOST, DEVICE, LINKED, "graph.json"])
+    if file == "graph.json":
+        said = _spell(folder / file, samples.graph_json(sample), random)
+        must("jsonize", folder / file, "-o", graph)
+    else:
+        if file == LINKED:
+            said = _spell(folder / LINKED, samples.linked(sample), random)
+        else:
+            samples.write(folder, samples.traces(sample))
+            said = _spell(folder / file, samples.traces(sample)[file], random)
+            must("link", folder / HOST, folder / DEVICE, "-o", folder / LINKED)
+        must("convert", folder / LINKED, "-o", graph)
+    if graph.read_bytes() != samples.graph(sample):
+        raise Failed(f"the graph depends on the {said} of {file}", sample)
+
+
+def _spell(path: Path, text: bytes, random: Random) -> str:
+    content, said = spelled_anew(text, random)
+    Transcript.add(f"# {path.name}: {said}")
+    path.write_bytes(content)
+    return said
+
+
 def _change(path: Path, changed: Callable[[bytes, Random], bytes], random: Random) -> None:
     path.write_bytes(changed(path.read_bytes(), random))
+
+
+def _change_document(path: Path, change: Change, random: Random) -> None:
+    document = json.loads(path.read_bytes())
+    Transcript.add(f"# {path.name}: {change(document, random)}")
+    path.write_text(json.dumps(document))
 
 
 KINDS: dict[str, Callable[[Path, Random], None]] = {
@@ -265,8 +256,20 @@ KINDS: dict[str, Callable[[Path, Random], None]] = {
     "device": _device,
     "linked": _linked,
     "graph": _graph,
+    "fields": _fields,
     "json": _json,
     "groups": _groups,
     "database": _database,
     "noise": _noise,
+    "parents": _parents,
+    "ids": _ids,
+    "times": _times,
+    "texts": _texts,
+    "parts": _parts,
+    "several": _several,
+    "mixed": _mixed,
+    "crowds": _crowds,
+    "jobs": _jobs,
+    "spellings": _spellings,
+    "signals": stop_and_repeat,
 }

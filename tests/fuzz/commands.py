@@ -7,37 +7,40 @@ A case is a kind of file, and the seed of all that is random in it.
 """
 
 import argparse
-import resource
+import os
 import sys
 import tempfile
 import time
-import traceback
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tqdm import tqdm
+import tqdm
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from cases import KINDS  # noqa: E402
-from running import ENDED, Failed  # noqa: E402
+from fork_server import Verdict, run_cases  # noqa: E402
+from samples import prepare  # noqa: E402
 
-MEMORY = 3 << 30
 SHARES = (
-    *("host", "device", "host", "device", "linked", "graph", "host", "device"),
-    *("json", "linked", "database", "graph", "groups", "noise"),
-)
+    "host", "device", "parents", "times", "ids", "texts", "several", "linked", "fields", "spellings",
+    "parts", "mixed", "crowds", "jobs", "graph", "times", "parents", "texts", "several", "ids",
+    "host", "device", "json", "database", "groups", "noise", "spellings", "fields", "parts", "mixed",
+)  # fmt: skip
 """The kinds of a run's cases in turn."""
+SHOWN = 3
+"""Cases named for each cause."""
 
 
-def case_of(seed: int, number: int) -> str:
+def case_of(seed: int, number: int, kind: str = "") -> str:
     """The name of a run's case."""
-    return f"{SHARES[number % len(SHARES)]}:{seed}:{number}"
+    return f"{kind or SHARES[number % len(SHARES)]}:{seed}:{number}"
 
 
 def check(case: str, folder: Path) -> None:
-    """Runs a case. Raises Failed."""
+    """Runs a case in this process. Raises Failed."""
     KINDS[case.partition(":")[0]](folder, Random(case))
 
 
@@ -47,36 +50,63 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--case")
+    parser.add_argument("--signals", type=int, default=300, help="commands stopped at drawn moments, after the cases")
+    parser.add_argument("--kind", choices=KINDS, default="", help="cases of this kind alone")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time (the cores)")
+    parser.add_argument("--case", help="run this one, and leave its files")
     arguments = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     if arguments.case:
-        folder = Path(tempfile.mkdtemp(prefix="case."))
-        print(f"{arguments.case} in {folder}")
-        check(arguments.case, folder)
-        return
-    failed: Counter[str] = Counter()
-    refused, longest, began = 0, (0.0, ""), time.monotonic()
-    for number in tqdm(range(arguments.first, arguments.first + arguments.cases), unit=" cases", disable=None):
-        case, done, then = case_of(arguments.seed, number), ENDED[0], time.monotonic()
-        commands = ENDED.total()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                check(case, Path(folder))
-                refused += ENDED.total() - commands > ENDED[0] - done
-            except Exception as error:
-                failed[case.partition(":")[0]] += 1
-                what = error if isinstance(error, Failed) else traceback.format_exc()
-                tqdm.write(f"--- {what}\n    again: python {sys.argv[0]} --case {case}")
-                sys.stdout.flush()
-        longest = max(longest, (time.monotonic() - then, case))
-    count = failed.total()
-    print(
-        f"{arguments.cases} cases in {time.monotonic() - began:.0f} s: {arguments.cases - refused - count} read, "
-        f"{refused} refused by a command, {count} failed {dict(failed) or ''}; "
-        f"{ENDED.total()} commands; the longest case {longest[0]:.1f} s, {longest[1]}"
-    )
-    sys.exit(1 if failed else 0)
+        sys.exit(repeat(arguments.case))
+    prepare()
+    cases = [case_of(arguments.seed, arguments.first + number, arguments.kind) for number in range(arguments.cases)]
+    if not arguments.kind:
+        cases += [case_of(arguments.seed, number, "signals") for number in range(arguments.signals)]
+    begun, verdicts, shown = time.monotonic(), [], Counter[str]()
+    # a thread of its own would have forks warn
+    tqdm.tqdm.monitor_interval = 0
+    for verdict in tqdm.tqdm(run_cases(cases, check, arguments.jobs), total=len(cases), unit=" cases", disable=None):
+        verdicts.append(verdict._replace(detail=""))
+        shown[verdict.symptom] += 1
+        if verdict.symptom and shown[verdict.symptom] <= SHOWN:
+            tqdm.tqdm.write(f"--- {verdict.case}: {verdict.symptom}\n{verdict.detail}\n")
+            sys.stdout.flush()
+    print(summary(verdicts, time.monotonic() - begun))
+    sys.exit(any(verdict.symptom for verdict in verdicts))
+
+
+def repeat(case: str) -> int:
+    """Runs one case, in a folder that stays. Returns 1 if it fails."""
+    folder = tempfile.mkdtemp(prefix="case.")
+    print(f"{case} in {folder}", flush=True)
+    [verdict] = run_cases([case], lambda name, _: check(name, Path(folder)), jobs=1)
+    print(f"{verdict.symptom}\n{verdict.detail}" if verdict.symptom else "nothing is wrong")
+    return int(bool(verdict.symptom))
+
+
+def summary(verdicts: list[Verdict], seconds: float) -> str:
+    """What became of all cases, by kind, then the causes of failures, the most frequent first."""
+    longest = max(verdicts, key=lambda verdict: verdict.seconds)
+    lines = [
+        f"{len(verdicts)} cases in {seconds:.0f} s, {len(verdicts) / seconds:.1f} a second, "
+        f"{sum(verdict.commands for verdict in verdicts)} commands; the longest case {longest.seconds:.1f} s, {longest.case}",
+        "kind       cases  read  refused  failed  ms each",
+    ]
+    for kind, cases in _by(verdicts, lambda verdict: verdict.case.partition(":")[0]).items():
+        failed = sum(bool(case.symptom) for case in cases)
+        refused = sum(bool(case.refused) and not case.symptom for case in cases)
+        each = 1000 * sum(case.seconds for case in cases) / len(cases)
+        lines.append(f"{kind:10} {len(cases):5} {len(cases) - refused - failed:5} {refused:8} {failed:7} {each:8.0f}")
+    causes = _by([verdict for verdict in verdicts if verdict.symptom], lambda verdict: verdict.symptom)
+    for symptom, cases in sorted(causes.items(), key=lambda item: -len(item[1])):
+        lines.append(f"{len(cases):6} {symptom}\n       --case {' '.join(verdict.case for verdict in cases[:SHOWN])}")
+    return "\n".join(lines)
+
+
+def _by(verdicts: list[Verdict], key: Callable[[Verdict], str]) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        found[key(verdict)].append(verdict)
+    return dict(found)
 
 
 if __name__ == "__main__":

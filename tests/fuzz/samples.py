@@ -1,8 +1,10 @@
 """Small sound files of every kind that a command reads, made in a folder, for cases that change one of them.
 
-A job of two ranks; the same rank as a rocpd database; and of the first rank all that is made of it.
+A sample is a job, of two ranks as a rule: played in the layout of a version of PyTorch, simulated, or recorded.
 """
 
+import gzip
+import json
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -12,41 +14,120 @@ from random import Random
 from builder import LAYOUTS, TraceBuilder
 from databases import DIALECTS, Api, Op, Range, write_database
 from execgraph.tools.generate import build_job, simulate, write_traces
+from running import must
 
-GENERATED = ("ddp", "pageable", "moe")
+DATA = Path(__file__).parent.parent / "data"
+PLAYED = tuple(LAYOUTS)
+GENERATED = ("ddp", "pageable", "moe", "halo", "critical_path", "graph")
+RANKS = {"pageable": 1, "critical_path": 1, "graph": 1, "moe_dp": 4}
+RECORDED = ("gloo_fast", "ddp", "torch_2.1.2", "torch_2.14.0", "threads", "compiled")
+HOST, DEVICE, LINKED, GRAPH = "host_rank0.json", "device_rank0.json", "linked.json", "graph.0.et"
 
-
-def write_pair(folder: Path, random: Random) -> None:
-    """host_rank0.json, device_rank0.json and the same of rank 1: played in the layout of a version, or generated."""
-    if random.random() < 0.5:
-        files = [file for rank in (0, 1) for file in _played_files(random.choice([*LAYOUTS]), rank)]
-    else:
-        files = _generated_files(random.choice(GENERATED))
-    for name, content in files:
-        (folder / name).write_bytes(content)
+Files = dict[str, bytes]
 
 
-Files = list[tuple[str, bytes]]
-
-
-@cache
-def _played_files(torch: str, rank: int) -> Files:
-    return _written(lambda folder: played(torch, rank).write(folder))
+def draw(random: Random) -> str:
+    """The name of a sample. Recorded ones are larger than the others, and drawn less often."""
+    kind = random.choices(["played", "generated", "recorded"], [24, 12, 1])[0]
+    return f"{kind} {random.choice({'played': PLAYED, 'generated': GENERATED, 'recorded': RECORDED}[kind])}"
 
 
 @cache
-def _generated_files(job: str) -> Files:
-    return _written(lambda folder: write_traces(simulate(build_job(job, ranks=2, steps=1, layers=1, seed=1)), folder))
+def traces(sample: str) -> Files:
+    """host_rank0.json, device_rank0.json and the same of rank 1, if there is one."""
+    kind, name = sample.split(" ")
+    if kind == "recorded":
+        # all samples have the blanks that json has, so that only a case that changes them has others
+        return {
+            path.stem: json.dumps(json.loads(gzip.decompress(path.read_bytes()))).encode()
+            for path in sorted((DATA / name).glob("*_rank[01].*"))
+        }
+    if kind == "generated":
+        return _written(
+            lambda folder: write_traces(
+                simulate(build_job(name, ranks=RANKS.get(name, 2), steps=1, layers=1, seed=1)), folder
+            )
+        )
+    return _written(lambda folder: [played(name, rank).write(folder) for rank in (0, 1)])
 
 
 def _written(write: Callable[[Path], object]) -> Files:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder)
+        return {path.name: path.read_bytes() for path in sorted(folder.glob("*_rank*.json"))}
+
+
+def write_sample(folder: Path, random: Random) -> str:
+    """Writes the traces of a drawn sample. Returns its name."""
+    sample = draw(random)
+    write(folder, traces(sample))
+    return sample
+
+
+def write(folder: Path, files: Files) -> None:
+    """Writes the files into the folder, which need not be there yet."""
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def _made(files: Files, name: str, command: str, *arguments: str) -> bytes:
+    """What a command makes of the files; arguments that name files are in the folder with them."""
     with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder))
-        return [(path.name, path.read_bytes()) for path in sorted(Path(folder).iterdir())]
+        write(Path(folder), files)
+        paths = [Path(folder, argument) if "." in argument else argument for argument in arguments]
+        must(command, *paths, "-o", Path(folder, name))
+        return Path(folder, name).read_bytes()
+
+
+@cache
+def linked(sample: str) -> bytes:
+    """The linked trace of the sample's rank 0."""
+    return _made(traces(sample), LINKED, "link", HOST, DEVICE)
+
+
+@cache
+def graph(sample: str, *options: str) -> bytes:
+    """The graph of the sample's rank 0."""
+    return _made({LINKED: linked(sample)}, GRAPH, "convert", LINKED, *options)
+
+
+@cache
+def graph_json(sample: str) -> bytes:
+    """The JSON form of the graph of the sample's rank 0."""
+    return _made({GRAPH: graph(sample)}, "graph.json", "jsonize", GRAPH)
+
+
+@cache
+def graphs(sample: str, *options: str) -> Files:
+    """What trace-build writes for the sample."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "traces", traces(sample))
+        must("build", folder / "traces", "-o", folder / "graphs", "-q", *options)
+        return {path.name: path.read_bytes() for path in (folder / "graphs").iterdir() if path.is_file()}
+
+
+def prepare() -> None:
+    """Makes what cases share before they run, and loads what commands load when they first need it."""
+    for kind, names in (("played", PLAYED), ("generated", GENERATED), ("recorded", RECORDED)):
+        for name in names:
+            graph_json(f"{kind} {name}")
+            graphs(f"{kind} {name}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "graphs", graphs("played 2.13"))
+        write(folder / "traces", traces("played 2.13"))
+        must("report", folder / "traces", "-o", folder / "report.html")
+        must("view", folder / "graphs" / GRAPH, "-o", folder / "view.svg")
+        must("view", folder / "graphs" / GRAPH, "-o", folder / "view.graphml")
+        must("diagnose", folder / "traces")
+        must("merge", folder / "traces", "-o", folder / "merged.db")
 
 
 def played(torch: str, rank: int) -> TraceBuilder:
-    """Ops with tensors, copies, waits of both sides, a graph, a backward pass on its own thread, collectives and messages, modules."""
+    """Plays ops with tensors, copies, waits of both sides, a graph, a backward pass on its own thread, collectives, messages, modules."""
     t = TraceBuilder(torch, rank=rank, world_size=2, pid=1000 + rank)
     group = t.group([0, 1], name="0")
     a, b, c = t.tensor((4, 8)), t.tensor((8, 4)), t.tensor((4, 4))
@@ -80,7 +161,7 @@ def played(torch: str, rank: int) -> TraceBuilder:
 
 
 def write_rocpd(path: Path, random: Random) -> None:
-    """A database of any dialect."""
+    """Writes a database of any dialect."""
     ops = [
         Op("gemm", 100, 400, caller=1),
         Op("copy", 450, 500, queue=2, type="CopyDeviceToHost", caller=2, hwq=3),

@@ -1,0 +1,111 @@
+"""Values of one meaning in a whole document, such as all correlations, and other numbers in their place: shared, exchanged, far apart."""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+Slot = tuple[Any, Any]
+"""A list or an object, and the place or key of something in it."""
+Way = Callable[[list[Any], Random], list[Any]]
+
+IDS = (
+    "id", "rf_id", "tid", "fw_parent", "seq_id", "fw_tid", "scope", "correlation", "External id", "external id", "Record function id",
+    "Ev Idx", "Sequence number", "Fwd thread id", "pid", "stream", "device", "context", "event_id", "wait_on_stream", "op", "call", "of",
+    "source", "thread", "source_thread", "target_thread", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id", "place", "name",
+    "sequence", "rank", "world_size", "group_size", "inter_thread_dep", "sync_dep", "Rank", "Src Rank", "Dst Rank", "Seq",
+)  # fmt: skip
+TIMES = (
+    "ts", "dur", "inclusive_dur", "exclusive_dur", "start_ns", "end_ns", "since_ns", "source_ns", "target_ns", "waiting_since_ns",
+    "start_ts", "finish_ts", "baseTimeNanoseconds", "base_time_ns", "clock_from_ns", "clock_until_ns", "median", "most", "count",
+)  # fmt: skip
+
+
+def columns(document: Any, keys: Sequence[str]) -> dict[str, list[Slot]]:
+    """The slots of the numbers under each of the keys; a value in an object with a name is under its name, too."""
+    found: dict[str, list[Slot]] = {}
+    for key, slot in _numbers(document, ""):
+        if key in keys:
+            found.setdefault(key, []).append(slot)
+    return found
+
+
+def _numbers(value: Any, key: str) -> Iterator[tuple[str, Slot]]:
+    """Every number with its key; those of a list have the list's."""
+    for place, inside in value.items() if isinstance(value, dict) else enumerate(value):
+        inner = key if isinstance(value, list) else _meaning(value, place)
+        if isinstance(inside, int | float) and not isinstance(inside, bool):
+            yield inner, (value, place)
+        elif isinstance(inside, dict | list):
+            yield from _numbers(inside, inner)
+
+
+def _meaning(value: dict[str, Any], key: str) -> str:
+    return str(value["name"]) if key == "value" and "name" in value else key
+
+
+def change_column(document: Any, keys: Sequence[str], random: Random) -> str:
+    """Changes the numbers of one meaning, or a stretch of them. Returns what was done, in words."""
+    found = columns(document, keys)
+    if not found:
+        return "nothing to change"
+    key = random.choice([*found])
+    slots = found[key]
+    begin = random.choice([0, 0, random.randrange(len(slots))])
+    part = slots[begin : random.choice([None, None, begin + 2, begin + 20])]
+    way = random.choice(WAYS)
+    values = [container[place] for container, place in part]
+    for (container, place), value in zip(part, way(values, random), strict=True):
+        container[place] = value
+    return f"{way.__name__.strip('_')} {key}, {len(part)} of {len(slots)}"
+
+
+def _equal(values: list[Any], random: Random) -> list[Any]:
+    return [random.choice([0, 1, values[0], values[-1]])] * len(values)
+
+
+def _shared(values: list[Any], random: Random) -> list[Any]:
+    few = [random.choice(values) for _ in range(random.choice([2, 3, 7]))]
+    return [random.choice(few) for _ in values]
+
+
+def _exchanged(values: list[Any], random: Random) -> list[Any]:
+    return random.sample(values, len(values))
+
+
+def _reversed(values: list[Any], _: Random) -> list[Any]:
+    return values[::-1]
+
+
+def _rotated(values: list[Any], random: Random) -> list[Any]:
+    by = random.choice([1, -1, len(values) // 2])
+    return values[by:] + values[:by]
+
+
+def _scaled(values: list[Any], random: Random) -> list[Any]:
+    factor = random.choice([-1, 2, 1000, 10**6, 10**9, 1 << 31, 1 << 40])
+    return [value * factor for value in values]
+
+
+def _divided(values: list[Any], random: Random) -> list[Any]:
+    divisor = random.choice([2, 10, 1000, 10**6])
+    return [value // divisor for value in values]
+
+
+def _shifted(values: list[Any], random: Random) -> list[Any]:
+    by = random.choice([1, -1, 0.5, 1 << 31, 1 << 53, -(1 << 62), 3600 * 10**6])
+    return [value + by for value in values]
+
+
+def _far_apart(values: list[Any], random: Random) -> list[Any]:
+    far = random.choice([10**9, 10**15, 1 << 62, 9 * 10**18])
+    return [value + far * (place % 2) for place, value in enumerate(values)]
+
+
+def _counted(values: list[Any], random: Random) -> list[Any]:
+    first = random.choice([0, 1, 2, -len(values)])
+    return [*range(first, first + len(values))]
+
+
+WAYS: tuple[Way, ...] = (
+    _equal, _shared, _exchanged, _reversed, _rotated, _scaled, _divided, _shifted, _far_apart, _counted,
+)  # fmt: skip
