@@ -38,7 +38,7 @@ def with_open_defects(kind: str) -> Any:
     return pytest.param(kind, marks=pytest.mark.xfail(reason=open_defect, strict=True) if open_defect else ())
 
 
-@pytest.mark.parametrize("kind", map(with_open_defects, KINDS))
+@pytest.mark.parametrize("kind", [with_open_defects(kind) for kind in KINDS])
 def test_hostile_files_are_read_or_refused(kind: str) -> None:
     cases = [case_of(SEED, number, kind) for number in range(OF.get(kind, EACH))]
     verdicts = [*run_cases(cases, check, jobs=1)]
