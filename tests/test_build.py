@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from execgraph.converter.targets import Target
 from execgraph.linker.windows.windows import Window
+from execgraph.schema.errors import RequestError
 from execgraph.schema.graph.execution_graph import ExecutionGraph
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.build_rank import RankResult, RankTask
@@ -158,14 +160,61 @@ def test_a_damaged_report_builds_everything_again(traces: Path, tmp_path: Path) 
     assert files(tmp_path / "out") == before
 
 
-def test_an_interrupted_build_goes_on_where_it_was(traces: Path, tmp_path: Path) -> None:
-    def interrupted(function: Callable[[RankTask], RankResult], tasks: Sequence[RankTask], _: object) -> Outcomes:
-        yield tasks[0], function(tasks[0])
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("target", ["generic", "astra-sim", "goal"])
+@pytest.mark.parametrize("name", ["comm_groups.json", "report.json", "graph.0.et"])
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"1": [1, 0]}\n', "twice"], ids=str)
+def test_a_file_that_somebody_changed_is_as_it_was_after_the_next_build(
+    traces: Path, tmp_path: Path, target: Target, name: str, content: bytes | str | None
+) -> None:
+    out, options = tmp_path / "out", BuildOptions(target=target)
+    built(traces, out, options)
+    before = files(out)
+    (out / name).unlink()
+    if content is not None:
+        (out / name).write_bytes(before[name] * 2 if isinstance(content, str) else content)
+    built(traces, out, options)
+    assert files(out) == before
 
-    with pytest.raises(KeyboardInterrupt):
-        build(traces, tmp_path / "out", BuildOptions(), interrupted)
-    assert built(traces, tmp_path / "out").unchanged == {0}
+
+def test_a_figure_that_somebody_changed_in_the_report_is_not_believed(traces: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    edges = built(traces, out).report.ranks[0].edges
+    before, path = files(out), out / "report.json"
+    path.write_text(path.read_text().replace(f'"edges": {edges}', '"edges": 7'))
+    assert built(traces, out).unchanged == set()
+    assert files(out) == before
+
+
+def test_a_rank_that_did_not_change_gets_the_numbers_of_groups_that_the_others_have_now(tmp_path: Path) -> None:
+    write_traces(simulate(build_job("moe_dp", steps=1, layers=1, seed=3)), tmp_path / "job")
+    job, out = tmp_path / "job", tmp_path / "out"
+    for part in ([0], [0, 1, 2, 3], [0, 1, 2], [0]):
+        devices = [job / f"device_rank{rank}.json" for rank in part]
+        hosts = [job / f"host_rank{rank}.json" for rank in part]
+        for folder in (out, tmp_path / f"{part}"):
+            build([*devices, *hosts], folder, BuildOptions(), here)
+        assert files(out) == files(tmp_path / f"{part}")
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_for_a_simulator_all_ranks_are_built_again_when_one_is_gone(job: Path, tmp_path: Path) -> None:
+    out, options = tmp_path / "out", BuildOptions(target="astra-sim")
+    built(job, out, options)
+    for kind in ("host", "device"):
+        (job / f"{kind}_rank1.json").unlink()
+    built(job, out, options)
+    built(job, tmp_path / "alone", options)
+    assert files(out) == files(tmp_path / "alone")
+
+
+def test_no_output_replaces_a_trace(job: Path, tmp_path: Path) -> None:
+    out, trace = tmp_path / "out", job / "device_rank1.json"
+    out.mkdir()
+    (out / "graph.0.et").symlink_to(trace)
+    before = trace.read_bytes()
+    with pytest.raises(RequestError, match=r"graph\.0\.et is .*device_rank1\.json, which is read: give another folder"):
+        built(job, out)
+    assert trace.read_bytes() == before
 
 
 # The same bytes, wherever

@@ -113,10 +113,9 @@ def calls(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 def is_whole(out: Path, before: dict[str, bytes], wanted: dict[str, bytes]) -> bool:
-    """Whether graphs are the earlier ones or the new ones; a report of what was reached by then is as good."""
-    return all(
-        content in (before[name], wanted[name]) for name, content in files(out).items() if name.startswith("graph")
-    )
+    """Whether what is under a final name is the earlier file or the new one."""
+    found = {name: content for name, content in files(out).items() if not name.startswith(".")}
+    return all(content in (before.get(name), wanted.get(name)) for name, content in found.items())
 
 
 def next_is_as_ever(traces: Path, out: Path, wanted: dict[str, bytes]) -> None:
@@ -137,7 +136,8 @@ def test_a_build_is_stopped_at_any_moment(
     assert ended == ((-number, b"") if number == signal.SIGKILL else (ending.STOPPED, INTERRUPTED))
     assert is_whole(out, before, wanted)
     if number != signal.SIGKILL:
-        assert files(out).keys() == before.keys()
+        # a build that is stopped while it moves files has taken the earlier report away
+        assert before.keys() - {"report.json"} <= files(out).keys() <= before.keys()
     next_is_as_ever(traces, out, wanted)
 
 

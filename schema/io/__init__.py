@@ -12,6 +12,7 @@ from .files import (
     open_input,
     open_output,
     protecting_inputs,
+    put_in_place,
     state_of,
 )
 from .plain import ACTING
@@ -30,5 +31,6 @@ __all__ = [
     "open_input",
     "open_output",
     "protecting_inputs",
+    "put_in_place",
     "state_of",
 ]

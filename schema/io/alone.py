@@ -6,7 +6,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import DataError
@@ -33,11 +33,26 @@ def locked(path: Path, what: str) -> Iterator[None]:
             os.write(descriptor, _this_process().encode())
         yield
     finally:
-        # first the name: who gets the lock of a file that has none any more looks again
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, 0)
-            path.unlink()
-        os.close(descriptor)
+        try:
+            _in_spite_of_interrupts(lambda: _remove_name(descriptor, path))
+        finally:
+            os.close(descriptor)
+
+
+def _remove_name(descriptor: int, path: Path) -> None:
+    """Comes before the lock goes: who gets that of a file that has no name any more looks again."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        path.unlink(missing_ok=True)
+
+
+def _in_spite_of_interrupts(remove: Callable[[], None]) -> None:
+    """Begins again where it is interrupted, which a command is once."""
+    try:
+        remove()
+    except KeyboardInterrupt:
+        remove()
+        raise
 
 
 def _taken(path: Path, what: str) -> int:
@@ -127,4 +142,4 @@ def fresh_folder(path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _in_spite_of_interrupts(lambda: shutil.rmtree(path, ignore_errors=True))

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
@@ -200,6 +201,25 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
         ) from error
 
 
+def put_in_place(made: Path, path: Path) -> None:
+    """Gives a file that is finished its final name, as `open_output` does. Raises DataError where it cannot have it."""
+    try:
+        target = path.resolve()
+        if _is_special(target) or target.parent.stat().st_dev != made.stat().st_dev:
+            with made.open("rb") as content, open_output(str(path)) as out:
+                shutil.copyfileobj(content, out)
+        else:
+            _replace(made, target)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}); is it a file?") from error
+
+
+def _replace(made: Path, target: Path) -> None:
+    if target.exists():
+        made.chmod(stat.S_IMODE(target.stat().st_mode))
+    made.replace(target)
+
+
 def folder_beside(path: str) -> Path:
     """Where what is needed while an output is made may stand: the output's folder, the system's for temporary files if it has none."""
     target = Path(path).resolve()
@@ -233,9 +253,7 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
             if unnamed is not None:
                 # os.link follows a link only where it is given a folder's descriptor, which an absolute path does not use
                 os.link(f"/proc/self/fd/{unnamed}", beside, src_dir_fd=unnamed)
-        if target.exists():
-            beside.chmod(stat.S_IMODE(target.stat().st_mode))
-        beside.replace(target)
+        _replace(beside, target)
 
 
 def _unnamed(folder: Path) -> int | None:

@@ -24,14 +24,14 @@ from ..command import no_garbage_collection
 from ..inputs import Pair
 from ..workers import stage_done
 from .build_options import BuildOptions
-from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of
+from .build_report import BUILT, FAILED, FileContent, RankSummary, content_of, is_unchanged
 from .job_plan import Communicates, look_up
 from .rank_comms import summarise_rank
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the graph file to write, where a graph that has to wait for those of all ranks does so, all ranks of the
-    build, what an earlier one with the same options said of this one, and which part of the traces to build."""
+    """A pair below `folder`, the place of its graph file, where the graph waits for those of all ranks, all ranks of the build, what an
+    earlier one with the same options said of this one, and which part of the traces to build."""
 
     folder: Path
     pair: Pair
@@ -116,7 +116,7 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
     """Whether the earlier graph is still there and was built from the same files."""
     if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
         return False
-    return task.graph.is_file() and content_of(task.graph, task.graph.name) == earlier.graph
+    return is_unchanged(task.graph, earlier.graph)
 
 
 def _built(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
@@ -137,15 +137,15 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
         graph = for_target(graph, GENERIC, number_groups(known.groups))
-        graph.write(str(task.graph))
+        graph.write(str(task.waiting))
     else:
-        with open_output(str(task.waiting)) as waiting:
+        with open_output(str(pickled(task))) as waiting:
             pickle.dump(graph, waiting)
     summary = RankSummary(
         rank=pair.rank,
         status=BUILT,
         **contents._asdict(),
-        graph=content_of(task.graph, task.graph.name) if task.options.target == GENERIC else None,
+        graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
         link=linked.report,
@@ -153,6 +153,11 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         comms=summarise_rank(linked),
     )
     return RankResult(summary, communicates=known)
+
+
+def pickled(task: RankTask) -> Path:
+    """The file of a graph that is not what simulators read before the second step."""
+    return task.waiting.with_suffix(".pickle")
 
 
 def linked_rank(task: RankTask) -> LinkedTrace:
@@ -170,7 +175,7 @@ def failed(task: RankTask, error: Exception) -> RankSummary:
     """What is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):
-        reason = str(error).replace(f"{task.folder}{os.sep}", "")
+        reason = str(error).replace(str(task.waiting), str(task.graph)).replace(f"{task.folder}{os.sep}", "")
     elif isinstance(error, MemoryError):
         reason = f"{pair.device}: out of memory; try fewer --jobs, or a machine with more"
     else:

@@ -52,7 +52,7 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     link: LinkReport | None = None
     convert: ConvertReport | None = None
     comms: RankComms | None = None
-    target: dict[str, float] = {}
+    target: dict[str, int | float] = {}
     remarks: list[str] = []
 
 
@@ -60,7 +60,8 @@ class BuildReport(msgspec.Struct):
     """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind.
 
     `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is what the
-    measured communication fits, for simulators, `goal` what the file of the target "goal" holds.
+    measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `groups` is the file with the numbers
+    of process groups, and `digest` that of all the rest, so that a report that somebody changed is not believed.
     """
 
     tool: str
@@ -74,6 +75,13 @@ class BuildReport(msgspec.Struct):
     window: Window = EVERYTHING
     network: Network | None = None
     goal: GoalReport | None = None
+    groups: FileContent | None = None
+    digest: str = ""
+
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the report still says what was written."""
+        return self.digest == _digest(self)
 
     @property
     def all_failures(self) -> list[str]:
@@ -115,10 +123,25 @@ def content_of(path: Path, name: str, is_given_up: Callable[[], bool] = lambda: 
     return FileContent(name, size, digest.hexdigest())
 
 
+def is_unchanged(path: Path, content: FileContent | None) -> bool:
+    """Whether the file is there and holds this."""
+    try:
+        return path.is_file() and content_of(path, path.name) == content
+    except DataError:
+        return False
+
+
 def write_report(report: BuildReport, path: Path) -> None:
-    """Writes the report as JSON, whole or not at all."""
+    """Writes the report with its digest as JSON, whole or not at all."""
+    report.digest = _digest(report)
     with open_output(str(path)) as out:
         out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def _digest(report: BuildReport) -> str:
+    # as it is when read, where a number that happens to be whole is a float
+    read = msgspec.json.decode(msgspec.json.encode(report), type=BuildReport)
+    return hashlib.blake2b(msgspec.json.encode(msgspec.structs.replace(read, digest="")), digest_size=16).hexdigest()
 
 
 def read_report(path: Path) -> BuildReport | None:

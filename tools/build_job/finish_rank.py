@@ -10,7 +10,7 @@ from ...converter import for_target
 from ...converter.ranks import compute_instead, order_collectives, resize_communication
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
-from .build_rank import RankResult, RankTask, failed
+from .build_rank import RankResult, RankTask, failed, pickled
 from .build_report import RankSummary, content_of
 from .job_plan import JobPlan
 
@@ -31,12 +31,13 @@ def finish_rank(task: FinishTask) -> RankResult:
     build, plan = task.task, task.plan
     try:
         if build.options.target == ASTRA_SIM:
-            graph = compute_instead(pickle.loads(build.waiting.read_bytes()), plan.alone)
+            graph = compute_instead(pickle.loads(pickled(build).read_bytes()), plan.alone)
             graph = order_collectives(resize_communication(graph, plan.sizes), plan.order)
         else:
-            graph = ExecutionGraph.read(str(build.graph))
+            # one that was up to date stands in its place
+            graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
         graph = for_target(graph, build.options.target, plan.numbers, build.options.roofline)
-        graph.write(str(build.graph))
+        graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
         if plan.sizes:
             changes.counts[RESIZED] = len(plan.sizes)
@@ -46,7 +47,7 @@ def finish_rank(task: FinishTask) -> RankResult:
         return RankResult(
             msgspec.structs.replace(
                 task.summary,
-                graph=content_of(build.graph, build.graph.name),
+                graph=content_of(build.waiting, build.graph.name),
                 edges=len(graph.data_deps.values),
                 remarks=changes.remarks,
                 target=changes.counts,

@@ -10,16 +10,20 @@ from .build_report import BUILT, BuildReport
 GOAL_FILE = "job.goal"
 
 
-def write_goal_job(folder: Path, report: BuildReport) -> None:
-    """Writes `folder`/job.goal and puts into the report what it holds; without all graphs there is no such file, and the report says so."""
-    path = folder / GOAL_FILE
-    files = [str(folder / rank.graph.file) for rank in report.ranks if rank.status == BUILT and rank.graph]
+def write_goal_job(made: Path, folder: Path, report: BuildReport) -> None:
+    """Writes `made`/job.goal from the graphs there, and from those in `folder` that were up to date, and puts into the report what it
+    holds; without all graphs there is no such file, and the report says so."""
+    names = [rank.graph.file for rank in report.ranks if rank.status == BUILT and rank.graph]
+    if len(names) < len(report.ranks):
+        report.notes.append(f"{GOAL_FILE} is not written: it needs the graphs of all ranks; see what failed")
+        return
+    files = [str((made if (made / name).exists() else folder) / name) for name in names]
     try:
-        if len(files) < len(report.ranks):
-            raise DataError("it needs the graphs of all ranks; see what failed")
         report.goal = write_goal(
-            str(path), len(files), lambda place: ExecutionGraph.read(files[place], tensors=False), report.options.goal
+            str(made / GOAL_FILE),
+            len(files),
+            lambda place: ExecutionGraph.read(files[place], tensors=False),
+            report.options.goal,
         )
     except DataError as error:
-        path.unlink(missing_ok=True)
-        report.failures.append(f"{GOAL_FILE} is not written: {error}")
+        report.failures.append(f"{GOAL_FILE} is not written: {str(error).replace(str(made), str(folder))}")

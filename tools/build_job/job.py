@@ -1,12 +1,12 @@
 """Builds the execution graph of every rank from a folder of traces, and report.json.
 
 The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what would come out
-are left alone, also after a build that was stopped.
+are left alone. All that is made waits until the last rank is done, so a build that is stopped changes nothing.
 """
 
 import dataclasses
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -17,24 +17,32 @@ import msgspec
 from ...converter.targets import ASTRA_SIM, GENERIC, GOAL, Network
 from ...linker.windows import EVERYTHING, Window
 from ...schema.comm_groups import RankList, number_groups, write_groups
-from ...schema.errors import DataError
+from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
-from ...schema.io import fresh_folder, locked
+from ...schema.io import fresh_folder, locked, state_of
 from ...schema.progress import Advanced, Progress, Stages, unseen, unwatched
 from ..inputs import Kind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
 from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
-from .build_report import FAILED, BuildReport, RankSummary, read_report, this_tool, write_report
+from .build_report import (
+    BUILT,
+    FAILED,
+    BuildReport,
+    FileContent,
+    content_of,
+    is_unchanged,
+    read_report,
+    this_tool,
+    write_report,
+)
 from .cross_rank import verify
 from .finish_rank import FinishTask, finish_rank, graph_path
 from .first_difference import first_difference
-from .goal_job import write_goal_job
+from .goal_job import GOAL_FILE, write_goal_job
 from .issued import Issued, issued_by
 from .job_plan import Communicates, look_up, plan_job
-from .leftovers import LOCK, OUTPUT, WAITING, remove_failed, remove_half_written, remove_stale
+from .leftovers import GROUPS, LOCK, OUTPUT, REPORT, WAITING, put_all_in_place, remove_half_written, remove_stale
 
-REPORT = "report.json"
-GROUPS = "comm_groups.json"
 GRAPHS = "graph"
 """What the names of graph files begin with, before the rank."""
 EXPLAINED = 8
@@ -83,36 +91,66 @@ def build(
         otherwise="let --allow-mismatch number them by process",
     )
     _make_folder(target)
-    with locked(target / LOCK, str(output_dir)):
+    with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
-        tasks = _tasks(source, target, pairs, options, window, None if anew else reported)
-        removed = [*remove_stale(target, reported, {task.graph.name for task in tasks.values()})]
-        with fresh_folder(target / WAITING):
-            results = _first_step(target, pairs, tasks, options, run, progress)
-            network = _finish(target, results, tasks, run, progress)
-        report = _report(pairs, options, window, _summaries(results))
-        removed += remove_failed(tasks, _summaries(results))
-        report.network = network
+        earlier = None if anew else _reusable(reported, target, options, window)
+        # what a worker of a cluster makes after its build was stopped is nobody's
+        made = waiting / os.urandom(4).hex()
+        made.mkdir()
+        tasks = _tasks(source, target, made, pairs, options, window, earlier)
+        places = {rank: task.graph for rank, task in tasks.items()}
+        _refuse_replacing_inputs(target, places.values(), source, pairs)
+        results = _first_step(tasks, run, progress)
+        network, groups = _finish(made, results, tasks, earlier, run, progress)
+        ranks = [results[rank].summary for rank in sorted(results)]
+        report = BuildReport(
+            this_tool(),
+            options,
+            ranks,
+            pairs.failures,
+            pairs.notes,
+            pairs.skipped,
+            window=window,
+            network=network,
+            groups=groups,
+        )
         _compare_ranks(report, tasks)
         if options.target == GOAL:
-            write_goal_job(target, report)
-        write_report(report, target / REPORT)
+            write_goal_job(made, target, report)
+        write_report(report, made / REPORT)
+        removed = remove_stale(target, reported, report, places)
+        put_all_in_place(made, target, report)
     return Built(report, {rank for rank, result in results.items() if result.unchanged}, removed)
 
 
+def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
+    """Raises RequestError where an output is, by a link, a trace that the build reads."""
+    traces = {state_of(source / name)[:2]: name for pair in pairs.ranks for name in (pair.device, pair.host) if name}
+    for path in (*graphs, *(target / name for name in (GROUPS, GOAL_FILE, REPORT))):
+        if read := traces.get(state_of(path)[:2]):
+            raise RequestError(f"{path} is {source / read}, which is read: give another folder for the output")
+
+
 def _tasks(
-    source: Path, target: Path, pairs: Pairs, options: BuildOptions, window: Window, reported: BuildReport | None
+    source: Path,
+    target: Path,
+    made: Path,
+    pairs: Pairs,
+    options: BuildOptions,
+    window: Window,
+    reported: BuildReport | None,
 ) -> dict[int, RankTask]:
     """The task of each rank."""
-    earlier = _earlier(reported, options, window)
+    earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
+    places = {rank: graph_path(target, ranks, rank, options.target) for rank in ranks}
     tasks = {
         pair.rank: RankTask(
             folder=source,
             pair=pair,
-            graph=graph_path(target, ranks, pair.rank, options.target),
-            waiting=target / WAITING / str(pair.rank),
+            graph=places[pair.rank],
+            waiting=made / places[pair.rank].name,
             # the file of a job in GOAL is written from generic graphs
             options=dataclasses.replace(options, target=GENERIC) if options.target == GOAL else options,
             ranks=ranks,
@@ -121,73 +159,73 @@ def _tasks(
         )
         for pair in pairs.ranks
     }
-    if options.target == ASTRA_SIM and not all(map(is_up_to_date, tasks.values())):
+    if options.target == ASTRA_SIM and not (earlier.keys() == tasks.keys() and all(map(is_up_to_date, tasks.values()))):
         # a rank's graph depends on the communication of all others
         tasks = {rank: task._replace(earlier=None) for rank, task in tasks.items()}
     return tasks
 
 
-def _first_step(
-    target: Path, pairs: Pairs, tasks: dict[int, RankTask], options: BuildOptions, run: Runner, progress: Progress
-) -> dict[int, RankResult]:
+def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
     """Each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
-    try:
-        stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
-        with closing(run(build_rank, list(tasks.values()), stages.advanced)) as outcomes:
-            for built, (task, outcome) in enumerate(outcomes, 1):
-                stages.reached(BUILD_STAGES * built)
-                result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
-                results[task.pair.rank] = _sharing(result, lists)
-    except KeyboardInterrupt:
-        # the next build goes on from here, with what an earlier one said of the ranks that were not reached
-        unreached = {rank: task.earlier for rank, task in tasks.items() if task.earlier}
-        first = next(iter(tasks.values()))
-        done = {rank: result for rank, result in results.items() if result.summary.graph or result.summary.error}
-        write_report(_report(pairs, options, first.window, unreached | _summaries(done)), target / REPORT)
-        raise
+    stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
+    with closing(run(build_rank, list(tasks.values()), stages.advanced)) as outcomes:
+        for built, (task, outcome) in enumerate(outcomes, 1):
+            stages.reached(BUILD_STAGES * built)
+            result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task, outcome))
+            results[task.pair.rank] = _sharing(result, lists)
     return results
 
 
 def _finish(
-    target: Path, results: dict[int, RankResult], tasks: dict[int, RankTask], run: Runner, progress: Progress
-) -> Network | None:
-    """The second step, for the ranks that were built now: numbers of groups, and for simulators one order of communication.
+    made: Path,
+    results: dict[int, RankResult],
+    tasks: dict[int, RankTask],
+    earlier: BuildReport | None,
+    run: Runner,
+    progress: Progress,
+) -> tuple[Network | None, FileContent | None]:
+    """The second step: numbers of groups, and for simulators one order of communication, for the ranks that do not have them yet.
 
-    The network that the communication fits; of a simulator's graphs that are up to date the earlier one.
+    The network that the communication fits, and the file of groups; the earlier ones where nothing changed.
     """
+    there = {rank for rank, result in results.items() if result.summary.status == BUILT}
+    unchanged = {rank for rank in there if results[rank].unchanged}
+    if not there:
+        return None, None
+    if earlier and there == unchanged == {rank.rank for rank in earlier.ranks if rank.status == BUILT}:
+        return earlier.network, earlier.groups
     known = {rank: result.communicates for rank, result in results.items() if result.communicates}
-    if not known:
-        earlier = read_report(target / REPORT)
-        return earlier.network if earlier else None
-    for rank, result in results.items():
-        if result.unchanged:
-            known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
+    for rank in unchanged:
+        known[rank] = look_up(ExecutionGraph.read(str(tasks[rank].graph), tensors=False), GENERIC)
     try:
         plan = plan_job(known)
     except DataError as error:
         # without a common plan no graph can be what the simulator needs
         for rank in known:
-            tasks[rank].graph.unlink(missing_ok=True)
             results[rank] = RankResult(
                 msgspec.structs.replace(results[rank].summary, status=FAILED, graph=None, error=str(error))
             )
-        return None
-    write_groups(str(target / GROUPS), plan.numbers)
+        return None, None
+    write_groups(str(made / GROUPS), plan.numbers)
+    groups = content_of(made / GROUPS, GROUPS)
+    # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier build
+    finished = unchanged if earlier and earlier.groups == groups else set[int]()
+    finished |= {rank for rank in known.keys() - unchanged if _numbers_stand(known[rank], plan.numbers)}
     finishing = [
         FinishTask(tasks[rank], results[rank].summary, plan.ranks[rank])
         for rank in sorted(known)
-        if tasks[rank].options.target == ASTRA_SIM or not _numbers_stand(known[rank], plan.numbers)
+        if tasks[rank].options.target == ASTRA_SIM or rank not in finished
     ]
     network = plan.network if plan.network.transfers else None
     if not finishing:
-        return network
+        return network, groups
     with closing(run(finish_rank, finishing, unseen)) as outcomes:
         for task, outcome in progress(outcomes, "finishing ranks", len(finishing), "rank"):
             result = outcome if isinstance(outcome, RankResult) else RankResult(failed(task.task, outcome))
             results[task.task.pair.rank] = result
-    return network
+    return network, groups
 
 
 def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
@@ -228,17 +266,8 @@ def _make_folder(target: Path) -> None:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
 
 
-def _earlier(report: BuildReport | None, options: BuildOptions, window: Window) -> dict[int, RankSummary]:
-    """What an earlier build said of each rank, if it was by this tool, of this part and with these options."""
+def _reusable(report: BuildReport | None, target: Path, options: BuildOptions, window: Window) -> BuildReport | None:
+    """What an earlier build said, if it was by this tool, of this part and with these options, and its groups still have their numbers."""
     if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
-        return {}
-    return {rank.rank: rank for rank in report.ranks}
-
-
-def _summaries(results: dict[int, RankResult]) -> dict[int, RankSummary]:
-    return {rank: result.summary for rank, result in results.items()}
-
-
-def _report(pairs: Pairs, options: BuildOptions, window: Window, summaries: dict[int, RankSummary]) -> BuildReport:
-    ranks = [summaries[rank] for rank in sorted(summaries)]
-    return BuildReport(this_tool(), options, ranks, pairs.failures, pairs.notes, pairs.skipped, window=window)
+        return None
+    return report if report.is_genuine and is_unchanged(target / GROUPS, report.groups) else None

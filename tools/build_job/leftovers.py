@@ -1,16 +1,24 @@
-"""What earlier builds left in a folder, to be removed while no other build works there."""
+"""What earlier builds left in a folder, and what takes its place, while no other build works there.
+
+Everything that a build makes waits in a folder of its own until all of it is there. Then the earlier report goes, and the new one comes
+last: a build that is stopped before leaves the earlier one, a build that is stopped meanwhile no report, so that the next one begins
+anew.
+"""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from .build_rank import RankTask
-from .build_report import FAILED, BuildReport, RankSummary, content_of
+from ...converter.targets import GOAL
+from ...schema.io import put_in_place
+from .build_report import FAILED, BuildReport, is_unchanged
 from .goal_job import GOAL_FILE
 
 LOCK, WAITING = ".building.lock", ".building"
-"""The file by which one build at a time works in a folder, and the folder for graphs that have to wait."""
+"""The file by which one build at a time works in a folder, and the folder for what has to wait."""
+REPORT = "report.json"
+GROUPS = "comm_groups.json"
 GRAPH = r"graph\.\d+\.et"
 OUTPUT = re.compile(rf"{GRAPH}|report\.json|comm_groups\.json|{re.escape(GOAL_FILE)}")
 HALF_WRITTEN = re.compile(rf"\.columns\..*|\.({OUTPUT.pattern})\.[0-9a-f]{{8}}\.partial")
@@ -24,8 +32,34 @@ def remove_half_written(folder: Path) -> None:
                 path.unlink()
 
 
-def remove_stale(folder: Path, earlier: BuildReport | None, names: Collection[str]) -> Iterator[str]:
-    """Removes the graphs that the earlier build wrote and whose names are not among the job's `names`; says so of each.
+def put_all_in_place(made: Path, folder: Path, report: BuildReport) -> None:
+    """Moves what the report lists from `made` to `folder`, the report itself last."""
+    (folder / REPORT).unlink(missing_ok=True)
+    for name in (*graph_names(report), GROUPS, GOAL_FILE, REPORT):
+        if (made / name).exists():
+            put_in_place(made / name, folder / name)
+
+
+def graph_names(report: BuildReport) -> list[str]:
+    """The names of the graphs that a report lists."""
+    return [rank.graph.file for rank in report.ranks if rank.graph]
+
+
+def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, places: dict[int, Path]) -> list[str]:
+    """Removes what is in the folder and not of the build of this report, whose ranks' graphs belong to `places`; says so of each graph."""
+    removed = [
+        *_removed_ranks(folder, earlier, {path.name for path in places.values()}),
+        *_failed_ranks(report, places),
+    ]
+    if report.groups is None and earlier and is_unchanged(folder / GROUPS, earlier.groups):
+        (folder / GROUPS).unlink()
+    if report.options.target == GOAL and report.goal is None:
+        (folder / GOAL_FILE).unlink(missing_ok=True)
+    return removed
+
+
+def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -> Iterator[str]:
+    """Removes the graphs that the earlier build wrote and whose names are not among the job's.
 
     Reports are from anywhere: what one lists is only removed when it is named like a graph and holds what the report says.
     """
@@ -33,17 +67,17 @@ def remove_stale(folder: Path, earlier: BuildReport | None, names: Collection[st
         name = rank.graph.file if rank.graph else ""
         path = folder / name
         if name not in names and re.fullmatch(GRAPH, name) and path.is_file():
-            is_known = content_of(path, name) == rank.graph
+            is_known = is_unchanged(path, rank.graph)
             if is_known:
                 path.unlink()
             became = "removed" if is_known else "left, as something else has written it since"
             yield f"{name}: rank {rank.rank} of an earlier build, which is not in this job; {became}"
 
 
-def remove_failed(tasks: Mapping[int, RankTask], summaries: Mapping[int, RankSummary]) -> Iterator[str]:
-    """Removes the graphs that stand where those of ranks would that failed; says so of each."""
-    for rank, summary in summaries.items():
-        graph = tasks[rank].graph
-        if summary.status == FAILED and graph.is_file():
+def _failed_ranks(report: BuildReport, places: dict[int, Path]) -> Iterator[str]:
+    """Removes the graphs that stand where those of ranks would that failed."""
+    for rank in report.ranks:
+        graph = places[rank.rank]
+        if rank.status == FAILED and graph.is_file():
             graph.unlink()
-            yield f"{graph.name}: rank {rank} failed; removed"
+            yield f"{graph.name}: rank {rank.rank} failed; removed"
