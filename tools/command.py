@@ -6,7 +6,6 @@ Exit 0: done. Exit 1: the data is unusable, one line says why. Exit 2: wrong usa
 import argparse
 import gc
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from ..schema.errors import DataError, RequestError
 from ..schema.io import decompressing_at_most, protecting_inputs
 from . import terminal
-from .ending import STOPPED, ended_by_signals, say_stopped
+from .ending import STOPPED, end_without_reader, ended_by_signals, say_stopped
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -45,9 +44,7 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
         say_stopped(name)
         sys.exit(STOPPED)
     except BrokenPipeError:
-        # the reader of our output left; keep Python from complaining about it again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        end_without_reader()
     except Exception as error:
         what = f"{name}: internal error: {error!r}; run again with -v and report what it prints"
         log.error(what, exc_info=arguments.verbose)

@@ -12,6 +12,7 @@ from ..schema.errors import DataError, nearest
 from ..schema.io import STANDARD_STREAM, bytes_of
 from ..schema.optional import MissingLibrary, require
 from . import terminal
+from .ending import end_without_reader
 
 KNOWN_ENDINGS = (".json", ".et", ".html", ".htm", ".csv", ".svg", ".dot", ".graphml", ".pdf", ".png", ".db", ".goal")
 EXIT_STATUS = "exit status: 0 done, 1 the data are unusable (one line says why), 2 wrong usage"
@@ -148,6 +149,19 @@ class CommandParser(argparse.ArgumentParser):
         """Ends the process with one line about what is wrong with its arguments, and exit status 2."""
         self.exit(2, f"{self.prog}: error: {terminal.in_one_line(message)} (see {self.prog} --help)\n")
 
+    def print_help(self, file: Any = None) -> None:
+        """Prints the help on standard output; ends the process in one line where that takes nothing."""
+        self.print_on_stdout(self.format_help())
+
+    def print_on_stdout(self, text: str) -> None:
+        """Prints the text; ends the process, as `run_command` does, where standard output takes nothing."""
+        try:
+            terminal.print_text(text.rstrip("\n"))
+        except DataError as error:
+            self.exit(1, f"{self.prog}: error: {error}\n")
+        except BrokenPipeError:
+            end_without_reader()
+
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(terminal.plain(message), file)
 
@@ -211,7 +225,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         import importlib.metadata
 
-        print(f"{parser.prog} {importlib.metadata.version('execgraph')}")
+        if isinstance(parser, CommandParser):
+            parser.print_on_stdout(f"{parser.prog} {importlib.metadata.version('execgraph')}")
         parser.exit()
 
 

@@ -65,6 +65,12 @@ def _end_late(told: socket.socket, ended: threading.Event, name: str) -> None:
         os._exit(STOPPED)
 
 
+def end_without_reader() -> NoReturn:
+    """Ends a command whose output nobody reads any more, before Python complains about it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)
+
+
 def say_stopped(name: str) -> None:
     """The one line of a command that was stopped."""
     print(f"{name}: interrupted", file=sys.stderr)

@@ -80,9 +80,7 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     when it decompresses to more than any trace, or was written to since it was opened.
     """
     try:
-        raw = cast(io.BufferedReader, sys.stdin.buffer)
-        if path != STANDARD_STREAM:
-            raw = io.BufferedReader(_Watched(path), PIECE)
+        raw = _standard_input() if path == STANDARD_STREAM else io.BufferedReader(_Watched(path), PIECE)
         head = raw.peek(4)[:4]
         note_input(path, protected)
     except OSError as error:
@@ -95,6 +93,12 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     if head.startswith(GZIP_MAGIC):
         return gunzipped(raw, _largest_content(path, GZIP_MAGIC), path)
     return unzstd(raw, _largest_content(path, ZSTD_MAGIC), path) if head == ZSTD_MAGIC else cast(BinaryIO, raw)
+
+
+def _standard_input() -> io.BufferedReader:
+    if sys.stdin is None:
+        raise DataError("-: standard input is closed; give a file name")
+    return cast(io.BufferedReader, sys.stdin.buffer)
 
 
 class _Watched(io.FileIO):
@@ -183,7 +187,7 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     try:
         if path == STANDARD_STREAM:
             if sys.stdout is None:
-                raise DataError("-: standard output is closed; give a file name")
+                raise DataError("-: standard output is closed; open it, or send it to a file: > FILE")
             yield plain_on_terminals(sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return

@@ -6,6 +6,7 @@ that takes long is loaded here.
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def start(arguments: Sequence[str] | None = None) -> NoReturn:
+        _open_closed_streams()
         _end_in_a_line(name.replace("_", "-"))
         import importlib
 
@@ -26,6 +28,21 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
         raise AssertionError(f"{name} returned")
 
     return start
+
+
+def _open_closed_streams() -> None:
+    """Gives the standard streams that are closed a descriptor each, else that of the next file, which would get what is meant for people.
+
+    Python still knows those of input and output as closed, so who wants one is told; what goes to standard error goes nowhere.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the lowest one that is free, which is this
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def _end_in_a_line(command: str) -> None:
