@@ -1,4 +1,4 @@
-"""How a command ends before its work is done: SIGTERM is what Ctrl-C is, and what cannot stop by itself is stopped."""
+"""How a command ends before its work is done: SIGTERM and SIGHUP are what Ctrl-C is, and what cannot stop by itself is stopped."""
 
 import atexit
 import os
@@ -6,19 +6,20 @@ import signal
 import socket
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 STOPPED = 130
 """The exit status of what was stopped, as shells have it for Ctrl-C."""
 SECONDS_TO_CLEAN_UP = 10
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @contextmanager
 def ended_by_signals(name: str) -> Iterator[None]:
-    """In the block the first SIGINT or SIGTERM is a KeyboardInterrupt, later ones are nothing.
+    """In the block the first SIGINT, SIGTERM or SIGHUP is a KeyboardInterrupt, later ones are nothing.
 
     Where Python drops exceptions, as while it closes files that nobody has any more, it is one at the end of the block.
     Python hears of a signal only between two of its own steps: a block that has not ended SECONDS_TO_CLEAN_UP after one, as it is in a
@@ -38,11 +39,11 @@ def ended_by_signals(name: str) -> Iterator[None]:
         raise KeyboardInterrupt
 
     told, telling = socket.socketpair()
-    with told, telling:
+    with telling:
         telling.setblocking(False)
         woken = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
-        watch = threading.Thread(target=_end_late, args=(told, ended, name), daemon=True)
-        watch.start()
+        with suppress(RuntimeError):  # there may be no more threads
+            start_new_thread(_end_late, (told, ended, name))
         for number in before:
             signal.signal(number, stop)
         try:
@@ -52,17 +53,16 @@ def ended_by_signals(name: str) -> Iterator[None]:
                 signal.signal(number, handler)
             signal.set_wakeup_fd(woken)
             ended.set()
-            telling.close()
-            watch.join()
             if asked:
                 raise KeyboardInterrupt
 
 
 def _end_late(told: socket.socket, ended: threading.Event, name: str) -> None:
-    if told.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
-        say_stopped(name)
-        sys.stderr.flush()
-        os._exit(STOPPED)
+    with told:
+        if told.recv(1) and not ended.wait(SECONDS_TO_CLEAN_UP):
+            say_stopped(name)
+            sys.stderr.flush()
+            os._exit(STOPPED)
 
 
 def end_without_reader() -> NoReturn:

@@ -8,31 +8,26 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import as_completed
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from multiprocessing.context import SpawnContext
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ..schema.errors import DataError
 from ..schema.io import MAX_SIZE
 from ..schema.optional import require
 from ..schema.progress import Advanced, unseen
 
-if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized
-
-    _Count = Synchronized[int]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-SECONDS_BETWEEN_LOOKS = 0.5
+FROM_TERMINALS = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)}
 
 _advanced: ContextVar[Advanced] = ContextVar("advanced", default=unseen)
 
@@ -51,48 +46,118 @@ def in_processes(
 ) -> Generator[tuple[Task, Result | Exception], None, None]:
     """Runs the tasks in up to `jobs` processes, so many at a time; a single one in this process, as it need not wait for another.
 
-    `advanced` is told how many more stages tasks say are done.
+    Where the system gives fewer processes there are fewer, and without any the tasks run here. `advanced` is told how many more stages
+    tasks say are done.
     """
-    if len(tasks) == 1:
-        token = _advanced.set(advanced)
-        outcome = _outcome(partial(function, tasks[0]))
-        _advanced.reset(token)
-        yield tasks[0], outcome
-        return
-    waiting = deque(tasks)
+    waiting, lost = deque(tasks), list[Task]()
+    if len(waiting) > 1:
+        yield from _by_workers(function, waiting, jobs, advanced, lost)
     while waiting:
-        # all tasks of a broken pool are lost, whoever broke it: each alone shows which it was
-        for task in (yield from _until_a_worker_dies(function, waiting, min(jobs, len(waiting)), advanced)):
-            if (yield from _until_a_worker_dies(function, deque([task]), 1, advanced)):
-                yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
+        task = waiting.popleft()
+        token = _advanced.set(advanced)
+        outcome = _outcome(partial(function, task))
+        _advanced.reset(token)
+        yield task, outcome
+    for task in lost:
+        # alone it may find the memory that it lacked beside others
+        yield from _by_workers(function, again := deque([task]), 1, advanced, lost_again := [])
+        if again or lost_again:
+            yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
 
 
-def _until_a_worker_dies(
-    function: Callable[[Task], Result], waiting: deque[Task], jobs: int, advanced: Advanced
-) -> Generator[tuple[Task, Result | Exception], None, list[Task]]:
-    """Takes tasks from `waiting` and yields what became of them; returns those that a dying worker took along."""
-    running: dict[Future[Result], Task] = {}
-    spawn, seen = multiprocessing.get_context("spawn"), 0
-    stages: _Count = spawn.Value("q", 0)
-    with _pool(jobs, spawn, stages) as pool:
-        while waiting or running:
-            while waiting and len(running) < jobs:
+def _by_workers(
+    function: Callable[[Task], Result], waiting: deque[Task], jobs: int, advanced: Advanced, lost: list[Task]
+) -> Generator[tuple[Task, Result | Exception], None, None]:
+    """Takes tasks from `waiting`, as long as a worker begins, and yields what became of them; adds those whose worker died to `lost`.
+
+    What Python has for this waits for ever where a process has no room for one more thread.
+    """
+    with _workers() as working:
+        while len(working) < min(jobs, len(waiting)) and _begin(working):
+            pass
+        while working:
+            for worker in wait(working):
                 try:
-                    with _deaf_to_interrupts():
-                        future = pool.submit(function, waiting[0])
-                    running[future] = waiting[0]
-                except BrokenProcessPool:
-                    return list(running.values())
-                waiting.popleft()
-            ended = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED).done
-            advanced(stages.value - seen)
-            seen = stages.value
-            for future in ended:
-                outcome = _outcome(future.result)
-                if isinstance(outcome, BrokenProcessPool):
-                    return list(running.values())
-                yield running.pop(future), outcome
-    return []
+                    said = worker.recv()
+                except (EOFError, OSError):
+                    process, task = working.pop(worker)
+                    worker.close()
+                    process.join()
+                    if task is not None:
+                        # it was the task that ended it: another worker may begin
+                        lost.append(task)
+                        if waiting:
+                            _begin(working)
+                    continue
+                if isinstance(said, int):
+                    advanced(said)
+                    continue
+                process, task = working[worker]
+                working[worker] = process, waiting[0] if waiting else None
+                worker.send((function, waiting.popleft()) if waiting else None)
+                if task is not None:
+                    yield task, said.outcome
+
+
+class _Ready(NamedTuple):
+    """What a worker says when it can have a task: what became of the one before, if there was one."""
+
+    outcome: Any = None
+
+
+_Working = dict[Connection, tuple[SpawnProcess, Any]]
+"""Each worker's process and its task, None where it has none, by the connection to it."""
+
+
+@contextmanager
+def _workers() -> Iterator[_Working]:
+    """Worker processes, which are stopped at once, and clean up, when the block is left by an exception."""
+    working: _Working = {}
+    try:
+        yield working
+    except BaseException:
+        for process, _ in working.values():
+            process.terminate()
+        raise
+    finally:
+        for worker, (process, _) in working.items():
+            worker.close()
+            process.join()
+
+
+def _begin(working: _Working) -> bool:
+    """Begins one more worker; whether the system had what it takes."""
+    spawn = multiprocessing.get_context("spawn")
+    try:
+        ours, theirs = spawn.Pipe()
+        with theirs, _deaf_to_interrupts():
+            process = spawn.Process(target=_work, args=(theirs,), daemon=True)
+            process.start()
+    except (OSError, MemoryError):
+        return False
+    working[ours] = process, None
+    return True
+
+
+def _work(parent: Connection) -> None:
+    """What a worker does: asks for tasks until there are none."""
+    _prepare_worker(parent)
+    ready = _Ready()
+    while True:
+        try:
+            parent.send(ready)
+        except (EOFError, OSError):
+            return
+        except Exception as error:  # what came out cannot be sent
+            parent.send(_Ready(error))
+        try:
+            given = parent.recv()
+        except (EOFError, OSError):
+            return
+        if given is None:
+            return
+        function, task = given
+        ready = _Ready(_outcome(partial(function, task)))
 
 
 def on_cluster(
@@ -139,44 +204,27 @@ def _outcome(result: Callable[[], Result]) -> Result | Exception:
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that are started in the block never hear Ctrl-C, not even before they can say that they leave it to their parent."""
+    """Processes that are started in the block never hear what a terminal says to all, not even before they can leave it to their parent."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextmanager
-def _pool(jobs: int, spawn: SpawnContext, stages: "_Count") -> Iterator[ProcessPoolExecutor]:
-    """Worker processes that are stopped at once, and clean up, when the block is left by an exception."""
-    pool = ProcessPoolExecutor(jobs, spawn, _prepare_worker, (stages,))
-    try:
-        yield pool
-    except BaseException:
-        for process in multiprocessing.active_children():
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _prepare_worker(stages: "_Count") -> None:
-    """Workers count the stages that they have done, draw no progress bars, leave Ctrl-C to their parent, clean up when told to stop,
-    and do not outlive it."""
-    _advanced.set(partial(_add, stages))
+def _prepare_worker(parent: Connection) -> None:
+    """Workers tell the stages that they have done, draw no progress bars, leave Ctrl-C to their parent, clean up when told to stop, and do
+    not outlive it."""
+    _advanced.set(parent.send)
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in FROM_TERMINALS:
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _add(stages: "_Count", count: int) -> None:
-    with stages.get_lock():
-        stages.value += count
+    with suppress(RuntimeError):  # there may be no more threads
+        start_new_thread(_end_with_parent, ())
 
 
 def _stop(*_: object) -> NoReturn:

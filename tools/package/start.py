@@ -50,7 +50,7 @@ def _end_in_a_line(command: str) -> None:
         os.write(2, f"{command}: interrupted\n".encode())
         os._exit(STOPPED)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         # who starts a command in the background may have made it deaf to Ctrl-C
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, stop)
