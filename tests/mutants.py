@@ -69,6 +69,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/submissions/evidence": ("evidence", "waits_by_place", "synchronisation", "host_holds", *LINKING),
     "linker/waits/found_waits": ("counted_waits", "synchronisation", "host_holds", "waits_by_place", *LINKING),
     "linker/waits/guesses": ("guesses_by_order", "waits_by_place", "synchronisation", "host_holds", *LINKING),
+    "linker/threads/forward_threads": ("hand_over_by_hand", "hand_over", *LINKING),
     "linker/threads/hand_off": ("hand_over_by_hand", "hand_over", "windows", "generate", *LINKING),
     "linker/host_communication/host_communication": ("host_transfers_by_hand", "host_communication", *LINKING),
     "linker/waits/host_holds": ("host_holds_by_hand", "host_holds", "synchronisation", *LINKING),
