@@ -158,6 +158,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "converter/edit/uncovered_time": ("lanes", "device_split", *SIMULATORS),
     "converter/edit/lanes": ("lanes", *SIMULATORS, "replay"),
     "converter/host_timeline/launch_moments": ("launch_moments", "device_time", *CONVERTING),
+    "converter/edit/circles": ("order", "convert"),
     "converter/edit/order": ("order", "targets_by_hand", *CONVERTING),
     "converter/building/synchronous_launches": ("added_nodes", "promotion", *CONVERTING, "order"),
     "converter/edit/rewiring": ("rewire", "targets_by_hand", "device_only", *SIMULATORS),

@@ -83,7 +83,7 @@ def _exact_time(text: bytes) -> tuple[int, int]:
         return _nanoseconds(text.decode("utf-8", "replace")), -1
     sign, whole, fraction = found.groups(b"")
     time = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
-    return -time if sign else time, len(fraction)
+    return (-time if sign else time) if time < FOREVER else ABSENT, len(fraction)
 
 
 def lacks_padding(column: Iterable[ExactTimes]) -> bool:
