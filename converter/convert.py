@@ -17,11 +17,13 @@ from .building import Built, SyntheticNodes, calling_slices, graph_of, with_sync
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
-from .edit import check, deduplicated, topological_order, without_host
+from .edit import check, deduplicated, order_through_circles, without_host
 from .host_timeline import slice_host
 from .kernel_work import KernelWork
 from .options import Options
 from .targets import for_target
+
+IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
 
 
 def convert(
@@ -61,9 +63,11 @@ def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None
         edges = deduplicated(with_synchronous_launches(context, edges), synthetic.node_count)
     edges = Edges.joined([edges, synthetic.edges(context)])
     control = Edges.joined([launch(context), calling_slices(context)])
-    order = topological_order(
-        synthetic.start(context), Edges.joined([edges, control]), lambda: synthetic.names(context)
-    )
+    order, backward = order_through_circles(synthetic.start(context), Edges.joined([edges, control]))
+    if backward.any():
+        in_circles, in_control = np.split(backward, [len(edges.source)])
+        dropped = dropped | {IN_CIRCLES: int(in_circles.sum())}
+        edges, control = edges.where(~in_circles), control.where(~in_control)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     edges = Edges(place[edges.source], place[edges.target], edges.kind)

@@ -195,6 +195,11 @@ def test_each_kernel_is_in_the_bucket_of_its_duration(run: RUN) -> None:
     assert sum(row["kernels"] for row in rows) == len(kernels)
 
 
+def test_a_kernel_of_a_century_is_in_a_bucket() -> None:
+    rows = tables([Act(0, 1 << 61)])["launch_statistics_short_kernels"].rows()
+    assert (rows[-1]["kernels"], rows[-1]["to"] > (1 << 61) / 1000) == (1, True)
+
+
 def test_buckets_of_durations_are_powers_of_two() -> None:
     acts = [Act(0, length) for length in (999, 1_000, 1_999, 4_000, 4_500)] + [Act(0, 90_000, MEMORY)]
     rows = tables(acts)["launch_statistics_short_kernels"].rows()

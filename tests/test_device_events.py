@@ -1,16 +1,21 @@
 """Rows of a device trace as they become tables: their roles, their times, and what stands for what they do not say."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from builder import TraceBuilder
 from execgraph.linker.readers import device_tables
 from execgraph.linker.readers.categories import Role
 from execgraph.linker.readers.device_events import DeviceEvents
 from execgraph.linker.readers.device_rows import ActivityRows, OpRows, SyncRows
+from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.event_rows import unpadded
 from execgraph.schema.traces import kineto
 from execgraph.schema.traces.kineto import Args, Event, ExactEvent
-from msgspec import Raw, json
+from msgspec import Raw
+from msgspec import json as msgspec_json
 
 YEAR = "36028797018963.968"
 """µs, the shortest that is taken for no measured duration."""
@@ -189,8 +194,8 @@ def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
     recorded = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b'["float"]'), concrete_inputs=Raw(b'[""]'))
     bare = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b'"none"'))
     rows = ops(op(args=recorded), op(args=bare), op(), arguments=True).arguments
-    assert json.decode(rows[0]) == {"values": [""], "shapes": [[2]], "types": ["float"]}
-    assert json.decode(rows[1]) == {"values": [], "shapes": [[2]], "types": []}
+    assert msgspec_json.decode(rows[0]) == {"values": [""], "shapes": [[2]], "types": ["float"]}
+    assert msgspec_json.decode(rows[1]) == {"values": [], "shapes": [[2]], "types": []}
     assert rows[2] == ops(op(args=recorded)).arguments[0] == ""
 
 
@@ -272,3 +277,22 @@ def test_device_queues_tell_of_waiting() -> None:
     columns = (found.device, found.stream, found.awaited, found.sequence)
     assert [column.tolist() for column in columns] == [[4, 0], [1, -1], [2, -1], [3, -1]]
     assert events.rows[Role.ACTIVITY].count == 0
+
+
+# times of different clocks
+
+
+@pytest.mark.parametrize("far_us", [4e13, -4e13, 2e15])
+def test_rows_of_another_year_than_the_others_are_left_out_and_counted(tmp_path: Path, far_us: float) -> None:
+    t = TraceBuilder()
+    for _ in range(3):
+        with t.op("aten::mm"):
+            t.launch("kernel")
+    rows = t.device_trace()
+    far = [row for row in rows["traceEvents"] if row["ph"] == "X"][-1]
+    far["ts"] += far_us
+    device = tmp_path / "device.json"
+    device.write_text(json.dumps(rows))
+    trace = read_device_trace(str(device))
+    assert len(trace.activities.start) == 2
+    assert trace.skipped[WITHOUT_TIME] == 1

@@ -1,13 +1,17 @@
 """Hand-off between host threads, to the nanosecond: by rows made by hand."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+from effort import Counted, counted, growth
 from execgraph.linker.threads.hand_off import thread_handoffs
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.columns.intervals import TOLERANCE
-from execgraph.schema.linked.linked_trace import Found
+from execgraph.schema.linked.linked_trace import Found, ThreadHandoffs
 from execgraph.schema.machine import ANY_THREAD
 from tables import Called, Op, calls, column, ops
 
@@ -243,3 +247,25 @@ def test_the_worker_that_ended_last_is_returned_from() -> None:
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
     found = by_timing(MOST + 1, LATER - 5, last)
     assert found == [Over(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Found.TIMING.value)]
+
+
+# many threads
+
+
+def many_threads(count: int, *, recorded: bool) -> Callable[[], ThreadHandoffs]:
+    """Workers that run one after the other while the main thread is quiet."""
+    rows = []
+    for worker in range(count):
+        at, sequence = 100_000 * worker, worker if recorded else -1
+        name = BACKWARD if recorded else "aten::mm"
+        rows.append(Op("aten::mm", at, at + 10_000, MAIN, sequence=sequence))
+        rows.append(Op(name, at + 11_000, at + 80_000, WORKER + worker, sequence=sequence))
+    table, parent = counted(ops(*rows)), np.full(len(rows), -1).view(Counted)
+    made = counted(replace(calls(*(Called(row.start, row.start + 1) for row in rows)), thread=table.thread))
+    return lambda: thread_handoffs(table, parent, made, (), column())
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_effort_grows_with_the_threads_and_not_with_their_square(recorded: bool) -> None:
+    assert len(many_threads(50, recorded=recorded)().found) >= 50
+    assert growth(partial(many_threads, recorded=recorded), 50) < 2.5

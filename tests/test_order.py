@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.converter.context import Edges
+from execgraph.converter.edit.circles import Ordered, order_through_circles
 from execgraph.converter.edit.order import ROUNDS, check, deduplicated, topological_order
 from execgraph.schema.columns.column_types import Int64, Strings
 from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind
 from hypothesis import given
 from hypothesis import strategies as st
 from runs import broken_rules, convert_run
@@ -130,14 +132,41 @@ def test_a_sound_graph_passes() -> None:
     check(NONE, NONE, 0)
 
 
+def broken(start: Int64, *pairs: tuple[int, int], kind: DependencyKind) -> list[tuple[int, int]]:
+    """The edges that are left out, of weak ones and those of this kind between nodes that follow each other by number."""
+    given = [(source, target, kind if target == source + 1 else DependencyKind.EVENT_WAIT) for source, target in pairs]
+    columns = Edges(*(np.array(column, np.int64) for column in zip(*given, strict=True)))
+    order, backward = order_through_circles(start, columns)
+    assert sorted(order.tolist()) == [*range(len(start))]
+    return [pair for pair, is_backward in zip(pairs, backward.tolist(), strict=True) if is_backward]
+
+
+@pytest.mark.parametrize("kind", [DependencyKind.PROGRAM_ORDER, DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER])
+def test_in_a_circle_all_else_gives_way_to_the_order_of_calls(kind: DependencyKind) -> None:
+    assert broken(starts(0, 0, 0), (0, 1), (1, 2), (2, 0), kind=kind) == [(2, 0)]
+    assert broken(starts(9, 5, 0), (0, 1), (1, 2), (2, 0), kind=kind) == [(2, 0)]
+
+
+def test_a_circle_of_unsure_dependencies_is_broken_at_its_earliest_node() -> None:
+    assert broken(starts(5, 0, 9), (0, 2), (2, 1), (1, 0), kind=DependencyKind.LAUNCH) == [(2, 1)]
+
+
+def test_a_circle_of_sure_dependencies_is_broken_too() -> None:
+    assert len(broken(starts(0, 0), (0, 1), (1, 0), (0, 1), kind=DependencyKind.LAUNCH)) == 1
+
+
+def test_what_is_behind_a_circle_keeps_its_dependencies() -> None:
+    assert broken(starts(0, 0, 5), (0, 1), (1, 0), (1, 2), kind=DependencyKind.EVENT_WAIT) == [(1, 0)]
+
+
 def test_convert_hands_out_no_unsound_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    def backwards(start: Int64, *_: object) -> Int64:
-        return np.arange(len(start))[::-1]
+    def backwards(start: Int64, edges: Edges) -> Ordered:
+        return Ordered(np.arange(len(start))[::-1], np.zeros(len(edges.source), np.bool_))
 
     t = TraceBuilder()
     with t.op("aten::mm"):
         t.launch("k")
-    monkeypatch.setattr(import_module("execgraph.converter.convert"), "topological_order", backwards)
+    monkeypatch.setattr(import_module("execgraph.converter.convert"), "order_through_circles", backwards)
     with pytest.raises(DataError, match="points forward"):
         convert_run(t)
 

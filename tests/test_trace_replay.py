@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builder import TraceBuilder
+from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import Delay, DependencyKind, ExecutionGraph
+from execgraph.schema.traces import FOREVER
 from execgraph.tools.commands.trace_replay import main
 from execgraph.tools.replay.critical_path import pieces_of, time_by_kind
 from execgraph.tools.replay.execution import Replay, replay
@@ -15,6 +18,7 @@ from execgraph.tools.replay.scaling import parse_scale
 from execgraph.tools.replay.summary import busy_ns, describe, start_error, summarise
 from execgraph.tools.replay.timeline import write_timeline
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
+from runs import convert_run
 
 
 def path_ns(replayed: Replay) -> dict[str, int]:
@@ -60,6 +64,25 @@ def delayed() -> ExecutionGraph:
     released = [(op, LAUNCH), (first, STREAM_ORDER), (delay, STREAM_ORDER)]
     g.activity("second", 100, 20, gap=2, after=released)
     return g.build()
+
+
+def test_a_stream_of_years_of_overlapping_work_is_replayed() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        for _ in range(200):
+            t.launch("kernel", start=t.now, duration=3e13)
+    nodes = convert_run(t)
+    assert nodes.graph.integers("overlap_ns", 0).astype(float).sum() > FOREVER
+    assert replay(nodes.graph).error_pct == pytest.approx(0, abs=0.5)
+
+
+def test_times_that_add_up_to_more_than_64_bits_are_refused() -> None:
+    g = GraphBuilder()
+    last = g.host("op", 0, 1)
+    for thread in range(2, 12):
+        last = g.host("op", 0, FOREVER // 2, thread=thread, after=[(last, DependencyKind.HAND_OVER)])
+    with pytest.raises(DataError, match="add up to more than any clock shows"):
+        replay(g.build())
 
 
 def test_delays_are_a_class_of_their_own() -> None:

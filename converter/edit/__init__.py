@@ -1,5 +1,6 @@
 """Changes to a graph's nodes and edges: order, lanes, nodes taken out with what depended on them kept in order."""
 
+from .circles import order_through_circles
 from .device_only import COMMUNICATION, SILENT, without_host
 from .lane_clocks import known_after
 from .lanes import lanes_of, whole_microseconds
@@ -30,6 +31,7 @@ __all__ = [
     "edited_graph",
     "known_after",
     "lanes_of",
+    "order_through_circles",
     "recorded_edges",
     "rows_of_graph",
     "spliced",

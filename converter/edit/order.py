@@ -29,14 +29,18 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Strings] |
     Ties in time, frequent in whole-µs traces, are settled in a few vectorised rounds; what is left, by a heap. Raises DataError
     with the nodes of a cycle, by name where `names` tells them, if there is one.
     """
-    order = _settle_ties(start, edges)
-    if order is None:
-        order = _by_heap(start, edges)
+    order = order_without_circles(start, edges)
     if len(order) < len(start):
         raise DataError(
             f"the dependencies form a cycle: {_cycle(edges, order, names)}; if link made the trace, please report this"
         )
     return order
+
+
+def order_without_circles(start: Int64, edges: Edges) -> Int64:
+    """The same order, which lacks the nodes on a cycle or behind one."""
+    order = _settle_ties(start, edges)
+    return _by_heap(start, edges) if order is None else order
 
 
 def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:

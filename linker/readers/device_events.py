@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT
-from ...schema.traces import ExactTimes, InexactTime, exact_times, identity, kineto, nanoseconds
+from ...schema.traces import (
+    FOREVER,
+    LONGEST_RECORDING,
+    ExactTimes,
+    InexactTime,
+    exact_times,
+    identity,
+    kineto,
+    nanoseconds,
+)
 from .categories import Role, role_of
-from .event_rows import LONGEST, Event, EventRows
+from .clock_range import WITHOUT_TIME
+from .event_rows import Event, EventRows
 from .launch_flows import LaunchFlows
 
 TABLES = (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC, Role.EVENT_RECORD, Role.DEVICE_WAIT)
@@ -18,6 +28,8 @@ LABELS = ("process_labels", "process_name")
 RECORDING = "Trace"
 """The category of the profiler's own row, which lasts as long as it recorded."""
 BEGIN_AND_END = ("B", "E")
+LATEST = FOREVER - LONGEST_RECORDING
+"""What begins before it ends in 64 bits."""
 NO_DURATION = (None, b"", b"null")
 
 
@@ -82,11 +94,11 @@ class DeviceEvents:
             return
         starts, durations = ([getattr(event, name) for event in events] for name in ("ts", "dur"))
         start, duration = (_times(stamps, self._exact) for stamps in (starts, durations))
-        usable = (start.ns != ABSENT) & (duration.ns < LONGEST)
+        usable = (start.ns > -LATEST) & (start.ns < LATEST) & (duration.ns < LONGEST_RECORDING)
         for row in np.flatnonzero(duration.ns == ABSENT).tolist():
             usable[row] &= (bytes(durations[row]) if self._exact else durations[row]) in NO_DURATION
         if not usable.all():
-            self.skipped["device events without a usable time"] += int((~usable).sum())
+            self.skipped[WITHOUT_TIME] += int((~usable).sum())
             events = [event for event, is_usable in zip(events, usable.tolist(), strict=True) if is_usable]
             start, duration = (ExactTimes(times.ns[usable], times.digits[usable]) for times in (start, duration))
         table.add(events, start, duration, self.noted)

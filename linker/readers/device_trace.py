@@ -15,6 +15,7 @@ from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
 from ...schema.traces import kineto
 from . import device_tables
 from .categories import PYTHON, Role, bulky
+from .clock_range import within_a_recording
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
 from .duplicates import without_duplicates
@@ -50,7 +51,7 @@ def read_device_trace(
     `advanced` is told of the bytes.
     """
     if is_database(path):
-        return read_rocpd(path)
+        return within_a_recording(read_rocpd(path))
     damage = Damage(path, "device events", strict)
     events = DeviceEvents(arguments, modules)
     renamed = False
@@ -74,7 +75,7 @@ def read_device_trace(
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
-    trace = settled(without_duplicates(_trace(path, top, events)))
+    trace = settled(without_duplicates(within_a_recording(_trace(path, top, events))))
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += damage.remarks

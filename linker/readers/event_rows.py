@@ -16,8 +16,6 @@ NO_ARGS = kineto.Args()
 COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
 """Ops whose tensors tell what is communicated, in versions that do not say it otherwise."""
 AT_ONCE = 1 << 16
-LONGEST = 1 << 55
-"""ns, about a year: what is said to have lasted longer was not measured."""
 GIGA, FASTEST = 10**9, 10**9
 """What makes bytes of GB; no memory moves more GB/s."""
 INTEGERS = {

@@ -8,11 +8,20 @@ import numpy as np
 from ...schema.columns import Bool, Int64, Strings, Texts, filled, in_blocks, let_go, settled
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
+from .device_rows import (
+    ActivityRows,
+    CallRows,
+    DeviceTrace,
+    EventRecordRows,
+    OpRows,
+    PythonRows,
+    QueueEventRows,
+    SyncRows,
+)
 
 Table = TypeVar(
-    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, PythonRows, Calls, Activities, DeviceWaits, HostWaits,
-    ThreadHandoffs,
+    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, PythonRows, QueueEventRows, Calls, Activities,
+    DeviceWaits, HostWaits, ThreadHandoffs,
 )  # fmt: skip
 
 

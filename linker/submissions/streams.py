@@ -7,7 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, filled, one_by_one, previous_in_group, settled, split_groups, taken
+from ...schema.columns import (
+    Bool,
+    Int64,
+    begins,
+    filled,
+    one_by_one,
+    previous_in_group,
+    rows_by_number,
+    settled,
+    split_groups,
+    taken,
+)
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
@@ -169,8 +180,7 @@ class ThreadLaunches:
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
         self._is_first = _first_of_call(activities)
-        for number in np.unique(thread).tolist():
-            mine = settled(order[thread[order] == number])
+        for number, mine in rows_by_number(order, thread).items():
             self._times[number] = one_by_one(time[mine])
             self._rows[number] = one_by_one(rows[mine])
             self._changes[number] = self._changes_of(rows[mine], time[mine])

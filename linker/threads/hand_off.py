@@ -7,7 +7,7 @@ A caller that is quiet from 20 to 100 µs while its worker runs ops from 30 to 8
 at 80 back. Such a stretch of the worker's ops is a burst.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,13 +16,12 @@ import numpy as np
 from ...schema.columns import (
     ABSENT,
     TOLERANCE,
-    Bool,
     Int64,
     Strings,
     among,
     distinct,
-    in_blocks,
     let_go,
+    rows_by_number,
     settled,
     split_groups,
     taken,
@@ -30,7 +29,8 @@ from ...schema.columns import (
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
 from ...schema.traces import FOREVER, NEVER, are_step_marks
-from .thread_activity import ThreadActivity, thread_activity
+from .forward_threads import ForwardThreads
+from .thread_activity import ThreadActivity, activity_by_thread
 
 AUTOGRAD = "autograd::engine::evaluate_function"
 
@@ -67,18 +67,15 @@ def thread_handoffs(
 ) -> ThreadHandoffs:
     """The hand-offs of one process: those around its transfers, and those of its other threads.
 
-    O(n log n) in ops and calls for a bounded number of threads.
+    O(n log n) in ops and calls, on however many threads.
     """
     work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~among(ops.thread, transfer_threads)
-    work = settled(np.flatnonzero(work))
-    thread = taken(ops.thread, work)
-    numbers = distinct(thread).tolist()
-    if len(numbers) < 2:
+    of_thread = rows_by_number(settled(np.flatnonzero(work)), ops.thread)
+    if len(of_thread) < 2:
         return _columns(transfers)
-    of_thread = {number: settled(work[thread == number]) for number in numbers}
-    did = {number: thread_activity(ops, parent, calls, mine, number) for number, mine in of_thread.items()}
-    largest_first = sorted(numbers, key=lambda number: -len(of_thread[number]))
-    callers = _callers(ops, work, of_thread, largest_first)
+    did = activity_by_thread(ops, parent, calls, of_thread)
+    largest_first = sorted(of_thread, key=lambda number: -len(of_thread[number]))
+    callers = _callers(ops, of_thread, largest_first)
     main = next((number for number in largest_first if number not in callers), largest_first[0])
 
     bursts = [
@@ -92,34 +89,25 @@ def thread_handoffs(
     return _columns([*transfers, *_waits(bursts), *_by_timing(others, main, did[main], _usual(bursts))])
 
 
-def _callers(ops: Ops, work: Int64, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
-    """The caller of each autograd worker, by the ops that do `work`, all of them and those of each thread."""
+def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
+    """The caller of each autograd worker, by the ops of each thread."""
     callers: dict[int, int] = {}
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
     let_go()
+    forward = ForwardThreads(ops, of_thread, is_backward)
     for number in reversed(largest_first):
-        caller = _forward_thread(ops, work, of_thread[number], is_backward)
+        rows = of_thread[number]
+        sequence = taken(ops.seq_id, rows[is_backward[rows]])
+        caller = forward.of(distinct(sequence[sequence >= 0]))
         # of two threads that each ran the backward ops of the other one the larger is the caller
         if caller not in (None, number) and callers.get(caller) != number:
             callers[number] = caller
     return callers
 
 
-def _forward_thread(ops: Ops, work: Int64, mine: Int64, is_backward: Bool) -> int | None:
-    """The thread whose forward ops share the sequence numbers of the worker's backward ops, None for threads without any."""
-    sequence = taken(ops.seq_id, mine[is_backward[mine]])
-    sequences, counts = distinct(sequence[sequence >= 0]), Counter[int]()
-    for block in in_blocks(len(work)):
-        rows = work[block]
-        forward = rows[~is_backward[rows] & np.isin(ops.seq_id[rows], sequences)]
-        counts.update(ops.thread[forward].tolist())
-    return counts.most_common(1)[0][0] if counts else None
-
-
 def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[Burst]:
     """The worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
-    edges = np.concatenate(([NEVER], calling.boundaries, [FOREVER]))
-    is_quiet = np.concatenate(([True], calling.may_wait, [True]))
+    edges, is_quiet = calling.boundaries, calling.may_wait
     stretch = np.full(len(worker.top_start), -1, np.int64)
     # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
     for early in (0, TOLERANCE):
@@ -190,14 +178,21 @@ def _returns_by_timing(
 
     `called` tells when it called a worker in the quiet stretch that begins at a time.
     """
-    long_enough = np.diff(calling.boundaries) >= wake.median
-    long_enough |= np.isin(calling.boundaries[:-1], list(called))
-    for stretch in np.flatnonzero(calling.may_wait & long_enough).tolist():
-        begin, end = int(calling.boundaries[stretch]), int(calling.boundaries[stretch + 1])
-        ends = {number: min(worker.last_end(end + TOLERANCE), end) for number, worker in workers.items()}
-        last = max(ends, key=lambda number: ends[number], default=None)
-        if last is not None and max(begin, end - wake.most) < ends[last]:
-            yield Wait(last, ends[last], main, ends[last], called.get(begin, begin), Found.TIMING.value)
+    begin, end = calling.boundaries[1:-2], calling.boundaries[2:-1]
+    long_enough = (end - begin >= wake.median) | np.isin(begin, list(called))
+    numbers = np.repeat([*workers], [len(worker.top_end) for worker in workers.values()])
+    ends = np.concatenate([begin[:0], *(worker.top_end for worker in workers.values())])
+    order = np.argsort(ends, kind="stable")
+    numbers, ends = numbers[order], ends[order]
+    until = np.searchsorted(ends, end + TOLERANCE, side="right")
+    last = np.minimum(np.append(ends, NEVER)[until - 1], end)
+    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - wake.most) < last)
+    since = np.searchsorted(ends, last)
+    for stretch in np.flatnonzero(returned).tolist():
+        # of several that ended then the one with the smallest number
+        number = int(numbers[since[stretch] : until[stretch]].min())
+        from_time, time = int(begin[stretch]), int(last[stretch])
+        yield Wait(number, time, main, time, called.get(from_time, from_time), Found.TIMING.value)
 
 
 def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:

@@ -17,20 +17,22 @@ from ...schema.columns import (
     NumberPieces,
     filled,
     in_blocks,
+    rows_by_number,
     settled,
     stacked,
     taken,
-    within,
 )
 from ...schema.linked import Calls, Ops
 from ...schema.traces import FOREVER, NEVER
 
-STRETCHES = 8
+STRETCHES, FEW = 8, 1 << 12
+"""Into how many stretches the time of a thread is divided, and up to how many times it is not."""
 
 
 @dataclass(slots=True)
 class ThreadActivity:
-    """`boundaries` are the times at which an op or call begins or ends. `may_wait` and `idle` tell of the stretches between two of them.
+    """`boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` tell of the stretches
+    between two of them.
 
     `top_start` and `top_end` are those of its outermost ops, by start.
     """
@@ -44,32 +46,49 @@ class ThreadActivity:
     def idle_since(self, time: int) -> int:
         """When the thread, if it starts something at `time`, had last done something: at `time`, if it was busy; ABSENT for never."""
         place = int(np.searchsorted(self.boundaries, time)) - 1
-        if place < 0:
+        if place < 1:
             return ABSENT
-        return time if place < len(self.idle) and not self.idle[place] else int(self.boundaries[place])
-
-    def last_end(self, time: int) -> int:
-        """When its last outermost op up to `time` ended."""
-        place = int(np.searchsorted(self.top_end, time, side="right")) - 1
-        return int(self.top_end[place]) if place >= 0 else NEVER
+        return int(self.boundaries[place]) if self.idle[place] else time
 
 
-def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: int) -> ThreadActivity:
-    """Of the ops in rows `mine`, all of one thread, whose parents are rows, too."""
-    called = np.flatnonzero(calls.thread == thread)
-    outer = within(mine, parent)
-    boundaries = settled(_boundaries(ops, calls, mine, called))
+def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64]) -> dict[int, ThreadActivity]:
+    """What each thread did by its ops in these rows, whose parents are rows, too, and by its calls. O(n log n)."""
+    called = rows_by_number(np.arange(len(calls)), calls.thread)
+    place, none = filled(len(ops), -1), np.empty(0, np.int64)
+    for rows in of_thread.values():
+        place[rows] = np.arange(len(rows))
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
+    return {
+        thread: _thread_activity(
+            ops, _places(rows, parent, ops.thread, place), calls, rows, called.get(thread, none), computes
+        )
+        for thread, rows in of_thread.items()
+    }
+
+
+def _places(rows: Int64, parent: Int64, thread: Int64, place: Int64) -> Int64:
+    """The places among their thread's rows of what encloses the rows, -1 for what encloses none of them."""
+    outer = filled(len(rows), -1)
+    for block in in_blocks(len(rows)):
+        around = parent[rows[block]]
+        outer[block] = np.where((around >= 0) & (thread[around] == thread[rows[block]]), place[around], -1)
+    return outer
+
+
+def _thread_activity(
+    ops: Ops, outer: Int64, calls: Calls, mine: Int64, called: Int64, computes: Bool
+) -> ThreadActivity:
+    boundaries = settled(_boundaries(ops, calls, mine, called))
     # of no op (-1) is the last
     computes = np.append(computes[mine], False)
     start, end = taken(ops.start, mine), taken(ops.end, mine)
-    around = Intervals(filled(len(mine), thread), start, end, outer)
+    around = Intervals(filled(len(mine), 0), start, end, outer)
     in_call = _covered(boundaries, taken(calls.start, called), taken(calls.end, called))
-    may_wait, idle = np.ones((2, max(len(boundaries) - 1, 0)), np.bool_)
+    may_wait, idle = np.ones((2, len(boundaries) - 1), np.bool_)
     for rows in in_blocks(len(may_wait)):
         edges = boundaries[rows.start : rows.stop + 1]
         middle = (edges[:-1] + edges[1:]) // 2
-        owner = around.innermost(np.full(len(middle), thread), middle, middle)
+        owner = around.innermost(np.zeros(len(middle), np.int64), middle, middle)
         may_wait[rows], idle[rows] = ~computes[owner] & ~in_call[rows], (owner < 0) & ~in_call[rows]
 
     top = mine[outer < 0]
@@ -78,14 +97,18 @@ def thread_activity(ops: Ops, parent: Int64, calls: Calls, mine: Int64, thread: 
 
 
 def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
-    """When ops or calls begin or end, each time once; sorted a stretch of time at a time."""
+    """NEVER, when ops or calls begin or end, each time once, and FOREVER; sorted a stretch of time at a time."""
     columns = ((ops.start, mine), (ops.end, mine), (calls.start, called), (calls.end, called))
     times = stacked(*(taken(column, rows) for column, rows in columns))
+    if len(times) <= FEW:
+        return np.unique(np.concatenate(([NEVER], times, [FOREVER])))
     borders = np.linspace(times.min(initial=FOREVER), times.max(initial=NEVER), STRETCHES + 1).astype(np.int64)
     found = NumberPieces()
+    found.add(np.array([NEVER]))
     for first, last in pairwise((NEVER, *borders[1:-1].tolist(), FOREVER)):
         within_both = [part[(part >= first) & (part < last)] for part in map(times.__getitem__, in_blocks(len(times)))]
         found.add(np.unique(np.concatenate([times[:0], *within_both])))
+    found.add(np.array([FOREVER]))
     return found.column()
 
 

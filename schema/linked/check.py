@@ -8,8 +8,9 @@ import numpy as np
 from ..columns import ABSENT, Int32, Int64, Strings
 from .linked_trace import LinkedTrace
 
-LONGEST_CLOCK = 1 << 62
-"""ns; sums and differences of two times within it stay in 64 bits."""
+LATEST = 1 << 62
+"""ns; sums and differences of two times up to it stay in 64 bits."""
+MOST_APART = 1 << 61
 
 
 def contradiction(linked: LinkedTrace) -> str:
@@ -42,9 +43,7 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
         yield f"{often[often > 1][0]} nodes have the id {ids[often > 1][0]}"
     if untimed := int((activities.start == ABSENT).sum()):
         yield f"{untimed} activities have no time"
-    yield from _wrong_times("ops", linked.ops.start, linked.ops.end)
-    yield from _wrong_times("calls", calls.start, calls.end)
-    yield from _wrong_times("activities", activities.start, activities.end)
+    yield from _wrong_times(linked)
 
 
 def _codes(what: str, texts: Strings) -> tuple[str, Int64 | Int32, int]:
@@ -70,10 +69,16 @@ def _columns(table: Any) -> list[Any]:
     return [column.codes if isinstance(column, Strings) else column for column in columns]
 
 
-def _wrong_times(name: str, start: Int64, end: Int64) -> Iterator[str]:
-    timed = start != ABSENT
-    start, end = start[timed], end[timed]
-    if (np.maximum(np.abs(start), np.abs(end)) > LONGEST_CLOCK).any():
-        yield f"times of {name} are beyond any clock"
-    elif (end < start).any():
-        yield f"{int((end < start).sum())} {name} end before they begin"
+def _wrong_times(linked: LinkedTrace) -> Iterator[str]:
+    first, last = LATEST, -LATEST
+    for name, table in (("ops", linked.ops), ("calls", linked.calls), ("activities", linked.activities)):
+        timed = table.start != ABSENT
+        start, end = table.start[timed], table.end[timed]
+        if (np.maximum(np.abs(start), np.abs(end)) > LATEST).any():
+            yield f"times of {name} are beyond any clock"
+        elif (end < start).any():
+            yield f"{int((end < start).sum())} {name} end before they begin"
+        first, last = min(first, int(start.min(initial=LATEST))), max(last, int(end.max(initial=-LATEST)))
+    # other linkers mix times since 1970 with others
+    if last - first > MOST_APART:
+        yield "its times are further apart than any clock shows"

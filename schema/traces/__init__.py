@@ -11,6 +11,7 @@ from .numbers import identities, identity, integer, integers, json_value
 from .steps import STEP_MARK, are_step_marks
 from .times import (
     FOREVER,
+    LONGEST_RECORDING,
     NEVER,
     ExactTimes,
     InexactTime,
@@ -25,6 +26,7 @@ __all__ = [
     "FOREVER",
     "GROUP_INIT",
     "LARGEST_ID",
+    "LONGEST_RECORDING",
     "MEMORY_CATEGORIES",
     "NEVER",
     "NO_LISTS",

@@ -15,6 +15,8 @@ from ..columns import ABSENT, Int64
 
 NEVER, FOREVER = -(1 << 62), 1 << 62
 """Before and after all times that a trace may hold; their difference is still an int64."""
+LONGEST_RECORDING = 1 << 55
+"""ns, about a year: what is said to have lasted longer, or to be further from other rows, was not measured."""
 EXACT_MICROSECONDS = float(1 << 43)
 LARGEST_MICROSECONDS = float(FOREVER // 1000)
 DECIMAL_TEXT = re.compile(rb"\s*(-?)(\d{1,15}\d?)(?:\.(\d{1,3}))?\s*")
@@ -81,7 +83,7 @@ def _exact_time(text: bytes) -> tuple[int, int]:
         return _nanoseconds(text.decode("utf-8", "replace")), -1
     sign, whole, fraction = found.groups(b"")
     time = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
-    return -time if sign else time, len(fraction)
+    return (-time if sign else time) if time < FOREVER else ABSENT, len(fraction)
 
 
 def lacks_padding(column: Iterable[ExactTimes]) -> bool:

@@ -141,7 +141,145 @@ def _modules(t: TraceBuilder, count: int, _: Random) -> None:
             t.launch("mm", 7, 1)
 
 
+def _workers(t: TraceBuilder, count: int, random: Random) -> None:
+    """Threads that run the backward pass of ops of others, or of nobody; their caller is idle while they do."""
+    known = random.random() < 0.7
+    for number in range(100, 100 + count):
+        with t.op("aten::mm", seq_id=number):
+            t.work(2)
+        t.idle(1)
+        name = "autograd::engine::evaluate_function: MmBackward0" if known else "aten::mm"
+        with t.thread(number), t.op(name, seq_id=number if known else -1, fw_thread=int(known)):
+            t.launch("dgemm", 7, 1)
+        t.join_thread(number)
+
+
+def _chained_threads(t: TraceBuilder, count: int, _: Random) -> None:
+    """Each thread goes on with what the one before did."""
+    for number in range(100, 100 + count):
+        start = t.threads[number - 1].clock / 1000 if number - 1 in t.threads else t.now
+        with (
+            t.thread(number, start),
+            t.op("autograd::engine::evaluate_function: B", seq_id=number, fw_thread=number - 1),
+            t.op("aten::mm", seq_id=number + 1),
+        ):
+            t.launch("mm", 7, 1)
+
+
+def _devices(t: TraceBuilder, count: int, _: Random) -> None:
+    first = t.device
+    for t.device in range(first, first + count):
+        with t.op("aten::add"):
+            t.launch("add", 7, 1)
+    t.device = first
+
+
+def _large_group(t: TraceBuilder, count: int, _: Random) -> None:
+    """A group of very many ranks."""
+    group = t.group([*range(count)], name="1")
+    for _ in range(3):
+        t.collective("allreduce", group=group)
+
+
+def _collectives(t: TraceBuilder, count: int, random: Random) -> None:
+    """Collectives of one group, each awaited, by the next kernel or in the end."""
+    group, later = t.group([0, 1], name="1"), random.random() < 0.5
+    tensor = t.tensor()
+    awaited = []
+    for _ in range(count):
+        awaited.append(t.collective("allreduce", group=group, tensors=[tensor]))
+        if not later:
+            t.wait_collective(awaited.pop())
+    for collective in awaited:
+        t.wait_collective(collective)
+
+
+def _annotations(t: TraceBuilder, count: int, random: Random) -> None:
+    """Annotations of one name or of as many as there are, one in the other or in a row."""
+    nested, names = random.random() < 0.5, random.choice([1, count])
+    with ExitStack() as stack:
+        for number in range(count):
+            stack.enter_context(t.annotation(f"part {number % names}"))
+            t.launch("kernel", 7, 1)
+            if not nested:
+                stack.close()
+
+
+def _waits_on_one_event(t: TraceBuilder, count: int, random: Random) -> None:
+    """An event that is recorded once, and that streams or the host wait for ever after."""
+    event, streams = t.record_event(stream=7), random.choice([2, count])
+    for number in range(count):
+        if random.random() < 0.5:
+            t.wait_event(event, stream=100 + number % streams)
+        else:
+            t.event_synchronize(event)
+    t.launch("kernel", 100, 1)
+
+
+def _unawaited_events(t: TraceBuilder, count: int, _: Random) -> None:
+    for number in range(count):
+        t.record_event(stream=7 + number % 2)
+    t.launch("kernel", 7, 1)
+
+
+def _launches_of_one_call(t: TraceBuilder, count: int, random: Random) -> None:
+    """Kernels or calls that share a correlation."""
+    made = t.call("cudaLaunchKernel")
+    for number in range(count):
+        t.activity(f"kernel{number % 9}", random.choice([7, 20]), t.now + number, 1, made)
+        if number % 2:
+            t.call("cudaLaunchKernel", 1, correlation=made.correlation)
+
+
+def _shared_sequence(t: TraceBuilder, count: int, random: Random) -> None:
+    """Forward and backward ops that all have one sequence number."""
+    threads = random.choice([1, 9])
+    for number in range(count):
+        with t.op("aten::mm", seq_id=1):
+            t.launch("mm", 7, 1)
+        with (
+            t.thread(100 + number % threads, t.now),
+            t.op("autograd::engine::evaluate_function: B", seq_id=1, fw_thread=1),
+        ):
+            t.launch("dmm", 7, 1)
+        t.join_thread(100 + number % threads)
+
+
+def _flows(t: TraceBuilder, count: int, random: Random) -> None:
+    """Arrows between one op and many, with their own number or a shared one."""
+    with t.op("aten::mm") as op:
+        t.launch("mm", 7, 1)
+    ids = random.choice([1, count])
+    for number in range(count):
+        place = {"pid": t.pid, "tid": t.pid + op.thread - 1, "ts": t.layout.origin_us + number % 5}
+        category = random.choice(["fwdbwd", "ac2g"])
+        for end in ({"ph": "s"}, {"ph": "f", "bp": "e"}):
+            t.add_device_event(end | place | {"id": number % ids, "cat": category, "name": category})
+
+
+def _counters(t: TraceBuilder, count: int, _: Random) -> None:
+    """Counters and allocations."""
+    for number in range(count):
+        place = {"pid": t.pid, "tid": t.pid, "ts": t.layout.origin_us + number}
+        t.add_device_event(place | {"ph": "C", "name": f"GPU {number % 3}", "args": {f"series {number % 7}": number}})
+        memory = {"Addr": number % 50, "Bytes": 512 - 1024 * (number % 2), "Device Type": 1, "Device Id": 0}
+        memory |= {"Total Allocated": number, "Total Reserved": number}
+        t.add_device_event(
+            place | {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "args": memory}
+        )
+
+
+def _queries(t: TraceBuilder, count: int, random: Random) -> None:
+    """Events that a thread asks for again and again."""
+    t.launch("kernel", 7, random.choice([1, 10 * count]))
+    events = [t.record_event(stream=7) for _ in range(random.choice([1, 9]))]
+    for number in range(count):
+        t.event_query(events[number % len(events)])
+    t.launch("kernel", 7, 1)
+
+
 CROWDS: tuple[Callable[[TraceBuilder, int, Random], None], ...] = (
     _threads, _streams, _groups, _nested_ops, _staggered_activities, _events, _one_event, _graph_kernels, _steps, _tensors, _many_tensors,
-    _messages, _modules,
+    _messages, _modules, _workers, _chained_threads, _devices, _large_group, _collectives, _annotations, _waits_on_one_event,
+    _unawaited_events, _launches_of_one_call, _shared_sequence, _flows, _counters, _queries,
 )  # fmt: skip

@@ -30,8 +30,8 @@ from .temporal_breakdown import NO_ACTIVITIES
 FLAGS = ("short", "slow call", "long delay")
 LONG_DELAY = 2
 NO_KERNELS = "no kernel ran"
-BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(40)))
-"""Where the durations (ns) of a bucket begin: 0, then the powers of two from 1 µs on."""
+BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
+"""Where the durations (ns) of a bucket begin: 0, then the powers of two from 1 µs on, as far as 64 bits go."""
 
 
 @dataclass(slots=True)

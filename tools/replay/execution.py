@@ -182,10 +182,20 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
         ready[order] = True
         raise DataError(_never_ready(work, np.flatnonzero(~ready[finish_row])))
     problem = Problem(source, target, lag, cost)
+    try:
+        end, place_of = _ends(order, problem, work)
+    except OverflowError as error:
+        raise DataError(
+            "the times of the graphs add up to more than any clock shows; convert the traces again"
+        ) from error
+    return Schedule(*problem, end, finish_row, place_of)
+
+
+def _ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
+    """When each row ends, and whose place it takes."""
     if work.place.max(initial=-1) >= 0:
-        end, place_of = ends_with_room(problem, work)
-        return Schedule(*problem, end, finish_row, place_of)
-    return Schedule(*problem, earliest_ends(order, problem), finish_row, np.full(len(cost), -1))
+        return ends_with_room(problem, work)
+    return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Rows:

@@ -19,6 +19,7 @@ from .scaling import Scale, class_factor, node_factors
 
 START = "start_time_ns"
 LENGTHS = [one.name for one in ATTRIBUTES if one.unit == "ns" and one.name != START]
+LENGTHS_IN_A_SUM = 2
 HOST_THREAD = ABSENT + 1
 """Stands for the stream of a lane that is a host thread; ABSENT stands for a stream that was not recorded."""
 
@@ -158,10 +159,13 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
 
 
 def _check_times(graph: ExecutionGraph, place: int) -> None:
-    """Sums of a start and all lengths must stay in 64 bits."""
+    """Sums of a start and a few lengths must stay in 64 bits, and so must all that one lane does."""
     starts = graph.start_time_micros * 1e3, graph.integers(START, 0)
-    lengths = graph.duration_micros * 1e3, *(graph.integers(name, 0).astype(np.float64) for name in LENGTHS)
-    largest = [*(np.abs(some).max(initial=0) for some in starts), *(np.abs(some).sum() for some in lengths)]
+    lengths = graph.duration_micros * 1e3, *(graph.integers(name, 0) for name in LENGTHS)
+    largest = [*(np.abs(some.astype(np.float64)).max(initial=0) for some in starts)]
+    largest += [LENGTHS_IN_A_SUM * np.abs(some.astype(np.float64)).max(initial=0) for some in lengths]
+    worked = np.where(graph.is_delay, 0, np.abs(graph.duration_ns.astype(np.float64)))
+    largest += [np.bincount(_lanes(graph)[0], worked).max(initial=0)]
     if max(largest) > FOREVER:
         what = f"the graph of rank {graph.number('rank', place)} has times beyond any clock"
         raise DataError(f"{what}; convert the trace again")

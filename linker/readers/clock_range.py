@@ -1,0 +1,38 @@
+"""Drops rows of a device trace that are so far from the others that no recording holds both."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...schema.columns import Bool, Int64, stacked
+from ...schema.traces import LONGEST_RECORDING
+from .device_rows import DeviceTrace
+from .selection import select, select_rows
+
+WITHOUT_TIME = "device events without a usable time"
+
+
+def within_a_recording(device: DeviceTrace) -> DeviceTrace:
+    """The trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity; they are counted.
+
+    Sums and differences of times then stay in 64 bits, whatever is done with them.
+    """
+    work = np.sort(stacked(device.ops.start, device.activities.start))
+    if not len(work):
+        return device
+    middle = int(work[len(work) // 2])
+    if device.recording_start is not None and abs(device.recording_start - middle) > LONGEST_RECORDING:
+        device = replace(device, recording_start=None)
+    near = {name: _near(getattr(device, name).start, middle) for name in ("ops", "calls", "activities", "syncs")}
+    if device.python is not None:
+        near["python"] = _near(device.python.start, middle)
+    queued = _near(device.queue_events.start, middle)
+    dropped = sum(int((~rows).sum()) for rows in (*near.values(), queued))
+    if not dropped:
+        return device
+    device.skipped[WITHOUT_TIME] += dropped
+    return select(replace(device, queue_events=select_rows(device.queue_events, queued)), **near)
+
+
+def _near(start: Int64, middle: int) -> Bool:
+    return np.abs(start - middle) <= LONGEST_RECORDING
