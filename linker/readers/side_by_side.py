@@ -9,7 +9,8 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import threading
+from _thread import start_new_thread
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -138,7 +139,8 @@ def _hand_over(trace: HostTrace, descriptor: int) -> _Handed:
 def read_for_another() -> None:
     """What the other process does: reads the trace that its arguments name, and writes to standard output what it hands over."""
     path, strict, folder, descriptor = sys.argv[1:]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(RuntimeError):  # there may be no more threads
+        start_new_thread(_end_with_parent, ())
     gc.disable()
     try:
         with columns_in(Path(folder)):

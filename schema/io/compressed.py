@@ -6,13 +6,14 @@ same error with isal and without.
 
 import io
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from gzip import GzipFile
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError
 from ..optional import require
+from ..threads import is_room_for_a_thread
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -111,16 +112,21 @@ class _Unzstd(io.RawIOBase):
 
 def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> BinaryIO:
     # a thread that waits for a pipe could not be stopped
-    return cast(BinaryIO, io.BufferedReader(_Ahead(stream), PIECE) if raw.seekable() else stream)
+    if raw.seekable() and is_room_for_a_thread():
+        pool = ThreadPoolExecutor(1, "decompress")
+        with suppress(RuntimeError):  # the system gives no more threads
+            pieces = deque(pool.submit(stream.read1, PIECE) for _ in range(PIECES_AHEAD))
+            return cast(BinaryIO, io.BufferedReader(_Ahead(stream, pool, pieces), PIECE))
+    return cast(BinaryIO, stream)
 
 
 class _Ahead(io.RawIOBase):
     """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that has much to do."""
 
-    def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
-        self._stream = stream
-        self._pool = ThreadPoolExecutor(1, "decompress")
-        self._pieces = deque(self._pool.submit(stream.read1, PIECE) for _ in range(PIECES_AHEAD))
+    def __init__(
+        self, stream: GzipFile | io.BufferedReader, pool: ThreadPoolExecutor, pieces: deque[Future[bytes]]
+    ) -> None:
+        self._stream, self._pool, self._pieces = stream, pool, pieces
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:

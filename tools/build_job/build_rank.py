@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
+from ...schema.threads import begin_beside
 from ..command import no_garbage_collection
 from ..inputs import Pair
 from ..workers import stage_done
@@ -83,7 +85,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     before, is_left = _states(task), Event()
 
     def inputs() -> Inputs:
-        found = hashed.result()
+        found = hashed()
         for name, state in _states(task).items():
             if state != before[name]:
                 raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
@@ -91,7 +93,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
 
     with ThreadPoolExecutor(1) as beside:
         try:
-            hashed = beside.submit(_inputs, task, is_left.is_set)
+            hashed = begin_beside(beside, partial(_inputs, task, is_left.is_set))
             yield inputs
         finally:
             is_left.set()

@@ -20,6 +20,8 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def start(arguments: Sequence[str] | None = None) -> NoReturn:
+        # no sums here are worth more threads, each of which takes memory and may be one too many
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _open_closed_streams()
         _end_in_a_line(name.replace("_", "-"))
         import importlib
