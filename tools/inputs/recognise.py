@@ -6,7 +6,6 @@ tables and at who launched.
 
 import codecs
 import io
-import json
 import os
 import re
 import sys
@@ -14,7 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from ...linker.readers import Role, dialect, is_database, is_merged, is_rocpd, opened, processes, role_of
 from ...schema.comm_groups import INT32_MAX
@@ -22,6 +21,7 @@ from ...schema.errors import DataError
 from ...schema.io import GZIP_MAGIC, open_input
 from ...schema.recovery import LONGEST_HEAD, with_plain_letters
 from ...schema.traces import integer
+from .json_parts import objects_after, objects_in
 from .kinds import Kind
 
 PIECE = 1 << 16
@@ -40,7 +40,6 @@ DISTRIBUTED = re.compile(r'"distributedInfo"\s*:\s*(?=\{)')
 PROFILER_KEYS = re.compile(r'"(?:deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
 PROCESS_IN_NAME = re.compile(r"[_.-](\d+)\.(?:db|rpd)$", re.IGNORECASE)
 RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
-DECODER = json.JSONDecoder(strict=False)
 
 
 # nodes make a host trace, unless they carry what only later stages write
@@ -184,7 +183,7 @@ def _signs(text: str) -> _Signs:
     merged = bool(MERGED_RANKS.search(text))
     signs = _Signs(bool(PROFILER_KEYS.search(text)), merged, Counter(), _recorded_ranks(text), set())
     by_profiler = signs.by_profiler
-    for row in _objects(text):
+    for row in objects_in(text, _first_event(text) or 0):
         category, arguments = row.get("cat"), row.get("args")
         role = role_of(category if isinstance(category, str) else None)
         by_profiler |= bool(category) and role is not Role.UNKNOWN
@@ -198,26 +197,8 @@ def _signs(text: str) -> _Signs:
 
 def _recorded_ranks(text: str) -> set[int]:
     """The ranks of every `distributedInfo` in the text; what linking takes for none is none here."""
-    ranks = set()
-    for key in DISTRIBUTED.finditer(text):
-        try:
-            ranks.add(integer(DECODER.raw_decode(text, key.end())[0].get("rank"), -1))
-        except ValueError:
-            continue
+    ranks = {integer(described.get("rank"), -1) for described in objects_after(DISTRIBUTED, text)}
     return {rank for rank in ranks if 0 <= rank <= INT32_MAX}
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost complete JSON objects of a text that was cut out of a larger one."""
-    at = text.find("{", _first_event(text) or 0)
-    while at >= 0:
-        try:
-            found, end = DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            yield found
-        at = text.find("{", end)
 
 
 def _first_event(text: str) -> int | None:
