@@ -32,8 +32,10 @@ from ...schema.traces import (
     FOREVER,
     LARGEST_ID,
     NO_TENSORS,
+    UNREADABLE_LISTS,
     host,
     integer,
+    integer_list,
     integers,
     listed_attributes,
     usable_arguments,
@@ -47,6 +49,7 @@ WITHOUT_ID = "host nodes without an id of their own, given one"
 IN_CIRCLES = "host nodes whose parents go round in a circle, made outermost"
 NO_ARGUMENTS = "host nodes whose inputs or outputs are no lists"
 ATTRIBUTES = (*INTEGERS, SCHEMA)
+SPLITS = ("in_split_size", "out_split_size")
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -170,6 +173,8 @@ class _Nodes:
             if not node.attrs:
                 for name, column in columns.items():
                     column[row] = getattr(node, name)
+        lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
+        self._noted[UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 

@@ -5,6 +5,7 @@ from .arguments import NO_LISTS, TENSOR, ArgumentTexts, argument_lists, listed, 
 from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import MEMORY_CATEGORIES, Args, DeviceFile
+from .literals import UNREADABLE_LISTS, integer_list, literal
 from .merged_ranks import LARGEST_ID, MergedRank
 from .names import name_of
 from .numbers import identities, identity, integer, integers, json_value
@@ -31,6 +32,7 @@ __all__ = [
     "NO_TENSORS",
     "STEP_MARK",
     "TENSOR",
+    "UNREADABLE_LISTS",
     "Args",
     "ArgumentTexts",
     "Attr",
@@ -46,12 +48,14 @@ __all__ = [
     "identities",
     "identity",
     "integer",
+    "integer_list",
     "integers",
     "json_value",
     "kineto",
     "lacks_padding",
     "listed",
     "listed_attributes",
+    "literal",
     "microseconds",
     "name_of",
     "nanoseconds",

@@ -28,6 +28,9 @@ PIECE = 1 << 16
 END = 1 << 18
 """Bytes that are looked at from the start, and from the end."""
 
+MOST_UNREADABLE = 100
+"""Braces at which no object begins that can be read: each may cost as much as all that follows it."""
+
 JSON_START = ("{", "[")
 BLANK = b"\xef\xbb\xbf \t\r\n"
 ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')
@@ -202,19 +205,19 @@ def _recorded_ranks(text: str) -> set[int]:
     for key in DISTRIBUTED.finditer(text):
         try:
             ranks.add(integer(DECODER.raw_decode(text, key.end())[0].get("rank"), -1))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return {rank for rank in ranks if 0 <= rank <= INT32_MAX}
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost complete JSON objects of a text that was cut out of a larger one."""
-    at = text.find("{", _first_event(text) or 0)
-    while at >= 0:
+    """The outermost complete JSON objects of a text that was cut out of a larger one, up to the first hundred that are none."""
+    at, left = text.find("{", _first_event(text) or 0), MOST_UNREADABLE
+    while at >= 0 and left:
         try:
             found, end = DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end = at + 1
+            end, left = at + 1, left - 1
         else:
             yield found
         at = text.find("{", end)
