@@ -10,7 +10,7 @@ import pytest
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.errors import DataError
-from execgraph.schema.recovery import Damage, json_stream
+from execgraph.schema.recovery import Damage, json_stream, opening_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -307,3 +307,10 @@ def test_fractions_with_leading_zeros_are_what_they_seem(tmp_path: Path) -> None
     epoch = 1_710_806_400_000_000_000
     padded = ops_at(tmp_path, '"ts": 1710806400000001.7, "dur": 1.5', '"ts": 1710806400000002.012, "dur": 1.05')
     assert padded == [(epoch + 1700, 1500), (epoch + 2012, 1050)]
+
+
+@pytest.mark.parametrize("count", [1, 20, 300])
+def test_arrays_of_that_name_on_deeper_levels_are_passed_over(count: int) -> None:
+    inside = ",".join(['{"nodes":[1],"a":"\\"nodes\\":[["}'] * count)
+    text = b'{"a":[%b],"nodes":[{"id":1}' % inside.encode()
+    assert opening_of(text, "nodes", ended=False) == text.index(b'{"id"')
