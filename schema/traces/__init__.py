@@ -9,6 +9,7 @@ from .literals import UNREADABLE_LISTS, integer_list, literal
 from .merged_ranks import LARGEST_ID, MergedRank
 from .names import name_of
 from .numbers import identities, identity, integer, integers, json_value
+from .plain_arguments import plain_arguments, plain_escapes
 from .steps import STEP_MARK, are_step_marks
 from .times import (
     FOREVER,
@@ -59,6 +60,8 @@ __all__ = [
     "microseconds",
     "name_of",
     "nanoseconds",
+    "plain_arguments",
+    "plain_escapes",
     "usable_arguments",
     "value_texts",
     "with_padding",
