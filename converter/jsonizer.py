@@ -4,7 +4,6 @@ The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any ot
 """
 
 import io
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -28,14 +27,13 @@ from ..schema.graph import (
     varint_lengths,
 )
 from ..schema.io import open_input, open_output
-from ..schema.recovery import ArrayReader
+from ..schema.recovery import BYTE_ORDER_MARK, ArrayReader, opening_of, with_plain_letters
 
 T = TypeVar("T")
 Progress = Callable[[int], object]
 """Is told how many more bytes of the input were read."""
 
 HEAD_SIZE = 1 << 20
-NODES_KEY = re.compile(rb'"nodes"\s*:\s*(?=\[)')
 
 
 class Converted(NamedTuple):
@@ -126,15 +124,11 @@ def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, Binar
     """The document without its nodes and what stands after them, and a stream that begins with the list of nodes."""
     buffer = b""
     while more := read_bytes(stream, source, max(HEAD_SIZE, len(buffer))):
-        buffer += more
-        for key in NODES_KEY.finditer(buffer):
-            try:
-                document = msgspec.json.decode(buffer[: key.start()] + b'"nodes":[]}', type=_Document)
-            except msgspec.ValidationError as error:
-                raise DataError(f"{source}: is not the JSON of a graph: {error}") from error
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # this key stands deeper, or in a text
-            return document, cast(BinaryIO, io.BufferedReader(_Resumed(buffer[key.end() :], stream, source), HEAD_SIZE))
+        buffer = with_plain_letters((buffer + more).removeprefix(BYTE_ORDER_MARK))
+        if opening := opening_of(buffer, "nodes", ended=False):
+            document = _decode(buffer[:opening] + b"]}", _Document, source)
+            rest = _Resumed(buffer[opening - 1 :], stream, source)
+            return document, cast(BinaryIO, io.BufferedReader(rest, HEAD_SIZE))
     return _decode(buffer, _Document, source), io.BytesIO(b"[]}")
 
 

@@ -9,6 +9,7 @@ from ..schema.linked import read_linked as read_linked_file
 from ..schema.progress import Advanced, unseen
 from .communication import (
     MANY_MEMBERS,
+    UNREADABLE_GROUPS,
     collective_ops,
     groups_of_host,
     link_communications,
@@ -30,10 +31,12 @@ def _with_communications(linked: LinkedTrace) -> LinkedTrace:
     collectives = collective_ops(ops, op_parents(ops), {role: {} for role in Role}, np.empty(0, np.int64))
     found, row = link_communications(collectives, activities, ops, linked.calls, activities.call_row, activities.op_row)
     unlisted: list[int] = []
-    groups = process_groups(groups_of_host(ops.name, ops.inputs), unlisted)
+    unreadable: list[int] = []
+    groups = process_groups(groups_of_host(ops.name, ops.inputs, unreadable), unlisted)
     communications = with_members(found, groups, -1, unlisted)
-    if unlisted:
-        linked.report.noted[MANY_MEMBERS] = len(unlisted)
+    for what, rows in ((MANY_MEMBERS, unlisted), (UNREADABLE_GROUPS, unreadable)):
+        if rows:
+            linked.report.noted[what] = len(rows)
     return replace(
         linked,
         communications=communications,

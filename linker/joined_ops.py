@@ -16,7 +16,7 @@ from ..schema.columns import (
     stacked,
 )
 from ..schema.linked import Ops
-from ..schema.traces import NO_TENSORS
+from ..schema.traces import NO_TENSORS, plain_escapes
 from .matching import Match
 from .readers import HostTrace, OpRows, through
 
@@ -54,7 +54,8 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
     names = settled(Strings.joined((host.name, device.name.take(alone))))
     missing = [NO_TENSORS] * int(alone.sum())
     recorded = [
-        msgspec.json.format(text, indent=-1).encode() if text else NO_TENSORS for text in device.arguments.table
+        msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS
+        for text in device.arguments.table
     ]
     arguments = [recorded[code] for code in device.arguments.codes[alone].tolist()]
     ops = Ops(

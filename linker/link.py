@@ -20,6 +20,7 @@ from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops,
 from ..schema.traces import NO_TENSORS, are_step_marks
 from .communication import (
     MANY_MEMBERS,
+    UNREADABLE_GROUPS,
     awaited_collectives,
     collective_ops,
     groups_of_host,
@@ -149,7 +150,8 @@ def _linked(
     info.unresolved_waits = sum(map(len, unresolved))
     let_go()
     unlisted = sync.noted[MANY_MEMBERS]
-    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups], unlisted)
+    described = groups_of_host(host.name, host.inputs, sync.noted[UNREADABLE_GROUPS])
+    groups = process_groups([*described, *device.groups], unlisted)
     transfers = host_transfers(ops, device, device_op)
     on_host, host_row = host_communications(transfers, groups)
     around = transfer_waits(transfers, calls)

@@ -325,7 +325,7 @@ def test_an_ops_tensors_are_on_its_first_slice_unless_left_out() -> None:
         t.launch("k")
         t.work(1)
     nodes = convert_run(t)
-    value = f'[[{a.id}, {a.storage}, 0, 6, 4, "cuda:0"]]'.encode()
+    value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
     assert tensors_of(nodes, "aten::mm#0") == (value, b'["Tensor(float)"]')
     assert tensors_of(nodes, "aten::mm#1") is None
     assert convert_run(t, io="none").graph.tensors is None

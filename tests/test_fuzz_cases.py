@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -25,19 +24,7 @@ SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
 EACH, OF = 8, {"crowds": 3, "signals": 4}
 
 
-OPEN_DEFECTS = {
-    "spellings": "the order of rows and the blanks of a trace change a few attributes of its graph",
-}
-"""What these kinds of files still find; a test that begins to pass fails, so that its line goes."""
-
-
-def with_open_defects(kind: str) -> Any:
-    """The kind as a parameter, expected to fail where its defect is open."""
-    open_defect = OPEN_DEFECTS.get(kind)
-    return pytest.param(kind, marks=pytest.mark.xfail(reason=open_defect, strict=True) if open_defect else ())
-
-
-@pytest.mark.parametrize("kind", [with_open_defects(kind) for kind in KINDS])
+@pytest.mark.parametrize("kind", [*KINDS])
 def test_hostile_files_are_read_or_refused(kind: str) -> None:
     cases = [case_of(SEED, number, kind) for number in range(OF.get(kind, EACH))]
     verdicts = [*run_cases(cases, check, jobs=1)]

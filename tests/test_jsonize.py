@@ -447,3 +447,18 @@ def test_a_directory_is_one_line(tmp_path, capfd):
 def test_help_has_an_example(capfd):
     assert run("--help") == 0
     assert "trace-jsonize graph.0.et -o graph.0.json" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        b'{"metadata":{},"\\u006eodes":[{"id":1}]}',
+        b'\xef\xbb\xbf{"metadata":{},"nodes":[{"id":1}]}',
+        b'{"nodes":[{"\\u0069\\u0064":1}],"metadata":{}}',
+    ],
+)
+def test_json_is_read_whatever_way_it_is_written(tmp_path, spelling):
+    source, target = tmp_path / "graph.json", tmp_path / "graph.et"
+    source.write_bytes(spelling)
+    assert json_to_graph(str(source), str(target), lambda _: None).nodes == 1
+    assert target.read_bytes() == b"\0\x02\x08\x01"

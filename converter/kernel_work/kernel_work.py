@@ -66,6 +66,8 @@ def _works(linked: LinkedTrace, op_parent: Int64, wanted: Bool) -> list[tuple[in
     """The ops whose work is known, the kernels of each, and the work."""
     of_op: defaultdict[int, list[int]] = defaultdict(list)
     rows = np.flatnonzero(wanted)
+    # whole numbers are divided among kernels in the order of time, whatever that of the file
+    rows = rows[np.lexsort([getattr(linked.activities, key)[rows] for key in ("correlation", "end", "start")])]
     for kernel, op in zip(rows.tolist(), linked.activities.op_row[rows].tolist(), strict=True):
         of_op[op].append(kernel)
     works = OpWorks(linked.ops)

@@ -1,6 +1,5 @@
 """An op with its arguments and results, of the texts that were recorded of it."""
 
-import ast
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...schema.traces import TENSOR, TensorLists
+from ...schema.traces import TENSOR, TensorLists, literal
 from ..op_schema import mutated, only_written, position
 
 HOST_DEVICE = "cpu"
@@ -278,10 +277,7 @@ def _literal(text: Any) -> Value:
     >>> _literal("[1, 2]"), _literal("False"), _literal("")
     ([1, 2], False, None)
     """
-    try:
-        value = ast.literal_eval(text) if isinstance(text, str) else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
+    value = literal(text) if isinstance(text, str) else None
     return value if isinstance(value, int | float | list) else None
 
 

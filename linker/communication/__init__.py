@@ -8,12 +8,13 @@ from .communication import (
     is_communication_kernel,
     link_communications,
 )
-from .process_groups import MANY_MEMBERS, groups_of_host, process_groups, with_members
+from .process_groups import MANY_MEMBERS, UNREADABLE_GROUPS, groups_of_host, process_groups, with_members
 from .recorded_arguments import dtype_of, elements, from_device
 
 __all__ = [
     "MANY_MEMBERS",
     "RECORD",
+    "UNREADABLE_GROUPS",
     "CollectiveOps",
     "awaited_collectives",
     "collective_ops",

@@ -4,8 +4,6 @@ Names say little: a process numbers its groups as it makes them, one name may co
 So a group is known by its ranks.
 """
 
-import ast
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from functools import cache
@@ -17,10 +15,11 @@ import numpy as np
 from ...schema.columns import Strings
 from ...schema.comm_groups import LARGEST_JOB
 from ...schema.linked import Communication, Communications, ProcessGroup
-from ...schema.traces import GROUP_INIT, argument_lists, integer, name_of
+from ...schema.traces import GROUP_INIT, argument_lists, integer, literal, name_of
 from .recorded_arguments import members, regular_ranks
 
 WAIT = "wait"
+UNREADABLE_GROUPS = "descriptions of process groups that cannot be read"
 MEMBERS_EACH = 1 << 12
 MANY_MEMBERS = (
     f"communications and process groups of too many members (a trace may name {LARGEST_JOB}, and {MEMBERS_EACH} for each communication; "
@@ -29,11 +28,13 @@ MANY_MEMBERS = (
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
-def groups_of_host(names: Strings, inputs: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    """What host ops of these names and inputs describe of process groups."""
+def groups_of_host(
+    names: Strings, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
+) -> Iterator[dict[str, Any]]:
+    """What host ops of these names and inputs describe of process groups; for each description that is none -1 goes to `unreadable`."""
     for code in np.flatnonzero([GROUP_INIT in name for name in names.table]).tolist():
         for node in np.flatnonzero(names.codes == code).tolist():
-            yield from _described(inputs[node])
+            yield from _described(inputs[node], unreadable)
 
 
 def process_groups(
@@ -66,20 +67,17 @@ def _note(unlisted: MutableSequence[int] | None) -> None:
         unlisted.append(-1)
 
 
-def _described(inputs: bytes) -> Iterable[dict[str, Any]]:
-    """The dicts in the text argument of a `process_group:init` node: JSON, or Python's own notation in 2.1."""
+def _described(inputs: bytes, unreadable: MutableSequence[int] | None) -> Iterable[dict[str, Any]]:
+    """The dicts in the text argument of a `process_group:init` node."""
     [values] = argument_lists(inputs, "values")
     for text in values:
         if not isinstance(text, str):
             continue
-        try:
-            entries = json.loads(text)
-        except ValueError:
-            try:
-                entries = ast.literal_eval(text)
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                continue
-        yield from (entry for entry in entries if isinstance(entry, dict)) if isinstance(entries, list) else ()
+        entries = literal(text)
+        groups = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        if not isinstance(entries, list) or len(groups) < len(entries):
+            _note(unreadable)
+        yield from groups
 
 
 def with_members(

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from ...schema.comm_groups import INT32_MAX, LARGEST_JOB
 from ...schema.linked import Communication
-from ...schema.traces import TENSOR, argument_lists, integer, kineto, listed
+from ...schema.traces import TENSOR, argument_lists, integer, integer_list, kineto, listed
 
 TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
-SHORTENED = "..."
 
 
 def from_device(args: kineto.Args) -> Communication:
@@ -138,14 +137,8 @@ def merge(first: Communication, second: Communication) -> Communication:
 
 
 def integers(value: Any) -> list[int]:
-    """A list of ints that may be given as text; a shortened list (Kineto cuts at 30) counts as unknown."""
-    if isinstance(value, str):
-        return [] if SHORTENED in value else [integer(number, -1) for number in re.findall(r"-?\d+", value)]
-    if isinstance(value, dict):
-        return sorted(integer(rank, -1) for rank in value)
-    if isinstance(value, list):
-        return [integer(number, -1) for number in value if isinstance(number, int | float)]
-    return []
+    """A recorded list of integers, empty where it is unknown."""
+    return integer_list(value) or []
 
 
 def members(value: Any) -> list[int]:

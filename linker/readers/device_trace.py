@@ -1,6 +1,6 @@
 """Reads a device trace (Kineto or rocpd) into columns: host ops, runtime calls, device activities, synchronisation records.
 
-Times are int64 ns on the trace's own clock. Rows are in file order.
+Times are int64 ns on the trace's own clock. Rows are in file order, but for those of one start.
 """
 
 import re
@@ -23,6 +23,7 @@ from .event_rows import unpadded
 from .place_in_job import device_names, place_in_job
 from .rocpd import read_rocpd
 from .rocpd_database import is_database
+from .tied_rows import with_ties_in_order
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')
 RENAMING = b'_raw"'
@@ -75,7 +76,7 @@ def read_device_trace(
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
-    trace = settled(without_duplicates(within_a_recording(_trace(path, top, events))))
+    trace = settled(with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events)))))
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += damage.remarks

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, filled, in_blocks
-from ...schema.traces import NO_LISTS, ExactTimes, identities, integers, kineto, lacks_padding, with_padding
+from ...schema.traces import (
+    NO_LISTS,
+    UNREADABLE_LISTS,
+    ExactTimes,
+    identities,
+    integer_list,
+    integers,
+    kineto,
+    lacks_padding,
+    with_padding,
+)
 from .categories import Role
 
 Event = kineto.Event | kineto.ExactEvent
@@ -15,6 +25,7 @@ Event = kineto.Event | kineto.ExactEvent
 NO_ARGS = kineto.Args()
 COMMUNICATION = ("record_param_comms", "nccl:", "rccl:", "hccl:", "xccl:", "ccl:", "mpi:", "ucc:", "gloo:", "c10d::")
 """Ops whose tensors tell what is communicated, in versions that do not say it otherwise."""
+LISTS = ("in_split", "out_split", "group_ranks")
 AT_ONCE = 1 << 16
 GIGA, FASTEST = 10**9, 10**9
 """What makes bytes of GB; no memory moves more GB/s."""
@@ -69,13 +80,14 @@ class EventRows:
         for name, missing in INTEGERS[self._role].items():
             self._columns[name].add(integers([getattr(args, name) for args in arguments], missing))
         named = {name for name in {event.name for event in events} if name and name.startswith(COMMUNICATION)}
-        self.communication.add(
-            {
-                row: args
-                for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count)
-                if args.collective is not None or args.group_name is not None or event.name in named
-            }
-        )
+        talking = {
+            row: args
+            for row, (event, args) in enumerate(zip(events, arguments, strict=True), self.count)
+            if args.collective is not None or args.group_name is not None or event.name in named
+        }
+        for args in talking.values():
+            _read_lists(args, noted)
+        self.communication.add(talking)
         noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
@@ -106,6 +118,14 @@ def _bytes_per_second(values: Sequence[Any]) -> Int64:
     speeds = np.array([value if type(value) in (int, float) else -1 for value in values], np.float64)
     known = (speeds > 0) & (speeds < FASTEST)
     return np.where(known, np.rint(np.where(known, speeds, 0) * GIGA), -1).astype(np.int64)
+
+
+def _read_lists(args: kineto.Args, noted: Counter[str]) -> None:
+    """Puts lists in place of the texts that they are recorded as. Counts in `noted` what is no list."""
+    for name in LISTS:
+        numbers = integer_list(getattr(args, name))
+        noted[UNREADABLE_LISTS] += numbers is None
+        setattr(args, name, numbers or None)
 
 
 def _argument_lists(args: kineto.Args, noted: Counter[str]) -> str:

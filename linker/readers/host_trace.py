@@ -32,10 +32,13 @@ from ...schema.traces import (
     FOREVER,
     LARGEST_ID,
     NO_TENSORS,
+    UNREADABLE_LISTS,
     host,
     integer,
+    integer_list,
     integers,
     listed_attributes,
+    plain_arguments,
     usable_arguments,
 )
 
@@ -47,6 +50,7 @@ WITHOUT_ID = "host nodes without an id of their own, given one"
 IN_CIRCLES = "host nodes whose parents go round in a circle, made outermost"
 NO_ARGUMENTS = "host nodes whose inputs or outputs are no lists"
 ATTRIBUTES = (*INTEGERS, SCHEMA)
+SPLITS = ("in_split_size", "out_split_size")
 ROOT_NODE = re.compile(r"\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]")
 DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -159,9 +163,9 @@ class _Nodes:
         self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
         self._texts["name"].add([node.name or "" for node in nodes])
         inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
-        self._inputs.add(usable_arguments(inputs, self._noted))
+        self._inputs.add(usable_arguments(plain_arguments(inputs), self._noted))
         outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
-        self._outputs.add(usable_arguments(outputs, self._noted))
+        self._outputs.add(usable_arguments(plain_arguments(outputs), self._noted))
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """The values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""
@@ -170,6 +174,8 @@ class _Nodes:
             if not node.attrs:
                 for name, column in columns.items():
                     column[row] = getattr(node, name)
+        lists = [attributes.get(name) for attributes in further.values() for name in SPLITS]
+        self._noted[UNREADABLE_LISTS] += sum(integer_list(value) is None for value in lists)
         self._extra.add({len(self) + row: attributes for row, attributes in further.items()})
         return columns
 

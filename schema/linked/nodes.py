@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, TextPieces
-from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes, nanoseconds
+from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes, nanoseconds, plain_arguments
 from .layout import INTEGER_ATTRIBUTES, Node
 
 SCHEMA = "op_schema"
@@ -105,16 +105,15 @@ class LinkedNodes:
         self._add_attributes([node.attrs for node in nodes])
         self.ops.integers("thread", [ABSENT if node.thread is None else node.thread for node in nodes])
         self.recorded_by_host += [node.recorded_by is None for node in nodes]
-        self.inputs.add([self._arguments(node.inputs) for node in nodes])
-        self.outputs.add([self._arguments(node.outputs) for node in nodes])
+        self.inputs.add(plain_arguments([self._arguments(node.inputs) for node in nodes]))
+        self.outputs.add(plain_arguments([self._arguments(node.outputs) for node in nodes]))
 
     def _arguments(self, arguments: msgspec.Raw) -> bytes:
-        """On one line, as PyTorch writes them; chakra_trace_link indents."""
         text = bytes(arguments)
         if text[:1] != b"{":
             self.unusable += 1
             return NO_TENSORS
-        return msgspec.json.format(text, indent=0) if b"\n" in text else text
+        return text
 
     def _add_attributes(self, attributes: list[list[Attr]]) -> None:
         """The ops' attributes as columns; those without a column stay in `extra`."""

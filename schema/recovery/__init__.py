@@ -4,11 +4,12 @@ The readers of traces and of linked files are built on it.
 """
 
 from .damage import CUT_OFF, UNREADABLE, Damage
-from .json_stream import LONGEST_HEAD, ArrayReader, decode, kind_of_text
+from .json_stream import BYTE_ORDER_MARK, LONGEST_HEAD, ArrayReader, decode, kind_of_text
 from .plain_letters import with_plain_letters
 from .structure import opening_of
 
 __all__ = [
+    "BYTE_ORDER_MARK",
     "CUT_OFF",
     "LONGEST_HEAD",
     "UNREADABLE",

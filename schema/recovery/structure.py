@@ -1,13 +1,13 @@
 """Where an array begins and its elements end, by brackets and quotes alone: exact for any JSON, whatever its texts hold."""
 
 import re
-from itertools import islice
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..columns import Int64
+from ..columns import Bool, Bytes, Int32, Int64
 
 ESCAPED = b"__"
 QUOTE, COMMA = ord('"'), ord(",")
@@ -16,7 +16,8 @@ DEPTH[[*b"[{"]], DEPTH[[*b"]}"]] = 1, -1
 AT_ONCE = 1 << 20
 OF_NUMBERS = b"0123456789+-.eE"
 TRUNCATED = "truncated"
-KEYS_TRIED = 16
+WITHIN_TOP_LEVEL = 2
+"""Brackets that are open in an array under a key of the top level."""
 SOUND = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -34,21 +35,27 @@ def structure_of(text: bytes) -> Structure:
     >>> commas.tolist(), end
     ([11], 23)
     """
-    plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
-    quotes = depth = 0
     commas: list[Int64] = [np.empty(0, np.int64)]
-    for first in range(0, len(plain), AT_ONCE):
-        block = plain[first : first + AT_ONCE]
-        quoted = quotes + np.cumsum(block == QUOTE, dtype=np.int32)
-        outside = quoted & 1 == 0
-        depths = depth + np.cumsum(DEPTH[block] * outside, dtype=np.int32)
+    for first, block, outside, depths in _blocks(text):
         closing = np.flatnonzero(depths < 0)[:1]
         block = block[: closing[0]] if len(closing) else block
         commas.append(first + np.flatnonzero((block == COMMA) & (outside & (depths == 0))[: len(block)]))
         if len(closing):
             return Structure(np.concatenate(commas), first + int(closing[0]))
-        quotes, depth = int(quoted[-1]), int(depths[-1])
     return Structure(np.concatenate(commas), -1)
+
+
+def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
+    """The text in blocks: where each begins, its bytes, which are outside of quotes, and how deep in brackets it is behind each."""
+    plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
+    quotes = depth = 0
+    for first in range(0, len(plain), AT_ONCE):
+        block = plain[first : first + AT_ONCE]
+        quoted = quotes + np.cumsum(block == QUOTE, dtype=np.int32)
+        outside = quoted & 1 == 0
+        depths = depth + np.cumsum(DEPTH[block] * outside, dtype=np.int32)
+        yield first, block, outside, depths
+        quotes, depth = int(quoted[-1]), int(depths[-1])
 
 
 def opening_of(text: bytes, key: str, ended: bool) -> int | None:
@@ -59,10 +66,23 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
     >>> opening_of(b'{"a":{"rows":[1]},"rows":[2', "rows", ended=False)
     26
     """
-    found = [*islice(re.finditer(rb'"%b"\s*:\s*\[|\A\s*\[' % key.encode(), text), KEYS_TRIED)]
-    outermost = (one.end() for one in found if _is_json(text[: one.end()] + (b"]}" if b":" in one[0] else b"]")))
-    given_up = found and (ended or not is_sound(text))
-    return next(outermost, found[0].end() if given_up else None)
+    if only := re.match(rb"\s*\[", text):
+        return only.end()
+    found = np.array([one.end() for one in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), text)], np.int64)
+    outermost = found[_depths_before(text, found) == WITHIN_TOP_LEVEL]
+    if len(outermost) and _is_json(text[: outermost[0]] + b"]}"):
+        return int(outermost[0])
+    return int(found[0]) if len(found) and (ended or not is_sound(text)) else None
+
+
+def _depths_before(text: bytes, places: Int64) -> Int64:
+    """How many brackets are open before each of the places, which ascend and are not 0."""
+    found = np.zeros(len(places), np.int64)
+    if len(places):
+        for first, block, _, depths in _blocks(text[: places[-1]]):
+            here = slice(*np.searchsorted(places, (first + 1, first + len(block) + 1)))
+            found[here] = depths[places[here] - first - 1]
+    return found
 
 
 def is_sound(text: bytes) -> bool:

@@ -5,9 +5,11 @@ from .arguments import NO_LISTS, TENSOR, ArgumentTexts, argument_lists, listed, 
 from .attributes import listed_attributes
 from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
 from .kineto import MEMORY_CATEGORIES, Args, DeviceFile
+from .literals import UNREADABLE_LISTS, integer_list, literal
 from .merged_ranks import LARGEST_ID, MergedRank
 from .names import name_of
 from .numbers import identities, identity, integer, integers, json_value
+from .plain_arguments import plain_arguments, plain_escapes
 from .steps import STEP_MARK, are_step_marks
 from .times import (
     FOREVER,
@@ -33,6 +35,7 @@ __all__ = [
     "NO_TENSORS",
     "STEP_MARK",
     "TENSOR",
+    "UNREADABLE_LISTS",
     "Args",
     "ArgumentTexts",
     "Attr",
@@ -48,15 +51,19 @@ __all__ = [
     "identities",
     "identity",
     "integer",
+    "integer_list",
     "integers",
     "json_value",
     "kineto",
     "lacks_padding",
     "listed",
     "listed_attributes",
+    "literal",
     "microseconds",
     "name_of",
     "nanoseconds",
+    "plain_arguments",
+    "plain_escapes",
     "usable_arguments",
     "value_texts",
     "with_padding",

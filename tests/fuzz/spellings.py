@@ -29,6 +29,18 @@ def spelled_anew(text: bytes, random: Random) -> tuple[bytes, str]:
     return written, way.__name__.strip("_").replace("_", " ") if way else "everything"
 
 
+def spelled_in_every_way(text: bytes, random: Random) -> bytes:
+    """The same JSON with everything about it other; its rows stay where they are."""
+    return _written(json.loads(text), _Spelling(random, WAYS)).encode()
+
+
+def with_rows_shuffled(text: bytes, random: Random) -> bytes:
+    """The same rows in another order."""
+    document = json.loads(text)
+    _order_of_rows(document, random)
+    return json.dumps(document).encode()
+
+
 class _Spelling:
     def __init__(self, random: Random, ways: Sequence[Callable[..., Any]]) -> None:
         self.random, self.ways = random, ways
@@ -91,7 +103,7 @@ def _numbers(value: float, random: Random) -> str:
         [
             plain,
             f"{plain}00",
-            f"{whole}{fraction}e-{len(fraction)}",
+            f"{int(whole + fraction)}e-{len(fraction)}",
             f"{plain}E+0",
             whole if fraction == "0" else plain,
         ]

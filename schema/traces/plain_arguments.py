@@ -1,0 +1,92 @@
+"""Writes what was recorded of ops' arguments in one way, whatever the blanks, escapes and order of keys that a file has.
+
+Patterns look into these texts, caches compare them, and outputs hold copies of them: written in one way they depend on what the file
+says alone. It is done where they are read, a piece of the file at a time: what PyTorch writes is looked through for blanks and
+backslashes, and stays as it is.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from .host import EMPTY_LIST, NO_TENSORS
+
+BLANK, COLON, COMMA = map(ord, " :,")
+OPENS, CLOSES = np.zeros((2, 256), np.bool_)
+OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
+MEMBERS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
+"""How the members begin that PyTorch writes a blank before, as far as one number holds it."""
+WITHOUT_TENSORS = len('{"values": [], "shapes": [], "types": []}')
+ESCAPES = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\.")
+
+
+class _Lists(msgspec.Struct):
+    """Strides are empty where a version has none."""
+
+    values: msgspec.Raw = EMPTY_LIST
+    shapes: msgspec.Raw = EMPTY_LIST
+    types: msgspec.Raw = EMPTY_LIST
+    strides: msgspec.Raw = msgspec.Raw()
+
+
+LISTS = msgspec.json.Decoder(list[_Lists])
+
+
+def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
+    r"""The arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
+
+    >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
+    [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
+    """
+    distinct = [*{*texts}]
+    if not _has_odd_blanks(b",".join(distinct)):
+        distinct = [text for text in distinct if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)]
+    if not distinct:
+        return texts
+    plain = dict(zip(distinct, _plain(distinct), strict=True))
+    return [plain.get(text, text) for text in texts]
+
+
+def plain_escapes(text: bytes) -> bytes:
+    r"""The same JSON with those escapes alone that must be.
+
+    >>> plain_escapes(rb'["\u0022\u003a\/\n\ud83d\ude00"]').decode()
+    '["\\":/\\n\U0001f600"]'
+    """
+    return ESCAPES.sub(_plain_escape, text) if b"\\" in text else text
+
+
+def _plain_escape(found: "re.Match[bytes]") -> bytes:
+    text = found.group()
+    if text == rb"\/":
+        return b"/"
+    return msgspec.json.encode(msgspec.json.decode(b'"%b"' % text))[1:-1] if text.startswith(rb"\u") else text
+
+
+def _has_odd_blanks(block: bytes) -> bool:
+    """Whether there are blanks between tokens but where PyTorch writes them: behind a member's key and before the next one."""
+    text = np.frombuffer(block + bytes(9), np.uint8)
+    blank = np.flatnonzero(text[: len(block)] <= BLANK)
+    before, behind = text[blank - 1], text[blank + 1]
+    usual = (before == COLON) & (behind == ord("["))
+    next_member = blank[before == COMMA]
+    usual[before == COMMA] = np.isin(text[next_member[:, None] + np.arange(1, 9)].view(np.uint64)[:, 0], MEMBERS)
+    return bool(((text[blank] < BLANK) | (OPENS[before] | CLOSES[behind]) & ~usual).any())
+
+
+def _plain(texts: list[bytes]) -> list[bytes]:
+    try:
+        compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, texts)), indent=-1)
+        return [_text(*map(bytes, msgspec.structs.astuple(lists))) for lists in LISTS.decode(compact)]
+    except RecursionError:
+        return texts
+
+
+def _text(values: bytes, shapes: bytes, types: bytes, strides: bytes) -> bytes:
+    if strides:
+        return b'{"values": %b, "shapes": %b, "types": %b, "strides": %b}' % (values, shapes, types, strides)
+    if values == shapes == types == bytes(EMPTY_LIST):
+        return NO_TENSORS
+    return b'{"values": %b, "shapes": %b, "types": %b}' % (values, shapes, types)
