@@ -20,6 +20,7 @@ from ..schema.graph import (
     Form,
     FormError,
     FrameBlock,
+    MessageChecks,
     WireError,
     read_bytes,
     read_frames,
@@ -37,10 +38,11 @@ HEAD_SIZE = 1 << 20
 
 
 class Converted(NamedTuple):
-    """What was written: nodes, and bytes before compression."""
+    """What was written: nodes, and bytes before compression; and what is odd in the graph, in sentences."""
 
     nodes: int
     bytes: int
+    remarks: list[str]
 
 
 def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
@@ -50,10 +52,11 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is not UTF-8.
     """
     nodes = size = 0
+    checks = MessageChecks()
     with open_input(source) as stream, open_output(target) as out:
         for block in read_frames(stream, source):
             try:
-                for text in _texts(block):
+                for text in _texts(block, checks):
                     if not size:
                         size += out.write(b'{"metadata":%s,"nodes":[' % text)
                         continue
@@ -66,16 +69,19 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
         if not size:
             raise DataError(f"{source}: is empty; was the graph written to its end?")
         size += out.write(b"\n]}\n")
-    return Converted(nodes, size)
+    return Converted(nodes, size, checks.remarks(source))
 
 
-def _texts(block: FrameBlock) -> Iterator[bytes]:
+def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
     """The JSON texts of messages, of which a file's first one is the metadata. Raises WireError with a place in the block."""
     _check_lengths(block)
     for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
         form = NODE if block.offset or start > block.starts[0] else METADATA
+        message = block.data[start:end]
+        if form is NODE:
+            checks.add(message)
         try:
-            yield form.decode(block.data[start:end])
+            yield form.decode(message)
         except WireError as error:
             raise WireError(error.what, start + error.at) from error
 
@@ -110,14 +116,15 @@ def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
         head, rest = _split_before_nodes(stream, source)
         with TemporaryFile() if head.metadata is msgspec.UNSET else nullcontext(out) as nodes_out:
             size = 0 if head.metadata is msgspec.UNSET else out.write(_metadata_frame(head.metadata, source))
-            count, node_bytes, remainder = _write_nodes(rest, source, nodes_out, progress)
+            checks = MessageChecks()
+            count, node_bytes, remainder = _write_nodes(rest, source, nodes_out, progress, checks)
             if head.metadata is msgspec.UNSET:
                 size = out.write(_metadata_frame(remainder.metadata, source))
                 nodes_out.seek(0)
                 shutil.copyfileobj(nodes_out, out)
             elif remainder.metadata is not msgspec.UNSET:
                 raise DataError(f"{source}: has metadata twice; remove one")
-    return Converted(count, size + node_bytes)
+    return Converted(count, size + node_bytes, checks.remarks(source))
 
 
 def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:
@@ -150,14 +157,18 @@ class _Resumed(io.RawIOBase):
         return len(data)
 
 
-def _write_nodes(rest: BinaryIO, source: str, out: IO[bytes], progress: Progress) -> tuple[int, int, _Remainder]:
+def _write_nodes(
+    rest: BinaryIO, source: str, out: IO[bytes], progress: Progress, checks: MessageChecks
+) -> tuple[int, int, _Remainder]:
     """Writes all nodes as frames; returns their number, their bytes and what stands after them."""
     count = size = 0
 
     def write(nodes: Iterable[msgspec.Raw]) -> None:
         nonlocal count, size
         for node in nodes:
-            size += out.write(_frame(NODE, node, f"{source}: nodes[{count}]"))
+            message = _encode(NODE, node, f"{source}: nodes[{count}]")
+            checks.add(message)
+            size += out.write(_frame(message))
             count += 1
 
     reader: ArrayReader[msgspec.Raw] = ArrayReader(rest, source, "nodes", msgspec.Raw, progress)
@@ -171,14 +182,17 @@ def _write_nodes(rest: BinaryIO, source: str, out: IO[bytes], progress: Progress
 def _metadata_frame(text: msgspec.Raw | msgspec.UnsetType, source: str) -> bytes:
     if isinstance(text, msgspec.UnsetType):
         raise DataError(f"{source}: has no metadata, which a graph begins with; add it as metadata: {{}}")
-    return _frame(METADATA, text, f"{source}: metadata")
+    return _frame(_encode(METADATA, text, f"{source}: metadata"))
 
 
-def _frame(form: Form[Any], text: msgspec.Raw, where: str) -> bytes:
+def _encode(form: Form[Any], text: msgspec.Raw, where: str) -> bytes:
     try:
-        message = form.encode(text)
+        return form.encode(text)
     except FormError as error:
         raise DataError(f"{where}: {error}") from error
+
+
+def _frame(message: bytes) -> bytes:
     return varint(len(message)) + message
 
 

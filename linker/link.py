@@ -16,8 +16,9 @@ from ..schema.columns import (
     settled,
 )
 from ..schema.errors import DataError
-from ..schema.linked import Activities, Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
+from ..schema.linked import Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
 from ..schema.traces import NO_TENSORS, are_step_marks
+from .activity_rows import activities_of
 from .communication import (
     MANY_MEMBERS,
     UNREADABLE_GROUPS,
@@ -28,6 +29,7 @@ from .communication import (
     process_groups,
     with_members,
 )
+from .contradictions import contradictions
 from .host_communication import host_communications, host_transfers, messages_in_flight, transfer_waits
 from .joined_ops import IN_CIRCLES, cut_circles, ops_of_both
 from .link_report import report_of
@@ -64,11 +66,12 @@ def link(
     match = settled(match_ops(host, device, allow_mismatch)) if host is not None else None
     device = messages_in_flight(device)
     nesting = settled(nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index))
-    linked, sync = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
+    linked, sync, odd = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
     linked = settled(linked)
     part, remarks = _part(linked, device, match, window)
     let_go()
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
+    report.remarks += odd
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
     if device.python is not None and not len(device.python.start):
         report.remarks.append(f"{device.path}: {NO_PYTHON}")
@@ -109,8 +112,8 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
 
 def _linked(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
-) -> tuple[LinkedTrace, Synchronisation]:
-    """The whole of both traces."""
+) -> tuple[LinkedTrace, Synchronisation, list[str]]:
+    """The whole of both traces, and what they contradict each other in."""
     let_go()
     is_step = are_step_marks(device.ops.name)
     call_op = settled(enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step))
@@ -133,11 +136,12 @@ def _linked(
     communications, communication_row = link_communications(
         collectives, device.activities, ops, calls, call_row, activity_op
     )
-    activities = settled(_activities(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0))))
+    activities = settled(activities_of(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0))))
     awaited = awaited_collectives(collectives, ops, activities, communications)
     info = _info(host, device, rank)
     let_go()
     info.machine = machine_of(activities, calls, device.syncs)
+    odd = [one.sentence for one in contradictions(host, device, call_row, info.machine)]
     shifted = on_host_clock(activities, info.machine)
     let_go()
     sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
@@ -169,7 +173,7 @@ def _linked(
         communications=with_members(together, groups, device.world_size or -1, unlisted),
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync
+    return _with_modules(linked, device, op_parent), sync, odd
 
 
 def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: Int64) -> LinkedTrace:
@@ -184,28 +188,6 @@ def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: Int64) ->
         ops=replace(ops, module=places.op_module, python_function=places.op_function),
         calls=replace(calls, module=places.call_module, python_function=places.call_function),
         activities=replace(activities, module=module, python_function=function),
-    )
-
-
-def _activities(
-    device: DeviceTrace, call_row: Int64, op_row: Int64, communication_row: Int64, largest_id: int
-) -> Activities:
-    rows = device.activities
-    return Activities(
-        id=largest_id + 1 + np.arange(len(rows.start)),
-        name=rows.name,
-        category=rows.category,
-        device=rows.device,
-        stream=rows.stream,
-        start=rows.start,
-        end=rows.end,
-        correlation=rows.correlation,
-        graph_node=rows.graph_node,
-        size=rows.size,
-        bandwidth=rows.bandwidth,
-        call_row=call_row,
-        op_row=op_row,
-        communication_row=communication_row,
     )
 
 

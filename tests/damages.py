@@ -252,7 +252,7 @@ def _link(files: dict[str, bytes], *options: str) -> Said:
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
         told, code = io.StringIO(), 0
-        with _inside(folder), contextlib.redirect_stderr(told):
+        with inside(folder), contextlib.redirect_stderr(told):
             try:
                 trace_link.main(["--host-trace", HOST, "--device-trace", DEVICE, "--output", LINKED, *options])
             except SystemExit as end:
@@ -263,7 +263,8 @@ def _link(files: dict[str, bytes], *options: str) -> Said:
 
 
 @contextlib.contextmanager
-def _inside(folder: str) -> Iterator[None]:
+def inside(folder: str) -> Iterator[None]:
+    """Works in the folder for a while."""
     before = Path.cwd()
     os.chdir(folder)
     try:

@@ -18,7 +18,7 @@ class RankFacts(NamedTuple):
     """A rank of a job of `world_size`, the target of its graph, and its `calls`, whose `row` is that of the node.
 
     Of each call: how long its node took, and whether it is known to have been issued in the backward pass. `work` is a digest of the
-    kernels that computed, by name and number.
+    kernels that computed, by name and number. `remarks` are about the graph's file.
     """
 
     rank: int
@@ -28,6 +28,7 @@ class RankFacts(NamedTuple):
     length_ns: Int64
     in_backward: Bool
     work: str
+    remarks: list[str]
 
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
@@ -43,6 +44,7 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
         length_ns=graph.duration_ns[calls.row],
         in_backward=_in_backward(graph, calls.row),
         work=_work(graph),
+        remarks=graph.remarks,
     )
 
 

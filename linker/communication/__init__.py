@@ -9,7 +9,7 @@ from .communication import (
     link_communications,
 )
 from .process_groups import MANY_MEMBERS, UNREADABLE_GROUPS, groups_of_host, process_groups, with_members
-from .recorded_arguments import dtype_of, elements, from_device
+from .recorded_arguments import dtype_of, elements, from_device, from_host, members
 
 __all__ = [
     "MANY_MEMBERS",
@@ -21,9 +21,11 @@ __all__ = [
     "dtype_of",
     "elements",
     "from_device",
+    "from_host",
     "groups_of_host",
     "is_communication_kernel",
     "link_communications",
+    "members",
     "process_groups",
     "with_members",
 ]

@@ -20,6 +20,7 @@ from .execution_graph import (
 )
 from .framing import FrameBlock, read_bytes, read_frames
 from .json_form import METADATA, NODE, Form, FormError
+from .message_checks import MessageChecks
 from .varints import varint, varint_lengths
 from .wire import WireError
 
@@ -39,6 +40,7 @@ __all__ = [
     "Form",
     "FormError",
     "FrameBlock",
+    "MessageChecks",
     "NodeType",
     "TargetChanges",
     "TensorText",

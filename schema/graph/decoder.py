@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from ..columns import ABSENT, Int64, Ragged, Spans, Strings, Texts, first_not_utf8
+from ..columns import ABSENT, Bool, Int64, NodeIds, Ragged, Spans, Strings, Texts, first_not_utf8
 from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
 from .known_attributes import known_attributes
-from .nodes import Column, NodeColumns, NodeType, TensorText
+from .misfits import misfit
+from .nodes import Column, Misfit, NodeColumns, NodeType, TensorText
 from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
 from .wire_types import wire_types
 
@@ -59,16 +60,19 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -
     fields = walk(nodes.data, nodes.starts, nodes.ends)
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
     own, attributes = fields.where(~is_attribute), fields.where(is_attribute)
+    ids = _integers(own, Node.ID_FIELD_NUMBER, count)
+    columns, misfits = _attributes(nodes, attributes, tables, ids)
     return NodeColumns(
-        id=_integers(own, Node.ID_FIELD_NUMBER, count),
+        id=ids,
         name=_names(nodes, own, tables["node name"]),
         type=_types(nodes, own),
         data_deps=_identifiers(nodes, own, Node.DATA_DEPS_FIELD_NUMBER),
         ctrl_deps=_identifiers(nodes, own, Node.CTRL_DEPS_FIELD_NUMBER),
         start_time_micros=_integers(own, Node.START_TIME_MICROS_FIELD_NUMBER, count),
         duration_micros=_integers(own, Node.DURATION_MICROS_FIELD_NUMBER, count),
-        attributes=_attributes(nodes, attributes, tables),
+        attributes=columns,
         tensors=_tensors(nodes, own) if tensors else None,
+        misfits=misfits,
     )
 
 
@@ -156,8 +160,10 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
     return TensorText(rows, *columns)
 
 
-def _attributes(nodes: Messages, attributes: Fields, tables: dict[str, TextTable]) -> dict[str, Column]:
-    """A column for each known attribute that any of the nodes has."""
+def _attributes(
+    nodes: Messages, attributes: Fields, tables: dict[str, TextTable], ids: NodeIds
+) -> tuple[dict[str, Column], dict[str, Misfit]]:
+    """A column for each known attribute that any of the nodes has, and what of them is given again or of another type."""
     names, values = _names_and_values(nodes, attributes)
     known = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
     known[names.message] = known_attributes(nodes.data, names)
@@ -166,11 +172,29 @@ def _attributes(nodes: Messages, attributes: Fields, tables: dict[str, TextTable
     bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
     values = values._replace(message=attributes.message[values.message]).where(order)
     columns: dict[str, Column] = {}
+    misfits: dict[str, Misfit] = {}
     for entry, first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
         if first < last:
-            given = values.where(slice(first, last)).last_given(len(nodes.starts))
+            every = values.where(slice(first, last))
+            given = every.last_given(len(nodes.starts))
             columns[entry.name] = _attribute(nodes, given, entry.value, tables[entry.name])
-    return columns
+            if len(given.message) < len(every.message):
+                again = np.bincount(every.message, minlength=len(ids)) > 1
+                misfits[f"nodes with {entry.name} more than once; the last one counts, write the graph again"] = misfit(
+                    ids, again
+                )
+            usable = _is_usable(given, entry.value)
+            if not usable.all():
+                wrong = f"{entry.name} that are no {entry.value}; they count as missing, write the graph again"
+                misfits[wrong] = misfit(ids[given.message], ~usable)
+    return columns, misfits
+
+
+def _is_usable(values: Fields, kind: str) -> Bool:
+    """Which of an attribute's values are of its kind: a string, integers of any type, or lists of such."""
+    if kind == "string_val":
+        return values.number == STRING_VALUE
+    return np.isin(values.number, [*(INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES)])
 
 
 def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:

@@ -11,6 +11,7 @@ from .attributes import ATTRIBUTES, Attribute
 from .decoder import TextTable, decode_metadata, decode_nodes
 from .encoder import encode_metadata, encode_nodes, node_encoders
 from .framing import FrameBlock, no_graph, read_frames
+from .misfits import Misfits
 from .nodes import Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
@@ -40,16 +41,20 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     tables: dict[str, TextTable] = defaultdict(TextTable)
     parts: list[NodeColumns] = []
     latest: list[NodeColumns] = []
+    misfits = Misfits()
     with open_input(path) as stream:
         for block in read_frames(stream, path):
             latest.append(_decode(block, tables, path, tensors))
+            misfits.add(latest[-1])
             if len(latest) == BLOCKS_AT_ONCE:
                 parts.append(settled(concatenate(latest)))
                 latest = []
     parts += latest
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
-    return settled(_with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path))
+    graph = _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
+    graph.remarks = misfits.remarks(path)
+    return settled(graph)
 
 
 def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> NodeColumns:

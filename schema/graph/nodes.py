@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +94,13 @@ class TensorText(Shown):
     output_types: Texts
 
 
+class Misfit(NamedTuple):
+    """How often something is so, and the id of the first node of which it is."""
+
+    count: int
+    node: int
+
+
 LARGEST_NUMBER = 1 << 62
 
 
@@ -101,7 +109,8 @@ class NodeColumns(Shown):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`.
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `misfits` count attributes that
+    could not be used as they are, `remarks` are sentences about the file.
     """
 
     id: NodeIds
@@ -114,6 +123,8 @@ class NodeColumns(Shown):
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
+    misfits: dict[str, Misfit] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.id)

@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
+import msgspec
+
 from ...converter import before_target, for_target
 from ...converter.ranks import restrict_to_ranks
 from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
@@ -150,7 +152,9 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
         graph=content_of(task.waiting, task.graph.name) if task.options.target == GENERIC else None,
         edges=len(graph.data_deps.values),
         notes=pair.notes,
-        link=linked.report,
+        link=msgspec.structs.replace(
+            linked.report, remarks=[_below_folder(task, remark) for remark in linked.report.remarks]
+        ),
         convert=report,
         comms=summarise_rank(linked),
     )
@@ -177,7 +181,7 @@ def failed(task: RankTask, error: Exception) -> RankSummary:
     """What is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):
-        reason = str(error).replace(str(task.waiting), str(task.graph)).replace(f"{task.folder}{os.sep}", "")
+        reason = _below_folder(task, str(error).replace(str(task.waiting), str(task.graph)))
     elif isinstance(error, MemoryError):
         reason = f"{pair.device}: out of memory; try fewer --jobs, or a machine with more"
     else:
@@ -190,3 +194,8 @@ def failed(task: RankTask, error: Exception) -> RankSummary:
         error=" ".join(reason.split()),
         notes=pair.notes,
     )
+
+
+def _below_folder(task: RankTask, text: str) -> str:
+    """The text with files named by their paths below the folder."""
+    return text.replace(f"{task.folder}{os.sep}", "")

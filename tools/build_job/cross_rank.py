@@ -53,10 +53,11 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
 def _in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
-    """Who is silent and whose collectives differ; where all are the same, whose shards and splits do not fit."""
+    """Who is silent and whose collectives differ; where all are the same, whose order, or whose shards and splits do not fit."""
     found = list(_silent(group, summaries, ranks))
     issued = {rank: (one.collectives, one.common) for rank, one in summaries.items()}
     found += _deviating((group,), issued, lambda usual, other: f"{usual[0]} and {other[0]} collectives that differ")
+    found = found or [*_against_numbers(group, summaries)]
     return found or [*_shards(group, summaries), *_splits(group, summaries)]
 
 
@@ -81,6 +82,17 @@ def _deviating(
     for other, (rank, *alike) in others:
         as_well = f" (as for {named(alike)})" if alike else ""
         yield Disagreement((usual[1][0], rank), groups, what(usual[0], other) + as_well)
+
+
+def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
+    """Who issues collectives against their sequence numbers, while others do so in order."""
+    counts = {rank: one.against_numbers for rank, one in summaries.items()}
+    ordered = next((rank for rank, count in counts.items() if not count), None)
+    if ordered is not None:
+        for rank, count in counts.items():
+            if count:
+                what = f"rank {rank} issued {count} collectives against their sequence numbers, rank {ordered} all in order"
+                yield Disagreement((ordered, rank), (group,), what)
 
 
 def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a rank issued in a group. `common` is a digest of what all members must have in common, in order, `shards` of the rest.
 
     `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls, four bytes a
-    member; empty where splits are unknown.
+    member; empty where splits are unknown. `against_numbers` counts collectives whose sequence number is below that of the one before.
     """
 
     group: Group
@@ -54,6 +54,7 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     whole_sum: int = 0
     sends: bytes = b""
     expects: bytes = b""
+    against_numbers: int = 0
 
 
 class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -140,6 +141,7 @@ def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary
             shard_sum += weight * shards[-1]
             whole_sum += weight * whole
     members = len(ranks_of(group.ranks))
+    numbers = [found.sequence for found in issued if found.sequence >= 0]
     exchanges = [found for found in issued if kind_of(found) is CollectiveType.ALL_TO_ALL]
     return GroupSummary(
         group=group,
@@ -150,6 +152,7 @@ def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary
         whole_sum=whole_sum % PRIME,
         sends=_peer_digests([shares(found, members, sent=True) for found in exchanges]),
         expects=_peer_digests([shares(found, members, sent=False) for found in exchanges]),
+        against_numbers=sum(later < number for number, later in pairwise(numbers)),
     )
 
 

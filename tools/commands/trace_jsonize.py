@@ -61,6 +61,8 @@ def _run(arguments: argparse.Namespace) -> None:
     by_option = {Kind.GRAPH: "with --to json", Kind.GRAPH_JSON: "with --to et"}
     with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, wanted, by_option):
         converted = convert(arguments.input, arguments.output, bar.update)
+    for remark in converted.remarks:
+        log.warning(f"{NAME}: note: {remark}")
     if arguments.json:
-        print_json({"output": arguments.output, **converted._asdict()})
+        print_json({"output": arguments.output, "nodes": converted.nodes, "bytes": converted.bytes})
     log.info("%s: %d nodes, %d bytes", arguments.output, converted.nodes, converted.bytes)

@@ -32,9 +32,10 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
         return
     advice = "what can be read is used: copy or record it again" if process.damaged else "nothing to do"
     for remark in process.remarks:
-        for path in (process.device, process.host):
-            remark = remark.replace(path, _file(path)) if path else remark
-        yield Finding(WRONG if process.damaged else NOTE, [process.name], remark, advice)
+        yield Finding(WRONG if process.damaged else NOTE, [process.name], _without_folders(process, remark), advice)
+    for one in process.contradictions or ():
+        what = _without_folders(process, f"{one.path}: {one.what}; {one.meaning}")
+        yield Finding(WRONG, [process.name], what, one.advice)
     for rule in (merged_ranks,) if process.merged else RULES:
         found = rule(process)
         if found:
@@ -71,7 +72,8 @@ def swapped_names(process: Inspection) -> Finding | None:
     """The files of one process are named as of different ranks."""
     named = {_rank_named(process.device), _rank_named(process.host)} - {None}
     ranks = named | ({process.rank} if process.records_rank else set())
-    if len(ranks) < 2 or not process.matched_by or other_process(process):
+    beyond = process.rank is not None and process.world_size is not None and process.rank >= process.world_size
+    if len(ranks) < 2 or not process.matched_by or beyond or other_process(process):
         return None
     what = (
         f"{_file(process.device)} and {_file(process.host)} are of one process, but named as of ranks "
@@ -199,6 +201,13 @@ RULES: tuple[Callable[[Inspection], Finding | None], ...] = (
     several_places,
     unknown_categories,
 )
+
+
+def _without_folders(process: Inspection, text: str) -> str:
+    """The text with the process's files by their names alone."""
+    for path in filter(None, (process.device, process.host)):
+        text = text.replace(path, _file(path))
+    return text
 
 
 def _file(path: str) -> str:

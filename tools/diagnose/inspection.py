@@ -15,6 +15,7 @@ from ...linker.communication import (
     process_groups,
     with_members,
 )
+from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.matching import Match, is_op, launching_calls, match_ops
 from ...linker.readers import (
     CallRows,
@@ -106,6 +107,7 @@ class Inspection(msgspec.Struct):
     dropped: dict[str, int] = {}
     damaged: bool = False
     remarks: list[str] = []
+    contradictions: list[Contradiction] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def name(self) -> str:
@@ -129,6 +131,8 @@ def inspect(files: ProcessFiles) -> Inspection:
             _describe_reading(found, device)
         if host is not None and device is not None:
             _describe_match(found, device, match_ops(host, device, allow_mismatch=True))
+        if device is not None and not found.merged:
+            found.contradictions = contradictions_in_traces(host, device) or msgspec.UNSET
     except DataError as error:
         found.error = str(error)
     found.dropped = {reason: count for reason, count in found.dropped.items() if count}

@@ -28,8 +28,6 @@ PIECE = 1 << 16
 END = 1 << 18
 """Bytes that are looked at from the start, and from the end."""
 
-"""Braces at which no object begins that can be read: each may cost as much as all that follows it."""
-
 JSON_START = ("{", "[")
 BLANK = b"\xef\xbb\xbf \t\r\n"
 ROWS = re.compile(rb'"(?:traceEvents|nodes)"\s*:\s*\[')

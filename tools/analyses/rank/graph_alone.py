@@ -56,7 +56,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
         handoffs=_empty(ThreadHandoffs),
         communications=_communications(graph, rows[talking]),
         groups=[],
-        report=LinkReport(activities=len(rows), remarks=[REMARK]),
+        report=LinkReport(activities=len(rows), remarks=[REMARK, *graph.remarks]),
     )
     return RankTrace(max(linked.info.rank, 0), linked, graph)
 

@@ -1,0 +1,53 @@
+"""Looks for all contradictions in the traces of one process."""
+
+import numpy as np
+
+from ...schema.columns import Int64
+from ...schema.linked import Calls
+from ...schema.machine import Machine
+from ..activity_rows import activities_of
+from ..machine import machine_of
+from ..matching import launching_calls
+from ..readers import DeviceTrace, HostTrace
+from .contradiction import Contradiction
+from .launches import against_numbers, other_launches, other_order
+from .ranks import groups_without_rank, other_rank, rank_beyond_world
+from .times import clock_apart, other_units, overlapping_activities
+
+
+def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
+    """Those of traces that are not linked yet. O(n log n)."""
+    calls, call_row = device.calls, launching_calls(device.activities, device.calls)
+    no_op, none = np.full(len(calls.start), -1), np.full(len(call_row), -1)
+    called = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
+    machine = machine_of(activities_of(device, call_row, none, none, 0), called, device.syncs)
+    return contradictions(host, device, call_row, machine)
+
+
+def contradictions(
+    host: HostTrace | None, device: DeviceTrace, call_row: Int64, machine: Machine
+) -> list[Contradiction]:
+    """What the traces cannot be right in together, or one of them by itself. O(n log n).
+
+    Of several signs of one cause the plainest is said.
+
+    Args:
+        host: The host trace, if there is one.
+        device: The device trace of the same process.
+        call_row: For each activity the row of the call with its correlation, -1 for none.
+        machine: What was measured of the clocks.
+    """
+    launched = bool((call_row >= 0).any())
+    found = (
+        rank_beyond_world(device)
+        or groups_without_rank(host, device)
+        or (other_rank(host, device) if host is not None else None),
+        launched
+        and (
+            other_units(device, call_row, machine)
+            or overlapping_activities(device, call_row)
+            or clock_apart(device, machine)
+        ),
+        (launched and (other_launches(device, call_row) or other_order(device, call_row))) or against_numbers(device),
+    )
+    return [one for one in found if one]

@@ -1,0 +1,124 @@
+"""Ranks that cannot be: beyond the world, outside the process's own groups, another one in the host trace than in the device trace.
+
+Of a group only ranks that are listed one by one count: a first rank, a distance and a size describe irregular groups wrongly.
+"""
+
+import re
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from ...schema.traces import name_of
+from ..communication import RECORD, from_host, groups_of_host, members
+from ..readers import DeviceTrace, HostTrace, Role
+from .contradiction import Contradiction
+
+OWN_PLACE = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
+"""Collectives that record the place of the process itself in the group; others record a root or a peer."""
+TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
+CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
+RANKS_SHOWN = 8
+NODES_SEARCHED = 1 << 12
+"""A process mostly uses one device; so many nodes of its host trace name it, if any does."""
+
+
+def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
+    """The recorded rank is none of the job's."""
+    if device.rank is None or device.world_size is None or device.rank < device.world_size:
+        return None
+    what = f"is of rank {device.rank} in a job of {device.world_size} ranks, which end at {device.world_size - 1}"
+    meaning = "the graph is of a rank that no collective of the job waits for"
+    return Contradiction(
+        device.path, what, meaning, "correct distributedInfo, or record with RANK and WORLD_SIZE of one job"
+    )
+
+
+def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradiction | None:
+    """The process communicates in groups that it is not a member of."""
+    if device.rank is None:
+        return None
+    used = _groups_used(device)
+    lists = _described(host, device) + Counter((name, ranks) for name, ranks in used if ranks)
+    of_group: dict[str, set[int]] = defaultdict(set)
+    for name, ranks in lists:
+        of_group[name].update(ranks)
+    names = Counter[str]()
+    for (name, _), count in used.items():
+        names[name] += count
+    foreign = sorted(name for name in names if of_group[name] and device.rank not in of_group[name])
+    if not foreign:
+        return None
+    first = foreign[0]
+    ranks_in_words = ", ".join(map(str, sorted(of_group[first])[:RANKS_SHOWN]))
+    what = (
+        f"rank {device.rank} communicates in {len(foreign)} of {len(names)} process groups that it is not in (the first: group {first!r} "
+        f"of ranks {ranks_in_words}, {names[first]} times)"
+    )
+    meaning = "other ranks' collectives cannot be told to be the same ones"
+    return Contradiction(
+        device.path, what, meaning, "correct distributedInfo or the groups' ranks, if it is not another rank's trace"
+    )
+
+
+def _described(host: HostTrace | None, device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
+    """The groups that either trace describes, with the ranks that it lists."""
+    described = [*device.groups, *(groups_of_host(host.name, host.inputs) if host is not None else ())]
+    groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
+    return Counter((name, ranks) for name, ranks in groups if ranks)
+
+
+def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
+    """How often the process communicates in each group, with the ranks listed there, () where none are."""
+    texts = Counter(
+        (name_of(args.group_name), str(args.group_ranks))
+        for role in (Role.ACTIVITY, Role.OP)
+        for args in device.communication[role].values()
+        if args.group_name is not None
+    )
+    used = Counter[tuple[str, tuple[int, ...]]]()
+    for (name, ranks), count in texts.items():
+        used[name, tuple(members(ranks))] += count
+    return used
+
+
+def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
+    """By its collectives or its tensors the host trace is of another rank than the device trace.
+
+    Traces of different processes are refused, or were asked for.
+    """
+    if host.pid is not None and device.processes and host.pid not in device.processes:
+        return None
+    rank, devices = _rank_of_host(host, device), _devices_of_host(host)
+    advice = "pair each host trace with the device trace of its own rank"
+    meaning = "ops of one rank are joined to the times of another"
+    if rank is not None and device.rank is not None and rank != device.rank:
+        what = f"is of rank {rank} by its collectives, {device.path} of rank {device.rank}"
+        return Contradiction(host.path, what, meaning, advice)
+    ran_on = set(np.unique(device.activities.device).tolist())
+    is_cuda = any(CUDA_CALL.search(name) for name in device.calls.name.table)
+    if not devices or not ran_on or not is_cuda or devices & ran_on:
+        return None
+    own, other = (", ".join(map(str, sorted(numbers))) for numbers in (devices, ran_on))
+    what = f"its tensors are on device {own}, while all that {device.path} holds ran on device {other}"
+    return Contradiction(host.path, what, meaning, advice)
+
+
+def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
+    """The rank that the host trace's collectives tell by the process's place in a group whose ranks are listed, None if none does."""
+    members_of = dict(_described(host, device).keys())
+    for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
+        found = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
+        if found.place < 0 or not OWN_PLACE.search(found.name.lower()):
+            continue
+        if found.group_size == device.world_size and found.place < found.group_size:
+            return found.place
+        ranks = members_of.get(found.group, ())
+        if len(ranks) == found.group_size and found.place < len(ranks):
+            return ranks[found.place]
+    return None
+
+
+def _devices_of_host(host: HostTrace) -> set[int]:
+    """The numbers of the devices that tensors of the first nodes are on."""
+    texts = host.inputs[:NODES_SEARCHED] + host.outputs[:NODES_SEARCHED]
+    return {int(number) for number in TENSOR_DEVICE.findall(b"\n".join(texts))}

@@ -1,0 +1,125 @@
+"""Device times that cannot be: in another unit than the host's, on a clock far from the host's, of activities that run all at once.
+
+A unit shows in three ways. Copies record their bandwidth beside their bytes, which tell how long each took. All starts together last a
+power of a thousand times as long as the launches, while the order of launches and waits does not allow that. And on a stream, which runs
+one activity at a time, several run for most of the time.
+"""
+
+import math
+
+import numpy as np
+
+from ...schema.columns import Int64, time_text
+from ...schema.linked import stream_sorted
+from ...schema.machine import AGREEING, Machine
+from ..readers import DeviceTrace
+from .contradiction import Contradiction
+
+UNIT = 1_000
+"""Units of time are powers of a thousand apart."""
+SECOND = 1_000_000_000
+"""ns, in which bandwidths count."""
+
+
+def other_units(device: DeviceTrace, call_row: Int64, machine: Machine) -> Contradiction | None:
+    """Device times are powers of a thousand longer or shorter than others that the trace records."""
+    copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, machine)
+    power = copies or starts
+    if not power:
+        return None
+    factor = f"{UNIT ** abs(power):,} times too {'long' if power > 0 else 'short'}"
+    evidence = [
+        *(["the bytes and bandwidth recorded of copies"] if copies else []),
+        *(["the order of launches and waits"] if starts else []),
+    ]
+    what = f"device times are {factor}, by {' and by '.join(evidence)}"
+    meaning = "durations, gaps and what depends on them are wrong by as much"
+    return Contradiction(device.path, what, meaning, "give ts and dur in µs, as Kineto writes them, or record again")
+
+
+def _unit_of_copies(device: DeviceTrace) -> int:
+    """By which power of UNIT copies last longer than their bytes and bandwidth say, 0 where most are right or nothing is recorded."""
+    rows = device.activities
+    length = rows.end - rows.start
+    told = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
+    if not len(told):
+        return 0
+    return _power(float(np.median(length[told] * (rows.bandwidth[told] / rows.size[told]))) / SECOND)
+
+
+def _unit_of_starts(device: DeviceTrace, call_row: Int64, machine: Machine) -> int:
+    """By which power of UNIT the starts of activities last longer than their launches, where these cannot have been in that order."""
+    rows = np.flatnonzero(call_row >= 0)
+    start, launch = device.activities.start[rows], device.calls.start[call_row[rows]]
+    if len(rows) <= AGREEING:
+        return 0
+    starts, launches = (int(times.max() - times.min()) for times in (start, launch))
+    if not starts or not launches:
+        return 0
+    power = _power(starts / launches)
+    is_early = 2 * int((start < launch).sum()) > len(rows)
+    return power if (power < 0 and is_early) or (power > 0 and machine.clock_error_ns > launches) else 0
+
+
+def _power(ratio: float) -> int:
+    return round(math.log(ratio, UNIT))
+
+
+def clock_apart(device: DeviceTrace, machine: Machine) -> Contradiction | None:
+    """The device's clock is further from the host's than the recording is long, by the order of launches and waits.
+
+    Activities that merely start long after their launches may have waited for earlier work.
+    """
+    first, last = _recording(device) if machine.clock_offset_ns else (0, 0)
+    if abs(machine.clock_offset_ns) <= last - first:
+        return None
+    way = "ahead of" if machine.clock_offset_ns < 0 else "behind"
+    what = f"the device's clock is {_time(abs(machine.clock_offset_ns))} {way} the host's, in a recording of {_time(last - first)}"
+    meaning = "its times are moved by as much, which launches and waits tell no better than to their own length"
+    return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
+
+
+def _recording(device: DeviceTrace) -> tuple[int, int]:
+    """From when to when ops and calls of the host were recorded."""
+    tables = [table for table in (device.ops, device.calls) if len(table.start)]
+    return min(int(table.start.min()) for table in tables), max(int(table.end.max()) for table in tables)
+
+
+def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
+    """Streams on which several activities run for longer than one does. Those of a graph may run beside each other."""
+    rows = device.activities
+    of_graph = (rows.graph_node > 0) | (_launched_together(call_row) > 1)
+    order = stream_sorted(rows)
+    order = order[~of_graph[order] & (rows.stream[order] >= 0) & (rows.end[order] > rows.start[order])]
+    if len(order) <= AGREEING:
+        return None
+    numbers = np.unique(np.stack((rows.device[order], rows.stream[order])), axis=1, return_inverse=True)[1].reshape(-1)
+    stream = np.concatenate((numbers, numbers))
+    time = np.concatenate((rows.start[order], rows.end[order]))
+    change = np.repeat([1, -1], len(order))
+    in_time = np.lexsort((change, time, stream))
+    running = np.cumsum(change[in_time])[:-1]
+    lasts = np.diff(time[in_time])
+    alone, together = int(lasts[running == 1].sum()), int(lasts[running > 1].sum())
+    if together <= alone:
+        return None
+    last = rows.end[order]
+    overlaps = (numbers[1:] == numbers[:-1]) & (rows.start[order][1:] < last[:-1])
+    first = order[np.argmax(overlaps)]
+    what = (
+        f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the first: correlation "
+        f"{rows.correlation[first]}, {rows.name[first][:40]}), and so they do for most of the time, though a stream runs one at a time"
+    )
+    meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
+    return Contradiction(device.path, what, meaning, "are durations in another unit than starts? Record again")
+
+
+def _launched_together(call_row: Int64) -> Int64:
+    """For each activity how many its call launched, 1 for one without a call."""
+    counts = np.bincount(call_row + 1)
+    counts[0] = 1
+    return counts[call_row + 1]
+
+
+def _time(ns: int) -> str:
+    return time_text(ns / 1000)

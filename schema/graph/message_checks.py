@@ -1,0 +1,44 @@
+"""Checks the nodes of a graph whose messages pass by, for who does not keep them."""
+
+from collections import defaultdict
+
+import numpy as np
+
+from .decoder import TextTable, decode_nodes
+from .misfits import Misfits
+from .wire import Messages, WireError
+
+BYTES_AT_ONCE = 1 << 17
+
+
+class MessageChecks:
+    """What is odd in the Node messages that were added so far; a few bytes of memory for each."""
+
+    def __init__(self) -> None:
+        self._misfits = Misfits()
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    def add(self, message: bytes) -> None:
+        """Takes the next message."""
+        self._waiting.append(message)
+        self._size += len(message)
+        if self._size >= BYTES_AT_ONCE:
+            self._check()
+
+    def remarks(self, path: str) -> list[str]:
+        """A sentence for each kind of oddity."""
+        self._check()
+        return self._misfits.remarks(path)
+
+    def _check(self) -> None:
+        messages, self._waiting, self._size = self._waiting, [], 0
+        ends = np.cumsum([0, *map(len, messages)])
+        try:
+            nodes = decode_nodes(
+                Messages.of(b"".join(messages), ends[:-1], ends[1:]), defaultdict(TextTable), tensors=False
+            )
+        except WireError:
+            # those who read the nodes refuse them, with the byte
+            return
+        self._misfits.add(nodes)

@@ -1,0 +1,62 @@
+"""What cannot be so is said by whoever reads it and by trace-diagnose, or a table says why nobody can notice; of sound traces nothing."""
+
+from pathlib import Path
+
+import pytest
+from contradictions import TRACES, Lie, said_of
+from execgraph.linker.contradictions import contradictions_in_traces
+from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.tools.generate import NAMED, RANDOM, build_job, simulate, write_traces
+from execgraph.tools.inputs import find_traces, hosts_of
+
+each_lie = pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.what) for lie in TRACES])
+
+
+@each_lie
+def test_a_contradiction_is_said_by_all_that_read_the_traces_or_by_none(lie: Lie) -> None:
+    said = said_of(lie)
+    assert [bool(said.link), bool(said.diagnose), any("note: rank" in line for line in said.build)] == [not lie.why] * 3
+
+
+@each_lie
+def test_what_is_said_names_the_file_and_what_to_do(lie: Lie) -> None:
+    said = said_of(lie)
+    for line in said.link:
+        assert ".json: " in line and line.count("; ") >= 2
+
+
+def test_collectives_in_reversed_order_are_a_disagreement_of_ranks() -> None:
+    reversed_order = [lie for lie in TRACES if "reversed order" in lie.what]
+    assert len(reversed_order) == 2
+    for lie in reversed_order:
+        assert any("ranks disagree" in line for line in said_of(lie).build)
+
+
+# sound traces
+
+
+def contradictions_below(folder: Path) -> list[str]:
+    """What is said of the traces of each process in a folder and below."""
+    found = find_traces([folder])
+    host_of = hosts_of(found.devices, found.hosts)
+    assert found.devices
+    said = []
+    for trace in found.devices:
+        host = read_host_trace(host_of[trace.name]) if trace.name in host_of else None
+        said += [one.sentence for one in contradictions_in_traces(host, read_device_trace(trace.name))]
+    return said
+
+
+def test_nothing_is_said_of_captures(data: Path) -> None:
+    assert contradictions_below(data) == []
+
+
+@pytest.mark.parametrize("folder", ["captures", "critical_path", "device_only", "dlrm_8gpu", "simple_add"])
+def test_nothing_is_said_of_real_traces(real_traces: Path, folder: str) -> None:
+    assert contradictions_below(real_traces / folder) == []
+
+
+@pytest.mark.parametrize("job", sorted({*NAMED, RANDOM}))
+def test_nothing_is_said_of_generated_jobs(tmp_path: Path, job: str) -> None:
+    write_traces(simulate(build_job(job)), tmp_path)
+    assert contradictions_below(tmp_path) == []
