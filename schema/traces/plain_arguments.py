@@ -13,7 +13,8 @@ import numpy as np
 
 from .host import EMPTY_LIST, NO_TENSORS
 
-BLANK, COLON, COMMA = map(ord, " :,")
+BLANK, COLON, COMMA, LIST = map(ord, " :,[")
+PADDING = b"~" * 8
 OPENS, CLOSES = np.zeros((2, 256), np.bool_)
 OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
 MEMBERS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
@@ -41,7 +42,10 @@ def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
     """
     distinct = [*{*texts}]
-    if not _has_odd_blanks(b",".join(distinct)):
+    block = b",".join(distinct)
+    if not _has_odd_blanks(block):
+        if b"\\" not in block and min(map(len, distinct), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
+            return texts
         distinct = [text for text in distinct if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)]
     if not distinct:
         return texts
@@ -67,13 +71,17 @@ def _plain_escape(found: "re.Match[bytes]") -> bytes:
 
 def _has_odd_blanks(block: bytes) -> bool:
     """Whether there are blanks between tokens but where PyTorch writes them: behind a member's key and before the next one."""
-    text = np.frombuffer(block + bytes(9), np.uint8)
-    blank = np.flatnonzero(text[: len(block)] <= BLANK)
+    padded = block + PADDING
+    text = np.frombuffer(padded, np.uint8)
+    blank = np.flatnonzero(text <= BLANK)
     before, behind = text[blank - 1], text[blank + 1]
-    usual = (before == COLON) & (behind == ord("["))
-    next_member = blank[before == COMMA]
-    usual[before == COMMA] = np.isin(text[next_member[:, None] + np.arange(1, 9)].view(np.uint64)[:, 0], MEMBERS)
-    return bool(((text[blank] < BLANK) | (OPENS[before] | CLOSES[behind]) & ~usual).any())
+    key_before = before == COLON
+    odd = (OPENS[before] | CLOSES[behind]) & ~(key_before & (behind == LIST))
+    after_comma = np.flatnonzero(before == COMMA)
+    eight_bytes = np.ndarray(len(block) + 1, np.uint64, padded, strides=(1,))
+    begin = eight_bytes[blank[after_comma] + 1]
+    odd[after_comma] = np.all([begin != member for member in MEMBERS], axis=0)
+    return bool(odd.any()) or bool((text[blank] < BLANK).any())
 
 
 def _plain(texts: list[bytes]) -> list[bytes]:
