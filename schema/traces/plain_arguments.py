@@ -50,7 +50,7 @@ def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
     if not distinct:
         return texts
     plain = dict(zip(distinct, _plain(distinct), strict=True))
-    return [plain.get(text, text) for text in texts]
+    return [*map(plain.get, texts, texts)]
 
 
 def plain_escapes(text: bytes) -> bytes:
@@ -87,14 +87,13 @@ def _has_odd_blanks(block: bytes) -> bool:
 def _plain(texts: list[bytes]) -> list[bytes]:
     try:
         compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, texts)), indent=-1)
-        return [_text(*map(bytes, msgspec.structs.astuple(lists))) for lists in LISTS.decode(compact)]
+        return [*map(_text, LISTS.decode(compact))]
     except RecursionError:
         return texts
 
 
-def _text(values: bytes, shapes: bytes, types: bytes, strides: bytes) -> bytes:
-    if strides:
-        return b'{"values": %b, "shapes": %b, "types": %b, "strides": %b}' % (values, shapes, types, strides)
-    if values == shapes == types == bytes(EMPTY_LIST):
-        return NO_TENSORS
-    return b'{"values": %b, "shapes": %b, "types": %b}' % (values, shapes, types)
+def _text(lists: _Lists) -> bytes:
+    three = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)
+    if strides := bytes(lists.strides):
+        return b'%b, "strides": %b}' % (three, strides)
+    return NO_TENSORS if len(three) < WITHOUT_TENSORS else three + b"}"
