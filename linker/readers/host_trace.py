@@ -163,9 +163,10 @@ class _Nodes:
         self._texts["op_schema"].add([text if type(text) is str else "" for text in attributes[SCHEMA]])
         self._texts["name"].add([node.name or "" for node in nodes])
         inputs = [self._arguments(n.inputs, n.input_shapes, n.input_types) for n in nodes]
-        self._inputs.add(usable_arguments(plain_arguments(inputs), self._noted))
         outputs = [self._arguments(n.outputs, n.output_shapes, n.output_types) for n in nodes]
-        self._outputs.add(usable_arguments(plain_arguments(outputs), self._noted))
+        arguments = plain_arguments(inputs + outputs)
+        self._inputs.add(usable_arguments(arguments[: len(nodes)], self._noted))
+        self._outputs.add(usable_arguments(arguments[len(nodes) :], self._noted))
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
         """The values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from .host import EMPTY_LIST, NO_TENSORS
 
-BLANK, COLON, COMMA = map(ord, " :,")
+BLANK, COLON, COMMA, LIST = map(ord, " :,[")
+PADDING = b"~" * 8
 OPENS, CLOSES = np.zeros((2, 256), np.bool_)
 OPENS[[*b"[{,: "]], CLOSES[[*b"]},: "]] = True, True
 MEMBERS = np.frombuffer(b'"values""shapes""types":"strides', np.uint64)
@@ -41,12 +42,15 @@ def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
     """
     distinct = [*{*texts}]
-    if not _has_odd_blanks(b",".join(distinct)):
+    block = b",".join(distinct)
+    if not _has_odd_blanks(block):
+        if b"\\" not in block and min(map(len, distinct), default=len(NO_TENSORS)) > WITHOUT_TENSORS:
+            return texts
         distinct = [text for text in distinct if b"\\" in text or (len(text) <= WITHOUT_TENSORS and text != NO_TENSORS)]
     if not distinct:
         return texts
     plain = dict(zip(distinct, _plain(distinct), strict=True))
-    return [plain.get(text, text) for text in texts]
+    return [*map(plain.get, texts, texts)]
 
 
 def plain_escapes(text: bytes) -> bytes:
@@ -67,26 +71,29 @@ def _plain_escape(found: "re.Match[bytes]") -> bytes:
 
 def _has_odd_blanks(block: bytes) -> bool:
     """Whether there are blanks between tokens but where PyTorch writes them: behind a member's key and before the next one."""
-    text = np.frombuffer(block + bytes(9), np.uint8)
-    blank = np.flatnonzero(text[: len(block)] <= BLANK)
+    padded = block + PADDING
+    text = np.frombuffer(padded, np.uint8)
+    blank = np.flatnonzero(text <= BLANK)
     before, behind = text[blank - 1], text[blank + 1]
-    usual = (before == COLON) & (behind == ord("["))
-    next_member = blank[before == COMMA]
-    usual[before == COMMA] = np.isin(text[next_member[:, None] + np.arange(1, 9)].view(np.uint64)[:, 0], MEMBERS)
-    return bool(((text[blank] < BLANK) | (OPENS[before] | CLOSES[behind]) & ~usual).any())
+    key_before = before == COLON
+    odd = (OPENS[before] | CLOSES[behind]) & ~(key_before & (behind == LIST))
+    after_comma = np.flatnonzero(before == COMMA)
+    eight_bytes = np.ndarray(len(block) + 1, np.uint64, padded, strides=(1,))
+    begin = eight_bytes[blank[after_comma] + 1]
+    odd[after_comma] = np.all([begin != member for member in MEMBERS], axis=0)
+    return bool(odd.any()) or bool((text[blank] < BLANK).any())
 
 
 def _plain(texts: list[bytes]) -> list[bytes]:
     try:
         compact = msgspec.json.format(b"[%b]" % b",".join(map(plain_escapes, texts)), indent=-1)
-        return [_text(*map(bytes, msgspec.structs.astuple(lists))) for lists in LISTS.decode(compact)]
+        return [*map(_text, LISTS.decode(compact))]
     except RecursionError:
         return texts
 
 
-def _text(values: bytes, shapes: bytes, types: bytes, strides: bytes) -> bytes:
-    if strides:
-        return b'{"values": %b, "shapes": %b, "types": %b, "strides": %b}' % (values, shapes, types, strides)
-    if values == shapes == types == bytes(EMPTY_LIST):
-        return NO_TENSORS
-    return b'{"values": %b, "shapes": %b, "types": %b}' % (values, shapes, types)
+def _text(lists: _Lists) -> bytes:
+    three = b'{"values": %b, "shapes": %b, "types": %b' % (lists.values, lists.shapes, lists.types)
+    if strides := bytes(lists.strides):
+        return b'%b, "strides": %b}' % (three, strides)
+    return NO_TENSORS if len(three) < WITHOUT_TENSORS else three + b"}"
