@@ -14,6 +14,7 @@ from ...schema.columns import (
     NumberPieces,
     Strings,
     in_blocks,
+    rows_by_number,
     settled,
     taken,
     thread_order,
@@ -109,11 +110,12 @@ def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Nam
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
-    threads = {number: order[ops.thread[order] == number] for number in np.unique(ops.thread).tolist()}
+    threads = rows_by_number(order, ops.thread)
+    of_thread = rows_by_number(candidates, host.tid)
     pairs = [(candidates[:0], order[:0])]
     overlap, places, host_is_longer = _Overlap(), 1, False
     for number in _threads_in_turn(host.tid[candidates], names.marks_step_of_both(candidates)):
-        rows = candidates[host.tid[candidates] == number]
+        rows = of_thread[number]
         thread = max(threads, key=lambda t: _common(names.host[rows], names.device[threads[t]]), default=None)
         if thread is None or not _common(names.host[rows], names.device[threads[thread]]):
             continue
