@@ -64,5 +64,7 @@ def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
 
     What does not grow with the size is in none of both. `work` prepares what is then done.
     """
+    # what is loaded when it is first needed is no part of it
+    work(size)()
     small, middle, large = (effort(work(size << doublings)) for doublings in range(3))
     return (large - middle) / (middle - small)

@@ -1,7 +1,10 @@
 """Which ops of the two traces belong together, and which pairs of files do not: by rows made by hand."""
 
+from collections.abc import Callable
+
 import pytest
 from device_rows import CallRow, NodeRow, OpRow, device_trace, host_trace
+from effort import growth
 from execgraph.linker.matching import Match, match_ops
 from execgraph.schema.errors import DataError
 
@@ -104,3 +107,15 @@ def test_host_ops_are_in_the_order_of_their_ids() -> None:
     nodes = host_trace(NodeRow(9, "c"), NodeRow(2, "b"), NodeRow(1, "a"))
     device = device_trace([OpRow(10 * n, 10 * n + 5, name) for n, name in enumerate("abc")])
     assert sorted(pairs(match_ops(nodes, device))) == [(0, 2), (1, 1), (2, 0)]
+
+
+def pool(count: int) -> Callable[[], Match]:
+    """Workers that all ran the same two ops."""
+    host = host_trace(*(NodeRow(number, "ab"[number % 2], tid=1 + number // 2) for number in range(2 * count)))
+    device = device_trace([OpRow(n, n + 1, "ab"[n % 2], thread=100 + n // 2) for n in range(2 * count)])
+    return lambda: match_ops(host, device)
+
+
+def test_workers_of_a_pool_are_paired_one_to_one_in_linear_effort() -> None:
+    assert pairs(pool(3)()) == [(row, row) for row in range(6)]
+    assert growth(pool, 40) < 2.5

@@ -1,7 +1,9 @@
 """Streams as queues, and the threads that launch to them, by rows made by hand; times are in ns."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from effort import growth
 from execgraph.linker.submissions.streams import (
     StreamKey,
     StreamQueues,
@@ -69,6 +71,29 @@ def test_a_stream_that_nothing_ran_on_hands_waits_on() -> None:
     assert idle == StreamKey(0, 0)
     assert found.add_wait(idle, 150, (0,)) == -1
     assert found.sources(idle, 200) == (0,)
+
+
+def test_of_several_on_a_stream_only_the_last_is_waited_for() -> None:
+    found = queues(Ran(500, 600, 0), *(Ran(700 + row, 701 + row, 1, stream=20) for row in range(3)))
+    for time, source in ((150, 1), (160, 3), (170, 2)):
+        found.add_wait(FIRST, time, (source,))
+    assert [found.sources(FIRST, time) for time in (150, 151, 161, 171)] == [(0,), (0, 1), (0, 3), (0, 3)]
+
+
+def waits_without_work(count: int) -> Callable[[], object]:
+    """A stream that waits for each kernel of another one, and for whose waits the host asks each time."""
+    found = queues(*(Ran(500 + row, 501 + row, 1, stream=20) for row in range(count)), Ran(90, 91, 0))
+
+    def wait() -> None:
+        for row in range(count):
+            found.add_wait(FIRST, 100 + row, (row,))
+            assert found.sources(FIRST, 101 + row) == (row, count)
+
+    return wait
+
+
+def test_the_effort_grows_with_the_waits_and_not_with_their_square() -> None:
+    assert growth(waits_without_work, 50) < 2.5
 
 
 def test_a_wait_holds_back_what_is_submitted_next() -> None:

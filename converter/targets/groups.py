@@ -26,7 +26,7 @@ def name_groups(
         np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)),
     )
     used = [groups.lists[place] for place in np.unique(groups.of_node[collective]).tolist() if place >= 0]
-    own = [ranks for ranks in used if ranks != world and ranks in number_groups([ranks])]
+    own = dict.fromkeys(ranks for ranks in used if ranks != world and ranks in number_groups([ranks]))
     numbers = number_groups(own) if numbers is None else numbers
     if lacking := [ranks for ranks in own if ranks not in numbers]:
         raise DataError(f"the communicator groups given lack the ranks {list(lacking[0])}; add that group to the file")

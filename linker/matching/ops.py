@@ -1,6 +1,7 @@
 """Matches the host trace's ops to the device trace's, by record-function id where both have it, else by the order of names per thread."""
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from ...schema.columns import (
     NumberPieces,
     Strings,
     in_blocks,
+    rows_by_number,
     settled,
     taken,
     thread_order,
@@ -109,15 +111,15 @@ def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Nam
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
-    threads = {number: order[ops.thread[order] == number] for number in np.unique(ops.thread).tolist()}
+    threads = _AlikeThreads(rows_by_number(order, ops.thread), names.device)
+    of_thread = rows_by_number(candidates, host.tid)
     pairs = [(candidates[:0], order[:0])]
     overlap, places, host_is_longer = _Overlap(), 1, False
     for number in _threads_in_turn(host.tid[candidates], names.marks_step_of_both(candidates)):
-        rows = candidates[host.tid[candidates] == number]
-        thread = max(threads, key=lambda t: _common(names.host[rows], names.device[threads[t]]), default=None)
-        if thread is None or not _common(names.host[rows], names.device[threads[thread]]):
+        rows = of_thread[number]
+        inside = threads.take_most_alike(names.host[rows])
+        if inside is None:
             continue
-        inside = threads.pop(thread)
         rows, inside = rows[overlap.holds_ids(host.id[rows])], inside[overlap.holds_times(ops.start[inside])]
         found = align_steps(names.host[rows], names.device[inside], names.is_step_mark)
         if len(pairs) == 1 and len(found.left):
@@ -166,6 +168,30 @@ def _overlap(ids: Int64, start: Int64, end: Int64, found: Alignment) -> _Overlap
         int(start[begin]) if (end[:begin] <= start[begin]).any() else everything.start,
         int(later.min(initial=everything.end)),
     )
+
+
+class _AlikeThreads:
+    """The threads of the device trace, those that ran the same ops together: workers of a pool are compared once and not one by one."""
+
+    def __init__(self, rows: dict[int, Int64], names: Int64) -> None:
+        self._rows, self._names = rows, names
+        self._alike: dict[bytes, list[int]] = defaultdict(list)
+        for number in reversed(rows):
+            self._alike[np.sort(names[rows[number]]).tobytes()].append(number)
+
+    def take_most_alike(self, names: Int64) -> Int64 | None:
+        """The rows of the thread with most names in common, of several the one with the smallest number; None if none has any.
+
+        Nobody gets them again.
+        """
+        common = {same: _common(names, self._names[self._rows[numbers[-1]]]) for same, numbers in self._alike.items()}
+        most = max(common, key=lambda same: (common[same], -self._alike[same][-1]), default=None)
+        if most is None or not common[most]:
+            return None
+        number = self._alike[most].pop()
+        if not self._alike[most]:
+            del self._alike[most]
+        return self._rows[number]
 
 
 def _common(left: Int64, right: Int64) -> int:

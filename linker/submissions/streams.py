@@ -35,8 +35,9 @@ class StreamKey(NamedTuple):
 class StreamQueues:
     """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission.
 
-    `submitted_until` tells of each activity when it and all before it on its stream had been submitted. A wait is kept as its position,
-    its time and an activity that it is for, once for each of these.
+    `submitted_until` tells of each activity when it and all before it on its stream had been submitted. A wait is kept once for each
+    activity that it is for: its position, its time, the last activity of that one's stream that a wait from this position is for, and for
+    how many streams' activities there are such waits.
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
@@ -46,7 +47,10 @@ class StreamQueues:
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
         self._waits: dict[StreamKey, array[int]] = {}
-        for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
+        self._device, self._stream, self._turn = activities.device, activities.stream, filled(len(activities), 0)
+        in_turn = stream_sorted(activities)
+        self._turn[in_turn] = np.arange(len(in_turn))
+        for rows in split_groups(in_turn, activities.device, activities.stream):
             key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
             self.rows[key] = one_by_one(rows)
             self.submitted[key] = one_by_one(np.maximum.accumulate(submitted[rows]))
@@ -62,24 +66,45 @@ class StreamQueues:
         return bisect_left(self.submitted[key], time)
 
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
-        """The activities that whatever is submitted at `time` comes after: the stream's last one and those of its pending waits."""
+        """The activities that whatever is submitted at `time` comes after: the stream's last one and those of its pending waits.
+
+        Of several on one stream the last one, as the others come before it.
+        """
         position = self.position(key, time)
+        found = self._pending(key, position, time)
         last = self.rows[key][position - 1] if position else -1
-        found = set(self._branch_tails.get(int(self._call_row[last]), (last,))) if position else set()
-        waits = self._waits[key]
-        for at in range(len(waits) - 3, -1, -3):
-            before, since, source = waits[at : at + 3]
+        for row in self._branch_tails.get(int(self._call_row[last]), (last,)) if position else ():
+            self._keep_last(found, row)
+        return tuple(sorted(found.values()))
+
+    def _pending(self, key: StreamKey, position: int, time: int) -> dict[StreamKey, int]:
+        """The activities that the waits from this position and before `time` are for, by their streams."""
+        waits, found = self._waits[key], dict[StreamKey, int]()
+        for number in range(bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1]) - 1, -1, -1):
+            before, _, source, streams = waits[4 * number : 4 * number + 4]
             if before < position:
                 break
-            if since < time:
-                found.add(source)
-        return tuple(sorted(found))
+            found.setdefault(self._stream_of(source), source)
+            if len(found) == streams:
+                break
+        return found
+
+    def _keep_last(self, found: dict[StreamKey, int], row: int) -> int:
+        """Puts the activity in its stream's place unless a later one is there. Returns what is there then."""
+        stream = self._stream_of(row)
+        found[stream] = max(row, found.get(stream, row), key=self._turn.__getitem__)
+        return found[stream]
+
+    def _stream_of(self, row: int) -> StreamKey:
+        return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
-        """Submits a wait; the row of the activity that it holds back, -1 if none followed."""
+        """Submits a wait; the row of the activity that it holds back, -1 if none followed. Waits are added in the order of time."""
         position = self.position(key, time)
+        pending = self._pending(key, position, time + 1)
         for source in sources:
-            self._waits[key].extend((position, time, source))
+            last = self._keep_last(pending, source)
+            self._waits[key].extend((position, time, last, len(pending)))
         return self.next(key, time)
 
     def next(self, key: StreamKey, time: int) -> int:

@@ -9,8 +9,8 @@ the sum of w(k) · shard over members and collectives is that of w(k) · whole, 
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence, Set
 from itertools import pairwise, permutations
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...converter.building import meaning, peers
 from ...converter.ranks import Group, ranks_of
-from ...schema.columns import Int64
+from ...schema.columns import Int64, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import Activities, Communication, LinkedTrace
 from ...schema.traces import STEP_MARK
@@ -176,12 +176,27 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
     """
     place = {group: number for number, group in enumerate(groups)}
     sequence = np.array([place[group] for group in in_order], np.int64)
-    members = [set(ranks_of(group.ranks)) for group in groups]
-    return [
-        (first, second, _digest((sequence[(sequence == first) | (sequence == second)] == first).tolist()))
-        for first, second in permutations(range(len(groups)), 2)
-        if len(members[first] & members[second]) > 1 and (first < second or groups[first].ranks == groups[second].ranks)
-    ]
+    calls, none = rows_by_number(np.arange(len(sequence)), sequence), np.empty(0, np.int64)
+    orders = []
+    for first, second in _sharing_ranks([set(ranks_of(group.ranks)) for group in groups]):
+        if first < second or groups[first].ranks == groups[second].ranks:
+            of_first, of_second = calls.get(first, none), calls.get(second, none)
+            in_turn = np.argsort(np.concatenate((of_first, of_second)))
+            orders.append((first, second, _digest((in_turn < len(of_first)).tolist())))
+    return orders
+
+
+def _sharing_ranks(members: Sequence[Set[int]]) -> list[tuple[int, int]]:
+    """Every two groups, by number, that share several ranks."""
+    of_rank: dict[int, list[int]] = defaultdict(list)
+    for group, ranks in enumerate(members):
+        for rank in ranks:
+            of_rank[rank].append(group)
+    # this rank, which is in all groups, tells nothing of which share another one
+    own = max(of_rank, key=lambda rank: len(of_rank[rank]), default=None)
+    together = {tuple(found) for rank, found in of_rank.items() if rank != own}
+    pairs = {pair for found in together for pair in permutations(found, 2)}
+    return sorted((one, other) for one, other in pairs if len(members[one] & members[other]) > 1)
 
 
 def _messages(issued: Iterable[Issued], node: NodeType, own: int) -> dict[str, int]:
