@@ -12,7 +12,7 @@ import orjson
 from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output, put_in_place
 from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_overlay
-from ..terminal import print_json
+from ..terminal import plain, print_json
 
 WAITING = ".tables"
 """The folder in which tables wait until there are all of them."""
@@ -70,12 +70,18 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def _no_formula(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed; numbers are no texts.
+    r"""A text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed; numbers are no texts.
+
+    What acts on a terminal is an escape.
 
     >>> _no_formula("=1+1"), _no_formula("gemm"), _no_formula(-1.5)
     ("'=1+1", 'gemm', -1.5)
+    >>> print(_no_formula("gemm\x1b[2J"))
+    gemm\x1b[2J
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    return plain(f"'{value}" if value.startswith(FORMULA) else value)
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:
