@@ -1,29 +1,53 @@
-"""Threads that work beside this one, where the system has room for them."""
+"""Work beside this thread, where the system has room for another one."""
 
 import mmap
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import suppress
+from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
-ROOM = 1 << 26
-"""Bytes that a thread may take to begin: its stack, and what it allocates first."""
+ROOM = 1 << 28
+"""Bytes that have to be free for a thread: its stack, and what this one may take until it has begun."""
 
 
-def is_room_for_a_thread() -> bool:
-    """Whether there is memory for one more thread. Python waits for ever for one that dies before it can say that it began."""
-    try:
-        mmap.mmap(-1, ROOM).close()
-    except OSError:
-        return False
-    return True
+class Beside(Generic[Result]):
+    """A call that another thread makes, or this one when it wants the result and no other has begun.
 
+    Threads that have no memory die before they say that they began; Python's own classes wait for these for ever.
+    """
 
-def begin_beside(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Callable[[], Result]:
-    """Has the work done by the pool, or by who wants the result where there can be no thread; returns what gives the result."""
-    if not is_room_for_a_thread():
-        return work
-    try:
-        return pool.submit(work).result
-    except RuntimeError:  # the system gives no more threads
-        return work
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._call = call
+        self._begun, self._done = allocate_lock(), allocate_lock()
+        self._result: Result | None = None
+        self._error: BaseException | None = None
+        self._done.acquire()
+        with suppress(OSError, RuntimeError, MemoryError):
+            mmap.mmap(-1, ROOM).close()
+            start_new_thread(self._make, ())
+
+    def _make(self) -> None:
+        if not self._begun.acquire(blocking=False):
+            return
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.release()
+
+    def result(self) -> Result:
+        """What the call returns; raises what it raises."""
+        self._make()
+        with self._done:
+            if self._error is not None:
+                raise self._error
+            return self._result  # type: ignore[return-value]
+
+    def give_up(self) -> None:
+        """Comes back when no thread makes the call, nor will."""
+        if not self._begun.acquire(blocking=False):
+            with self._done:
+                return
+        self._done.release()

@@ -55,7 +55,9 @@ def test_without_all_graphs_there_is_no_file(traces: Path, tmp_path: Path, capsy
     (job / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
     assert command(*arguments) == 1
     assert not (out / "job.goal").exists()
-    assert "job.goal is not written: it needs the graphs of all ranks" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "note: job.goal is not written: it needs the graphs of all ranks" in said
+    assert said.count("trace-build: error: ") == 1
 
 
 @pytest.mark.parametrize(

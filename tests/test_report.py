@@ -503,6 +503,9 @@ def test_scripts_are_bundled_once_and_again_where_they_cannot_be_kept(
     monkeypatch.setattr(vl_convert, "javascript_bundle", lambda script: bundled.append(script) or "drawn")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     assert [drawing_library(), drawing_library()] == ["drawn", "drawn"] and len(bundled) == 1
+    [kept] = tmp_path.rglob("*.js")
+    kept.write_text("alert(1)")
+    assert drawing_library() == "drawn" and kept.read_text() == "drawn"
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert drawing_library() == "drawn" and len(bundled) == 2
+    assert drawing_library() == "drawn" and len(bundled) == 3

@@ -52,3 +52,15 @@ def test_what_a_command_says_of_itself_needs_a_place_to_say_it(option: str) -> N
 def test_help_is_shown_on_a_terminal_that_knows_ascii_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:strict")
     assert started("", "build", "--help") == (0, "")
+
+
+@pytest.mark.parametrize("is_input", [True, False])
+@pytest.mark.parametrize("path", ["circle", "x" * 300])
+def test_paths_that_cannot_be_are_one_line(data: Path, tmp_path: Path, path: str, is_input: bool) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    trace = data / "training" / "device_rank0.json.gz"
+    given, out = (tmp_path / path, tmp_path / "out") if is_input else (trace, tmp_path / path)
+    status, said = started("", "link", given, "-o", out)
+    assert (status, said.count("\n")) == (1, 1)
+    assert said.startswith("trace-link: error: ")
+    assert said.endswith("check the path\n")

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from execgraph.converter.scaling import Growth
 from execgraph.schema.linked import LinkedTrace
+from execgraph.tools.analyses import Column, Table
 from execgraph.tools.build_job import build_rank, job
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.build_rank import RankTask
 from execgraph.tools.build_job.job import build
 from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.report import write_csv
 from execgraph.tools.scale_job import scale
 from generated import here
 
@@ -137,3 +139,20 @@ def test_scaling_a_job(jobs: Callable[[int], Path], tmp_path: Path) -> None:
             scale(tmp_path / "graphs", out / "scaled", Growth(2), here)
 
     stop_at_every_step(scaled, tmp_path / "work", nothing)
+
+
+def test_tables_of_a_report(tmp_path: Path) -> None:
+    tables = [Table(name, "", [Column("a", "", ["b"])]) for name in ("one", "two", "three")]
+
+    def written(out: Path) -> None:
+        write_csv(tables, out)
+
+    def is_none(out: Path) -> bool:
+        return not list(out.glob("*.csv"))
+
+    stop_at_every_step(written, tmp_path / "work", nothing)
+    for step in range(1, 10):
+        out = tmp_path / str(step)
+        with pytest.raises(KeyboardInterrupt), stopped_at(step):
+            written(out)
+        assert is_none(out)

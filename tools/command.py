@@ -4,8 +4,10 @@ Exit 0: done. Exit 1: the data is unusable, one line says why. Exit 2: wrong usa
 """
 
 import argparse
+import errno
 import gc
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +23,17 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 T = TypeVar("T")
+NO_MEMORY = "out of memory; use a machine with more, or a shorter trace"
+SHOWN = 100
+"""Letters of a path that cannot be used."""
+SCARCE = {
+    os.strerror(errno.EMFILE): "too many files are open; raise the limit, such as by ulimit -n 1024",
+    os.strerror(errno.ENFILE): "too many files are open on this machine; try again when there are fewer",
+    os.strerror(errno.ENOMEM): NO_MEMORY,
+    "failed to map segment from shared object": NO_MEMORY,
+    "can't start new thread": "the system gives no more processes and threads; raise the limit, such as by ulimit -u 1024",
+}
+"""What the system says where it has no more of something, and what to do."""
 log = logging.getLogger("execgraph")
 
 
@@ -38,7 +51,7 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
         log.error(f"{name}: error: {' '.join(str(error).split())}")
         sys.exit(2 if isinstance(error, RequestError) else 1)
     except MemoryError:
-        log.error(f"{name}: error: out of memory; use a machine with more, or a shorter trace")
+        log.error(f"{name}: error: {NO_MEMORY}")
         sys.exit(1)
     except KeyboardInterrupt:
         say_stopped(name)
@@ -46,9 +59,27 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
     except BrokenPipeError:
         end_without_reader()
     except Exception as error:
-        what = f"{name}: internal error: {error!r}; run again with -v and report what it prints"
+        unusable = _unusable_path(error)
+        if unusable:
+            log.error(f"{name}: error: {unusable}")
+            sys.exit(1)
+        scarce = next((remedy for kind, remedy in SCARCE.items() if kind in str(error)), "")
+        what = f"{name}: error: {scarce}"
+        if not scarce:
+            what = f"{name}: internal error: {error!r}; run again with -v and report what it prints"
         log.error(what, exc_info=arguments.verbose)
         sys.exit(1)
+
+
+def _unusable_path(error: Exception) -> str:
+    """What is said of a path that the system takes for none: a circle of links, a name that is too long."""
+    if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+        shown = str(error.filename)
+        return (
+            f"{shown if len(shown) < SHOWN else shown[:SHOWN] + '…'}: cannot be used ({error.strerror}); check the path"
+        )
+    # what Path.resolve says before Python 3.13
+    return f"{error}; check the path" if isinstance(error, RuntimeError) and "Symlink loop" in str(error) else ""
 
 
 @contextmanager
@@ -72,8 +103,7 @@ def print_json(summary: dict[str, Any]) -> None:
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
     """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with --quiet."""
-    from tqdm import tqdm
-
+    tqdm = _tqdm()
     with step(what):
         yield from tqdm(
             items, desc=what, total=total, unit=unit, unit_scale=True, leave=False, disable=_no_bars(), file=sys.stderr
@@ -83,8 +113,7 @@ def progress(items: Iterable[T], what: str, total: int | None = None, unit: str 
 @contextmanager
 def progress_bar(what: str, total: int | None = None, unit: str = "B") -> Iterator["tqdm[NoReturn]"]:
     """A progress bar for work that is not an iteration; call `update(n)` on it."""
-    from tqdm import tqdm
-
+    tqdm = _tqdm()
     with (
         step(what),
         tqdm(
@@ -103,6 +132,14 @@ def step(what: str) -> Iterator[None]:
         yield
     finally:
         log.debug(f"{what}: {time.monotonic() - begun:.2f} s")
+
+
+def _tqdm() -> "type[tqdm[Any]]":
+    """Its bars, without the thread that looks after them, for which there may be no room."""
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0
+    return tqdm
 
 
 def _no_bars() -> bool | None:

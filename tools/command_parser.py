@@ -170,7 +170,8 @@ def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
     """The files among the values of these options that exist."""
     values = [getattr(options, name, None) or () for name in names]
     paths = [one for value in values for one in ([value] if isinstance(value, (str, Path)) else value)]
-    return [path for path in map(Path, paths) if path.is_file()]
+    # Path.is_file fails for names that are too long
+    return [path for path in map(Path, paths) if os.path.isfile(path)]  # noqa: PTH113
 
 
 def _expanded(path: str) -> list[str]:

@@ -12,7 +12,7 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -27,6 +27,8 @@ from ..schema.progress import Advanced, unseen
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+SPARED = 16
+"""Descriptors: for the process that begins, and for files and libraries of this one."""
 FROM_TERMINALS = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)}
 
 _advanced: ContextVar[Advanced] = ContextVar("advanced", default=unseen)
@@ -129,7 +131,8 @@ def _begin(working: _Working) -> bool:
     """Begins one more worker; whether the system had what it takes."""
     spawn = multiprocessing.get_context("spawn")
     try:
-        ours, theirs = spawn.Pipe()
+        with _sparing_descriptors():
+            ours, theirs = spawn.Pipe()
         with theirs, _deaf_to_interrupts():
             process = spawn.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
@@ -137,6 +140,15 @@ def _begin(working: _Working) -> bool:
         return False
     working[ours] = process, None
     return True
+
+
+@contextmanager
+def _sparing_descriptors() -> Iterator[None]:
+    """What is opened in the block leaves some descriptors for the work of this process. Raises OSError where that cannot be."""
+    with ExitStack() as spared:
+        for _ in range(SPARED):
+            spared.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        yield
 
 
 def _work(parent: Connection) -> None:

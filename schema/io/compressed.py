@@ -6,14 +6,13 @@ same error with isal and without.
 
 import io
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from gzip import GzipFile
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError
 from ..optional import require
-from ..threads import is_room_for_a_thread
+from ..threads import Beside
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -112,38 +111,48 @@ class _Unzstd(io.RawIOBase):
 
 def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) -> BinaryIO:
     # a thread that waits for a pipe could not be stopped
-    if raw.seekable() and is_room_for_a_thread():
-        pool = ThreadPoolExecutor(1, "decompress")
-        with suppress(RuntimeError):  # the system gives no more threads
-            pieces = deque(pool.submit(stream.read1, PIECE) for _ in range(PIECES_AHEAD))
-            return cast(BinaryIO, io.BufferedReader(_Ahead(stream, pool, pieces), PIECE))
-    return cast(BinaryIO, stream)
+    return cast(BinaryIO, io.BufferedReader(_Ahead(stream), PIECE) if raw.seekable() else stream)
 
 
 class _Ahead(io.RawIOBase):
     """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that has much to do."""
 
-    def __init__(
-        self, stream: GzipFile | io.BufferedReader, pool: ThreadPoolExecutor, pieces: deque[Future[bytes]]
-    ) -> None:
-        self._stream, self._pool, self._pieces = stream, pool, pieces
+    def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
+        self._stream = stream
+        self._pieces = deque[bytes | Exception]()
+        self._next = Beside(self._read)
         self._rest = memoryview(b"")
+
+    def _read(self) -> list[bytes | Exception]:
+        """A few pieces; the end, or an error, is the last."""
+        pieces: list[bytes | Exception] = []
+        try:
+            while len(pieces) < PIECES_AHEAD and (not pieces or pieces[-1]):
+                pieces.append(self._stream.read1(PIECE))
+        except Exception as error:
+            pieces.append(error)
+        return pieces
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self._rest:
+            if not self._pieces:
+                self._pieces.extend(self._next.result())
+                self._next = Beside(self._read)
+            piece = self._pieces[0]
+            if isinstance(piece, Exception):
+                raise piece
             # the end, or an error, stays the first of the pieces
-            self._rest = memoryview(self._pieces[0].result())
-            if self._rest:
+            if piece:
                 self._pieces.popleft()
-                self._pieces.append(self._pool.submit(self._stream.read1, PIECE))
+            self._rest = memoryview(piece)
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._next.give_up()
         self._stream.close()
         super().close()

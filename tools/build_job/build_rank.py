@@ -3,7 +3,6 @@
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
 from ...schema.io import open_output, state_of
 from ...schema.linked import LinkedTrace
-from ...schema.threads import begin_beside
+from ...schema.threads import Beside
 from ..command import no_garbage_collection
 from ..inputs import Pair
 from ..workers import stage_done
@@ -87,18 +86,18 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     before, is_left = _states(task), Event()
 
     def inputs() -> Inputs:
-        found = hashed()
+        found = hashed.result()
         for name, state in _states(task).items():
             if state != before[name]:
                 raise DataError(f"{name}: was changed while the graph was built from it; run again when that is done")
         return found
 
-    with ThreadPoolExecutor(1) as beside:
-        try:
-            hashed = begin_beside(beside, partial(_inputs, task, is_left.is_set))
-            yield inputs
-        finally:
-            is_left.set()
+    hashed = Beside(partial(_inputs, task, is_left.is_set))
+    try:
+        yield inputs
+    finally:
+        is_left.set()
+        hashed.give_up()
 
 
 def is_up_to_date(task: RankTask) -> bool:

@@ -3,16 +3,19 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from ...schema.errors import DataError
-from ...schema.io import open_output
+from ...schema.io import fresh_folder, locked, open_output, put_in_place
 from ..analyses import Column, Options, RankTrace, Table, overlay_events, write_overlay
-from ..terminal import print_json
+from ..terminal import plain, print_json
 
+WAITING = ".tables"
+"""The folder in which tables wait until there are all of them."""
 FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
 """What a formula begins with, in letters of both widths."""
 
@@ -41,16 +44,23 @@ def _as_object(tables: Iterable[Table]) -> Iterator[bytes]:
 
 
 def write_csv(tables: Iterable[Table], folder: Path) -> None:
-    """Writes NAME.csv for every table, each whole or not at all."""
+    """Writes NAME.csv for every table, all of them or none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror or error})") from error
-    for table in with_notes(tables):
-        with open_output(str(folder / f"{table.name}.csv")) as stream:
-            stream.write(_lines([[column.name for column in table.columns]]))
-            for piece in table.pieces():
-                stream.write(_lines(row.values() for row in piece.rows()))
+    with locked(folder / f"{WAITING}.lock", str(folder)), fresh_folder(folder / WAITING) as made:
+        names = [f"{table.name}.csv" for table in map(partial(_write_table, made), with_notes(tables))]
+        for name in names:
+            put_in_place(made / name, folder / name)
+
+
+def _write_table(folder: Path, table: Table) -> Table:
+    with open_output(str(folder / f"{table.name}.csv")) as stream:
+        stream.write(_lines([[column.name for column in table.columns]]))
+        for piece in table.pieces():
+            stream.write(_lines(row.values() for row in piece.rows()))
+    return table
 
 
 def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
@@ -60,12 +70,18 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def _no_formula(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed; numbers are no texts.
+    r"""A text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed; numbers are no texts.
+
+    What acts on a terminal is an escape.
 
     >>> _no_formula("=1+1"), _no_formula("gemm"), _no_formula(-1.5)
     ("'=1+1", 'gemm', -1.5)
+    >>> print(_no_formula("gemm\x1b[2J"))
+    gemm\x1b[2J
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    return plain(f"'{value}" if value.startswith(FORMULA) else value)
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:

@@ -1,6 +1,7 @@
 """The scripts that draw the charts: bundled once for each version of the library, and kept in the user's cache, as that takes longer than
 the report on most runs."""
 
+import hashlib
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -15,14 +16,22 @@ EMBED = "window.vegaEmbed = vegaEmbed;"
 
 def drawing_library() -> str:
     """A script that gives a page `vegaEmbed`."""
-    kept = platformdirs.user_cache_path("execgraph") / f"vega-embed-{VERSION}.js"
-    with suppress(OSError, UnicodeDecodeError):
-        return kept.read_text("utf-8")
+    folder = platformdirs.user_cache_path("execgraph")
+    for path in folder.glob(f"vega-embed-{VERSION}-*.js"):
+        with suppress(OSError):
+            content = path.read_bytes()
+            # what is damaged or was changed has another name than its content
+            if path.name == _name(content):
+                return content.decode()
     import vl_convert  # 40 MB that are not needed again
 
     bundle: str = vl_convert.javascript_bundle(EMBED)
     with suppress(OSError, DataError):  # a cache that cannot be written costs a second, not the report
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with open_output(str(kept)) as stream:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open_output(str(folder / _name(bundle.encode()))) as stream:
             stream.write(bundle.encode())
     return bundle
+
+
+def _name(content: bytes) -> str:
+    return f"vega-embed-{VERSION}-{hashlib.blake2b(content, digest_size=16).hexdigest()}.js"
