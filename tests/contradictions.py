@@ -1,9 +1,13 @@
-"""Traces that are well formed and contradict themselves, each made of the sample job, and what the commands say of them."""
+"""Traces and graphs that are well formed and contradict themselves, each made of the sample job, and what commands say of them.
+
+Run as a script it writes the table: python tests/contradictions.py > docs/contradictions.md
+"""
 
 import contextlib
 import gzip
 import io
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -11,7 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from damages import inside
-from execgraph.tools.commands import trace_build, trace_diagnose, trace_link
+from execgraph.schema.graph import read_frames, varint
+from execgraph.schema.graph.execution_graph_pb2 import AttributeProto, Node
+from execgraph.tools.commands import (
+    trace_build,
+    trace_diagnose,
+    trace_jsonize,
+    trace_link,
+    trace_replay,
+    trace_report,
+    trace_scale,
+    trace_view,
+)
 
 SAMPLE = Path(__file__).parent / "data" / "training"
 Trace = dict[str, Any]
@@ -249,6 +264,99 @@ TRACES = (
 )
 
 
+# graphs
+
+CHANGED = (10, 11, 40)
+"""The nodes that are changed, by their places."""
+READ_BY = ("trace-replay", "trace-jsonize", "trace-jsonize back", "trace-view", "trace-report", "trace-scale")
+
+
+def attribute(node: Node, name: str) -> AttributeProto:
+    [found] = [one for one in node.attr if one.name == name]
+    return found
+
+
+def negative_duration(node: Node) -> None:
+    attribute(node, "duration_ns").int64_val = -5_000
+
+
+def duration_as_text(node: Node) -> None:
+    attribute(node, "duration_ns").string_val = "5000"
+
+
+def attribute_twice(node: Node) -> None:
+    node.attr.add(name="duration_ns", int64_val=77)
+
+
+def dangling_caller(node: Node) -> None:
+    node.ctrl_deps[:] = [999_999]
+
+
+class GraphLie(NamedTuple):
+    """What is wrong with three nodes of a graph, in words and as a change of a node."""
+
+    what: str
+    change: Callable[[Node], object]
+
+
+GRAPHS = (
+    GraphLie("durations below 0", negative_duration),
+    GraphLie("durations that are texts", duration_as_text),
+    GraphLie("attributes that are given twice", attribute_twice),
+    GraphLie("`ctrl_deps` on nodes that are not there", dangling_caller),
+)
+
+
+@cache
+def sound_graphs() -> dict[str, bytes]:
+    """What trace-build makes of the sample."""
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        lines_of(trace_build.main, str(SAMPLE), "-o", "out", "--jobs", "1")
+        return {path.name: path.read_bytes() for path in Path("out").iterdir() if path.is_file()}
+
+
+def changed_graph(graph: bytes, change: Callable[[Node], object]) -> bytes:
+    """The graph with three nodes changed."""
+    changed = []
+    for block in read_frames(io.BytesIO(graph), "graph.0.et"):
+        for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+            message = block.data[start:end]
+            if len(changed) in CHANGED:
+                node = Node.FromString(message)
+                change(node)
+                message = node.SerializeToString(deterministic=True)
+            changed.append(message)
+    return b"".join(varint(len(message)) + message for message in changed)
+
+
+@cache
+def notes_on(lie: GraphLie) -> dict[str, list[str]]:
+    """What each command that reads graphs notes of this one; trace-jsonize must give the same bytes back."""
+    graph = changed_graph(sound_graphs()["graph.0.et"], lie.change)
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        Path("graphs").mkdir()
+        for name, content in sound_graphs().items():
+            Path("graphs", name).write_bytes(content)
+        path = "graphs/graph.0.et"
+        Path(path).write_bytes(graph)
+        said = (
+            lines_of(trace_replay.main, path),
+            lines_of(trace_jsonize.main, path, "-o", "graph.json"),
+            lines_of(trace_jsonize.main, "graph.json", "-o", "back.et"),
+            lines_of(trace_view.main, path, "-o", "graph.svg"),
+            lines_of(trace_report.main, path),
+            lines_of(trace_scale.main, "graphs", "-o", "scaled", "--data-parallel", "2", "--jobs", "1"),
+        )
+        assert Path("back.et").read_bytes() == graph
+    return {
+        command: [line for line in lines if "note: " in line and ("graph.0.et: " in line or "graph.json: " in line)]
+        for command, lines in zip(READ_BY, said, strict=True)
+    }
+
+
+# what commands say
+
+
 class Said(NamedTuple):
     """What trace-link, trace-diagnose and trace-build say of the traces, a line each, and the lines of each that only a lie brings."""
 
@@ -304,3 +412,68 @@ def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
     text = told.read()
     assert not code, text
     return [" ".join(line.split()) for line in text.splitlines()]
+
+
+# the page
+
+PAGE = """\
+# Traces and graphs that contradict themselves
+
+Made by `python tests/contradictions.py > docs/contradictions.md` from the sample job; a test compares.
+
+A file can be well formed and still be wrong: a tool shifted the times, a job wrote the wrong rank, a script paired the wrong files.
+What one part of a trace says is checked against the others. `trace-link` and `trace-build` print a note for each contradiction, name
+the file, and go on with what is recorded; `trace-diagnose` lists it as wrong and exits 1 with `--strict`. No limit is fixed:
+a clock is wrong when it differs by more than the recording is long, a launch when most of its kind name another op.
+Sound traces get no note: all captures, real traces and generated jobs of the tests are checked.
+
+Some lies cannot be noticed, because nothing else in the trace speaks of the same thing. The last column says why.
+
+| what is wrong | noticed by | what is said, or why nothing can be |
+|---|---|---|
+{traces}
+
+## Graphs
+
+Commands that read graphs check each node once. They print how many nodes are wrong and the first one, and use the rest of the node.
+`trace-jsonize` says the same and still converts without loss.
+
+| what is wrong | noticed by | what is said |
+|---|---|---|
+{graphs}
+
+Damaged files are another matter: see [Damage](damage.md).
+"""
+
+
+def table() -> str:
+    """The page."""
+    return PAGE.format(traces="\n".join(map(_row, TRACES)), graphs="\n".join(map(_graph_row, GRAPHS)))
+
+
+def _row(lie: Lie) -> str:
+    said = said_of(lie)
+    disagreement = [
+        line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
+    ]
+    commands = (
+        {"trace-link": said.link, "trace-diagnose": said.diagnose, "trace-build": said.build} if not lie.why else {}
+    )
+    noticed = ", ".join(f"`{command}`" for command, lines in commands.items() if lines)
+    what = [line.removeprefix("note ") for line in said.link] + disagreement
+    return f"| {lie.what} | {noticed or 'nobody'} | {_cell(what) if not lie.why else lie.why} |"
+
+
+def _graph_row(lie: GraphLie) -> str:
+    notes = notes_on(lie)
+    commands = dict.fromkeys(command.split(" ")[0] for command, lines in notes.items() if lines)
+    what = [line.removeprefix("trace-replay: note: ") for line in notes["trace-replay"]]
+    return f"| {lie.what} | {', '.join(f'`{command}`' for command in commands)} | {_cell(what)} |"
+
+
+def _cell(lines: list[str]) -> str:
+    return "<br>".join(line.replace("|", "\\|") for line in lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

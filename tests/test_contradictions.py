@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from contradictions import TRACES, Lie, said_of
+from contradictions import GRAPHS, READ_BY, TRACES, GraphLie, Lie, changed_graph, notes_on, said_of, sound_graphs, table
 from execgraph.linker.contradictions import contradictions_in_traces
 from execgraph.linker.readers import read_device_trace, read_host_trace
+from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.generate import NAMED, RANDOM, build_job, simulate, write_traces
 from execgraph.tools.inputs import find_traces, hosts_of
+
+TABLE = Path(__file__).parent.parent / "docs" / "contradictions.md"
 
 each_lie = pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.what) for lie in TRACES])
 
@@ -30,6 +33,29 @@ def test_collectives_in_reversed_order_are_a_disagreement_of_ranks() -> None:
     assert len(reversed_order) == 2
     for lie in reversed_order:
         assert any("ranks disagree" in line for line in said_of(lie).build)
+
+
+def test_the_table_of_contradictions_is_current() -> None:
+    written = TABLE.read_text(encoding="utf-8")
+    assert written == table(), "write it anew: python tests/contradictions.py > docs/contradictions.md"
+
+
+# graphs
+
+
+@pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.what) for lie in GRAPHS])
+def test_every_command_that_reads_a_graph_says_once_what_is_wrong_with_its_nodes(lie: GraphLie) -> None:
+    notes = notes_on(lie)
+    assert {command: len(lines) for command, lines in notes.items()} == dict.fromkeys(READ_BY, 1)
+    for [line] in notes.values():
+        assert ": 3 " in line and "(the first: node 10); " in line
+
+
+def test_a_sound_graph_is_read_without_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "graph.0.et"
+    path.write_bytes(changed_graph(sound_graphs()["graph.0.et"], lambda _: None))
+    assert path.read_bytes() == sound_graphs()["graph.0.et"]
+    assert ExecutionGraph.read(str(path)).remarks == []
 
 
 # sound traces

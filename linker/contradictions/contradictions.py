@@ -10,7 +10,7 @@ from ..machine import machine_of
 from ..matching import launching_calls
 from ..readers import DeviceTrace, HostTrace
 from .contradiction import Contradiction
-from .launches import against_numbers, other_launches, other_order
+from .launch_order import against_numbers, other_launches, other_order
 from .ranks import groups_without_rank, other_rank, rank_beyond_world
 from .times import clock_apart, other_units, overlapping_activities
 

@@ -26,7 +26,9 @@ def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
     """The recorded rank is none of the job's."""
     if device.rank is None or device.world_size is None or device.rank < device.world_size:
         return None
-    what = f"is of rank {device.rank} in a job of {device.world_size} ranks, which end at {device.world_size - 1}"
+    what = (
+        f"is of rank {device.rank} in a job of {device.world_size} ranks, the last of which is {device.world_size - 1}"
+    )
     meaning = "the graph is of a rank that no collective of the job waits for"
     return Contradiction(
         device.path, what, meaning, "correct distributedInfo, or record with RANK and WORLD_SIZE of one job"

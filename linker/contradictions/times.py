@@ -75,7 +75,7 @@ def clock_apart(device: DeviceTrace, machine: Machine) -> Contradiction | None:
         return None
     way = "ahead of" if machine.clock_offset_ns < 0 else "behind"
     what = f"the device's clock is {_time(abs(machine.clock_offset_ns))} {way} the host's, in a recording of {_time(last - first)}"
-    meaning = "its times are moved by as much, which launches and waits tell no better than to their own length"
+    meaning = "device times are moved by as much, so that launch latencies are mere estimates"
     return Contradiction(device.path, what, meaning, "record host and device with one profiler, on one machine")
 
 

@@ -3,6 +3,8 @@
 Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf library.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
@@ -23,6 +25,18 @@ LIST_VALUES = Int64List.VALUES_FIELD_NUMBER
 STRING_VALUE = AttributeProto.STRING_VAL_FIELD_NUMBER
 
 ATTRIBUTE_WIRES = wire_types(AttributeProto)
+
+
+def _shape_of(kind: str) -> str:
+    return kind if kind == "string_val" else kind[-4:]
+
+
+def _among(numbers: Iterable[int]) -> Bool:
+    return np.isin(np.arange(LAST_VALUE + 1), [*numbers])
+
+
+USABLE = {"string_val": _among([STRING_VALUE]), "_val": _among(INTEGER_VALUES), "list": _among(INTEGER_LISTS)}
+"""By the number of an attribute's value whether it is a string, an integer of any type, a list of such."""
 
 
 class TextTable(dict[bytes, int]):
@@ -183,18 +197,11 @@ def _attributes(
                 misfits[f"nodes with {entry.name} more than once; the last one counts, write the graph again"] = misfit(
                     ids, again
                 )
-            usable = _is_usable(given, entry.value)
+            usable = USABLE[_shape_of(entry.value)][given.number]
             if not usable.all():
                 wrong = f"{entry.name} that are no {entry.value}; they count as missing, write the graph again"
-                misfits[wrong] = misfit(ids[given.message], ~usable)
+                misfits[wrong] = misfit(ids, np.isin(np.arange(len(ids)), given.message[~usable]))
     return columns, misfits
-
-
-def _is_usable(values: Fields, kind: str) -> Bool:
-    """Which of an attribute's values are of its kind: a string, integers of any type, or lists of such."""
-    if kind == "string_val":
-        return values.number == STRING_VALUE
-    return np.isin(values.number, [*(INTEGER_LISTS if kind.endswith("_list") else INTEGER_VALUES)])
 
 
 def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:

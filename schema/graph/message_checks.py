@@ -8,7 +8,7 @@ from .decoder import TextTable, decode_nodes
 from .misfits import Misfits
 from .wire import Messages, WireError
 
-BYTES_AT_ONCE = 1 << 17
+BYTES_AT_ONCE = 1 << 19
 
 
 class MessageChecks:

@@ -29,14 +29,14 @@ class Misfits:
         """A sentence for each kind, when all blocks were added."""
         self._note(DANGLING, misfit(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0))
         return [
-            f"{path}: {found.count} {what.replace(';', f' (the first: node {found.node});', 1)}"
+            f"{path}: {found.times} {what.replace(';', f' (the first: node {found.node});', 1)}"
             for what, found in self._found.items()
         ]
 
     def _note(self, what: str, found: Misfit) -> None:
-        if found.count:
+        if found.times:
             known = self._found.get(what, Misfit(0, found.node))
-            self._found[what] = Misfit(known.count + found.count, known.node)
+            self._found[what] = Misfit(known.times + found.times, known.node)
 
 
 def misfit(nodes: NodeIds, is_so: Bool) -> Misfit:

@@ -97,7 +97,7 @@ class TensorText(Shown):
 class Misfit(NamedTuple):
     """How often something is so, and the id of the first node of which it is."""
 
-    count: int
+    times: int
     node: int
 
 
