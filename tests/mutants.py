@@ -108,8 +108,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "linker/host_communication/quiet": ("host_transfers_by_hand", "transfer_waits", "host_communication"),
     "linker/submissions/recordings": ("recordings", "waits_by_place", "synchronisation", "event_rows", *LINKING),
     "linker/communication/recorded_arguments": ("recorded_arguments", "communication", "host_communication", *LINKING),
-    "linker/readers/rocpd": ("rocpd_rows", "rocpd"),
-    "linker/readers/rocpd_database": (
+    "linker/readers/rocpd/rows": ("rocpd_rows", "rocpd"),
+    "linker/readers/rocpd/database": (
         "rocpd_database",
         "rocpd",
     ),

@@ -21,7 +21,7 @@ from execgraph.linker.readers.device_rows import DeviceTrace
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.linker.readers.merged import one_rank
-from execgraph.linker.readers.rocpd import read_rocpd
+from execgraph.linker.readers.rocpd.rows import read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_merge import main
 from execgraph.tools.generate import build_job, simulate, write_traces

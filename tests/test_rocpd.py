@@ -10,8 +10,8 @@ import pytest
 from database_rows import EPOCH, rows, sql
 from databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
 from execgraph.linker.link import link
-from execgraph.linker.readers.rocpd import read_rocpd
-from execgraph.linker.readers.rocpd_database import dialect, is_database, opened
+from execgraph.linker.readers.rocpd.database import dialect, is_database, opened
+from execgraph.linker.readers.rocpd.rows import read_rocpd
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from runs import convert_linked

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from databases import LITE, RPD_2, RPD_3
-from execgraph.linker.readers.rocpd_database import Database, dialect, is_rocpd, opened, processes
+from execgraph.linker.readers.rocpd.database import Database, dialect, is_rocpd, opened, processes
 from execgraph.schema.errors import DataError
 
 Opened = Callable[[str], Database]

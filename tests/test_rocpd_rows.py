@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from database_rows import EPOCH, rows, sql
 from databases import LITE, RPD_2, Api, Op, Range, write_database
-from execgraph.linker.readers.rocpd import read_rocpd
+from execgraph.linker.readers.rocpd.rows import read_rocpd
 
 
 def test_ops_that_no_process_launched_are_of_none_of_several(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from .device_rows import (
 from .device_trace import read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .merged import merging_signs, one_rank
-from .rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, processes
+from .rocpd import dialect, is_database, is_merged, is_rocpd, opened, processes
 from .selection import Kept, select_linked, select_rows, through
 from .side_by_side import Traces, read_traces
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls

@@ -21,8 +21,7 @@ from .device_rows import DeviceTrace
 from .duplicates import without_duplicates
 from .event_rows import unpadded
 from .place_in_job import device_names, place_in_job
-from .rocpd import read_rocpd
-from .rocpd_database import is_database
+from .rocpd import is_database, read_rocpd
 from .tied_rows import with_ties_in_order
 
 DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:')

@@ -23,7 +23,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers.device_rows import DeviceTrace
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
-from execgraph.linker.readers.rocpd import read_rocpd
+from execgraph.linker.readers.rocpd.rows import read_rocpd
 from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph

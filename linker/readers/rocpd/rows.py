@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Sparse, Strings
-from ...schema.errors import DataError
-from ...schema.io import note_input
-from ...schema.traces import FOREVER, integer, kineto
-from .categories import Role
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
-from .rocpd_database import Database, dialect, opened, processes
+from ....schema.columns import Bool, Int64, Sparse, Strings
+from ....schema.errors import DataError
+from ....schema.io import note_input
+from ....schema.traces import FOREVER, integer, kineto
+from ..categories import Role
+from ..device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from .database import Database, dialect, opened, processes
 
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64
-from ...schema.errors import DataError
+from ....schema.columns import Int64
+from ....schema.errors import DataError
 
 MAGIC = b"SQLite format 3\x00"
 GUID_TABLE = re.compile(r"rocpd_\w+_[0-9a-f]{8}_?(?:[0-9a-f]{4}_?){3}[0-9a-f]{12}", re.IGNORECASE)
