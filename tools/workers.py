@@ -18,7 +18,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from ..schema.errors import DataError
 from ..schema.io import MAX_SIZE
@@ -62,7 +62,8 @@ def in_processes(
         yield task, outcome
     for task in lost:
         # alone it may find the memory that it lacked beside others
-        yield from _by_workers(function, again := deque([task]), 1, advanced, lost_again := [])
+        again, lost_again = deque([task]), list[Task]()
+        yield from _by_workers(function, again, 1, advanced, lost_again)
         if again or lost_again:
             yield task, WorkerDied("its process was killed, perhaps for want of memory; try fewer --jobs")
 
@@ -78,7 +79,7 @@ def _by_workers(
         while len(working) < min(jobs, len(waiting)) and _begin(working):
             pass
         while working:
-            for worker in wait(working):
+            for worker in cast(list[Connection], wait(working)):
                 try:
                     said = worker.recv()
                 except (EOFError, OSError):

@@ -5,6 +5,7 @@ that a file in the order of time, as profilers write it, costs one look.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,9 @@ Table = OpRows | CallRows | ActivityRows | SyncRows | QueueEventRows
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
     """The trace with the rows of one start in the order of `KEYS`. O(n log n), linear where starts are nearly in order."""
-    tables, communication = {}, dict(device.communication)
+    tables, communication = dict[str, Any](), dict(device.communication)
     for name, keys in KEYS.items():
-        table: Table = getattr(device, name)
+        table = getattr(device, name)
         order = _order(table, keys)
         if order is not None:
             tables[name] = select_rows(table, order)

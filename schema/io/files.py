@@ -80,7 +80,8 @@ def open_input(path: str, protected: bool = False) -> BinaryIO:
     when it decompresses to more than any trace, or was written to since it was opened.
     """
     try:
-        raw = _standard_input() if path == STANDARD_STREAM else io.BufferedReader(_Watched(path), PIECE)
+        watched = path != STANDARD_STREAM
+        raw = cast(io.BufferedReader, io.BufferedReader(_Watched(path), PIECE)) if watched else _standard_input()
         head = raw.peek(4)[:4]
         note_input(path, protected)
     except OSError as error:

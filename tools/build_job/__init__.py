@@ -5,7 +5,8 @@ from .astra_sim_files import Simulation, simulator_command, write_astra_sim_file
 from .build_options import BuildOptions
 from .build_report import BUILT, RankSummary, table
 from .cross_rank import mark_of
-from .job import GRAPHS, GROUPS, REPORT, Runner, build
+from .job import GRAPHS, Runner, build
+from .leftovers import GROUPS, REPORT
 
 __all__ = [
     "ASTRA_SIM_FILES",

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ...converter.targets import Network, Roofline, idle_rank
 from ...schema.io import open_output
-from .job import GRAPHS, GROUPS
+from .job import GRAPHS
+from .leftovers import GROUPS
 
 FOLDER = "astra-sim"
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
