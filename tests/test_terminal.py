@@ -16,7 +16,9 @@ import pytest
 from builder import TraceBuilder
 from execgraph.schema.io.plain import plain_on_terminals
 from execgraph.tools.command import progress, progress_bar
-from execgraph.tools.terminal import in_one_line, plain
+from execgraph.tools.commands import trace_report
+from execgraph.tools.report.charts import drawing_library
+from execgraph.tools.terminal import LONGEST_LINE, in_one_line, plain
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\u200f\x7f\u2028end\nforged: all is well"
 TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -41,6 +43,12 @@ def test_every_character_that_acts_is_escaped_and_no_other() -> None:
     every = [chr(number) for number in range(0x3000)] + ["\ud800", "\udcff", "字", "🙂"]
     assert [one for one in every if plain(one) != one] == acting("".join(every))
     assert acting(in_one_line(EVIL)) == [] and "\n" not in in_one_line(EVIL)
+
+
+def test_of_a_line_that_fills_screens_both_ends_are_shown() -> None:
+    line = in_one_line(f"device.db: holds {'x' * 262_144} and nothing else")
+    assert len(line) <= LONGEST_LINE and "262,178 letters in all" in line
+    assert line.startswith("device.db: holds xxx") and line.endswith("xxx and nothing else")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +107,16 @@ def test_nothing_that_any_command_prints_acts_or_is_forged(job: Path, capfd: pyt
     assert [name for name, text in said.items() if any(line.startswith("forged") for line in text.splitlines())] == []
     assert "evil\\x1b]0;owned" in said["11 report"] and "tr\\x1b[2J" in said["2 link"]
     assert not [name for name, text in said.items() if "internal error" in text]
+
+
+def test_the_page_of_a_report_holds_nothing_that_acts(job: Path) -> None:
+    pytest.importorskip("altair")
+    page = job / "page.html"
+    with pytest.raises(SystemExit, match="0"):
+        trace_report.main(["-q", str(job / FOLDER), "--output", str(page)])
+    # the drawing library is other people's, and comes first
+    ours = page.read_text().replace(drawing_library(), "")
+    assert acting(ours) == [] and "evil" in ours
 
 
 @pytest.mark.parametrize("output", ["-", "/dev/tty"])

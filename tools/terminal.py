@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from ..schema.io import ACTING, STANDARD_STREAM, open_output
 
+LONGEST_LINE = 1_500
+"""Letters of a line. A trace may hold a name that fills screens; of it the beginning and the end are shown."""
+ENDING = 200
 ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """Those of `ACTING` that JSON leaves as they are."""
 
@@ -26,7 +29,19 @@ def in_one_line(text: str) -> str:
     >>> print(in_one_line("gemm\ntrace-build: error: none"))
     gemm\ntrace-build: error: none
     """
-    return plain(text).replace("\n", "\\n")
+    return short_line(plain(text).replace("\n", "\\n"))
+
+
+def short_line(line: str) -> str:
+    """The line without its middle, if it is longer than any that people read.
+
+    >>> len(short_line("x" * 262_144))
+    1500
+    """
+    if len(line) <= LONGEST_LINE:
+        return line
+    between = f" … {len(line):,} letters in all … "
+    return line[: LONGEST_LINE - ENDING - len(between)] + between + line[-ENDING:]
 
 
 class PlainFormatter(logging.Formatter):
@@ -35,16 +50,24 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record's text as it may be printed."""
         text = super().format(record)
-        return in_one_line(text) if record.levelno >= logging.WARNING and not record.exc_info else plain(text)
+        if record.exc_info:
+            return plain(text)
+        lines = [text] if record.levelno >= logging.WARNING else text.split("\n")
+        return "\n".join(map(in_one_line, lines))
 
 
 def print_text(text: str) -> None:
     """Text for people, on standard output. Raises DataError where that takes nothing."""
     with open_output(STANDARD_STREAM) as stream:
-        stream.write(f"{plain(text)}\n".encode())
+        stream.writelines(f"{short_line(line)}\n".encode() for line in plain(text).split("\n"))
 
 
 def print_json(pieces: Iterable[bytes]) -> None:
     """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like `print_text`."""
     with open_output(STANDARD_STREAM) as stream:
-        stream.writelines(ACTING_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), piece) for piece in pieces)
+        stream.writelines(map(plain_json, pieces))
+
+
+def plain_json(json: bytes) -> bytes:
+    """JSON in UTF-8 with escapes, as JSON has them, for what acts on a terminal."""
+    return ACTING_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), json)

@@ -11,6 +11,7 @@ import orjson
 from altair.utils.schemapi import debug_mode
 
 from ..analyses import Table
+from ..terminal import plain, plain_json
 from .absent import absent
 from .cells import heading
 from .charts import CHARTS, Chart, drawing_library, gains, limits, spent
@@ -139,7 +140,11 @@ def _drawn(report: Report) -> str:
     ]
     held = embedded(page.tables, min(ROOM, LARGEST - len(packed) - len(specs) - len(scripts[0])))
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: plain(value) if type(value) is str else value,
     )
     return environment.from_string(_text("page.html")).render(
         content,
@@ -165,7 +170,7 @@ def _policy(scripts: Iterable[str]) -> str:
 
 def _in_script(json: bytes) -> str:
     """JSON that a script may hold, which would end at the first `</script`, even inside a string."""
-    return json.decode().replace("<", "\\u003c")
+    return plain_json(json).decode().replace("<", "\\u003c")
 
 
 def _script(text: str) -> str:

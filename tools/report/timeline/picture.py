@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....schema.columns import Bool, Int64
+from ...terminal import plain
 from ...view import LOOKS
 from .bars import Bars
 from .summary import summarised
@@ -47,7 +48,7 @@ def picture(drawn: Sequence[Strip], length_ns: int) -> str:
     ]
     for row, strip in enumerate(shown):
         bottom = LANE * (row + 1) - 2
-        parts.append(f'<text x="0" y="{bottom - AREA - 3}">{escape(strip.lane)}</text>')
+        parts.append(f'<text x="0" y="{bottom - AREA - 3}">{escape(plain(strip.lane))}</text>')
         parts.append(f'<path class="ground" d="M0 {bottom}h{width}"/>')
         tops = np.round(AREA * np.minimum(np.cumsum(strip.share, axis=0), 1), 1)
         below = np.vstack([np.zeros(STRETCHES), tops[:-1]])
