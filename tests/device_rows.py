@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from execgraph.linker.readers.categories import Role
 from execgraph.linker.readers.device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from execgraph.linker.readers.host_trace import HostTrace
 from execgraph.schema.columns import Strings, Texts
@@ -126,7 +127,7 @@ def device_trace(
         "world_size": None,
         "base_time_ns": 0,
         "groups": [],
-        "communication": {},
+        "communication": {Role.OP: {}, Role.ACTIVITY: {}},
     }
     return DeviceTrace(
         ops=op_rows(*ops),

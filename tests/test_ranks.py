@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 
 def trace(folder: Path, name: str, pid: int, rank: int | None = None, *, talks: bool = False) -> Path:
     """A device trace of a process that launches a kernel, and talks to another one or not."""
-    t = TraceBuilder(pid=pid, rank=rank, world_size=2)
+    t = TraceBuilder(pid=pid, rank=rank, world_size=max(2, (rank or 0) + 1))
     with t.op("aten::mm"):
         t.launch("sgemm", stream=7, duration=20)
     if talks:
