@@ -1,7 +1,7 @@
 """The records of a linked file, as they stand in it and as they are read."""
 
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,8 @@ from .linked_trace import Communication, Found, LinkReport, ProcessGroup, TraceI
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
+Position = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
+"""A place in a list of texts, -1 for none."""
 
 
 class IntegerAttribute(NamedTuple):
@@ -72,15 +74,15 @@ class CallTable(msgspec.Struct, omit_defaults=True):
     `places`, -1 for none; times in ns."""
 
     names: list[str]
-    name: list[Whole]
+    name: list[Position]
     thread: list[Whole]
     start_ns: list[Whole]
     end_ns: list[Whole]
     correlation: list[Whole]
     op: list[Whole]
     places: list[str] = []
-    module: list[Whole] | None = None
-    python_function: list[Whole] | None = None
+    module: list[Position] | None = None
+    python_function: list[Position] | None = None
 
 
 class WaitTable(msgspec.Struct):

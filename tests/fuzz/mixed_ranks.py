@@ -72,7 +72,7 @@ def _another_run(files: Files, random: Random) -> bool:
 def _copied_rank(files: Files, random: Random) -> bool:
     """A rank's files are there twice, or under other names, or in folders of their own."""
     rank = random.choice([2, 3, 99])
-    for file in ("host_rank0.json", "device_rank0.json"):
+    for file in files.keys() & {"host_rank0.json", "device_rank0.json"}:
         files[file.replace("0", str(rank))] = files[file]
     return True
 
