@@ -23,6 +23,12 @@ from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
 NOTHING = one_by_one(np.empty(0, np.int64))
+MOST_STREAMS = 32
+"""Streams among which a wait's are looked for where nothing tells them: each wait tries them all. Programs have a few."""
+
+
+LATEST_CHANGES = 256
+"""Changes to another stream that are looked at of a thread that uses very many."""
 
 
 class StreamKey(NamedTuple):
@@ -112,6 +118,11 @@ class StreamQueues:
         position = self.position(key, time)
         return self.rows[key][position] if position < len(self.rows[key]) else -1
 
+    def busiest(self) -> list[StreamKey]:
+        """All streams, or of very many those with most activities, in the order of `rows`."""
+        kept = {*sorted(self.rows, key=lambda key: -len(self.rows[key]))[:MOST_STREAMS]}
+        return [key for key in self.rows if key in kept]
+
     def on_device(self, device: int) -> list[StreamKey]:
         """The streams of a device, of all devices for -1."""
         return [key for key in self.rows if device in (-1, key.device)]
@@ -155,11 +166,11 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
 
 
 class Tails:
-    """The last activities of streams, which it numbers."""
+    """The last activities of the busiest streams, which it numbers."""
 
     def __init__(self, queues: StreamQueues) -> None:
         self._queues = queues
-        self.streams = list(queues.rows)
+        self.streams = queues.busiest()
         self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
     def before(self, times: Sequence[int]) -> Int64:
@@ -177,14 +188,18 @@ def calls_before(calls: Calls) -> Int64:
 
 
 class _Changes(NamedTuple):
-    """When launches went over to another stream, in the order of time, and for each stream the positions of the changes to it."""
+    """When launches went over to another stream, and to which, in the order of time; for each stream the positions of the changes to it."""
 
     times: list[int]
+    streams: list[StreamKey]
     to: dict[StreamKey, list[int]]
 
     def last_used(self, time: int) -> list[StreamKey]:
         """The streams in use before `time`, the last used one first."""
         until = bisect_left(self.times, time)
+        if len(self.to) > MOST_STREAMS:
+            latest = self.streams[max(0, until - LATEST_CHANGES) : until]
+            return [*dict.fromkeys(reversed(latest))]
         before = ((bisect_left(places, until), places, stream) for stream, places in self.to.items())
         used = [(places[count - 1], stream) for count, places, stream in before if count]
         return [stream for _, stream in sorted(used, reverse=True)]
@@ -235,12 +250,13 @@ class ThreadLaunches:
         own = self._is_first[rows] & ~self._communicates[rows]
         rows, time = rows[own], time[own]
         fresh = begins(self._stream[rows], self._device[rows])
+        streams = [*map(self.stream_of, rows[fresh].tolist())]
         to: dict[StreamKey, list[int]] = {}
-        for number, row in enumerate(rows[fresh].tolist()):
-            to.setdefault(self.stream_of(row), []).append(number)
-        return _Changes(time[fresh].tolist(), to)
+        for number, stream in enumerate(streams):
+            to.setdefault(stream, []).append(number)
+        return _Changes(time[fresh].tolist(), streams, to)
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
         """The streams of launches before `time` that were no communication: the thread's own, the last used one first, then others'."""
         own = self._changes[thread].last_used(time) if thread in self._changes else []
-        return list(dict.fromkeys([*own, *self._all_changes.last_used(time)]))
+        return list(dict.fromkeys([*own, *self._all_changes.last_used(time)]))[:MOST_STREAMS]

@@ -4,15 +4,16 @@ A program waits for each recording once, on another stream than the one that it 
 or had others wait for, is the likeliest.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.columns import Bool, Int64, one_by_one, settled
-from ...schema.traces import FOREVER, NEVER
+from ...schema.traces import NEVER
 from ..submissions import Process, StreamKey, Tails
 from .unnamed_waits import Unnamed
 
@@ -44,6 +45,16 @@ class Option(NamedTuple):
     how: str
 
 
+class _Before(NamedTuple):
+    """What there is before a wait: unused recordings, the one known of its event and the one right before it (-1 for none), and the
+    streams whose data is used after the wait."""
+
+    free: set[int]
+    known: int
+    right_before: int
+    origins: list[StreamKey]
+
+
 class Candidates:
     """The recordings that some waits may be for. What each wait is found to be for is noted, and tells of the others."""
 
@@ -66,6 +77,7 @@ class Candidates:
         self._of_call: dict[int, list[int]] = defaultdict(list)
         self._waiting: dict[int, set[StreamKey | None]] = defaultdict(set)
         self._waits_of: dict[StreamKey | None, list[int]] = defaultdict(list)
+        self._positions: dict[StreamKey, list[int]] = {}
         for wait in waits:
             self._waits_of[wait.held[0].stream].append(process.start(wait.call_row))
             if wait.event >= 0:
@@ -73,20 +85,25 @@ class Candidates:
 
     def of_place(self, waits: list[Unnamed]) -> list[Option]:
         """The candidates of the first wait of a place for which the order of the calls speaks for one of them."""
-        for wait in waits:
-            options = self._of(wait)
+        of_first = self._of(waits[0])
+        for options in chain([of_first], map(self._of, islice(waits, 1, None))):
             if any(option.rank < LEAST for option in options):
                 return options
-        return self._of(waits[0])
+        return of_first
 
-    def recordings(self, option: Option, waits: list[Unnamed]) -> Int64:
-        """The recording that an option is for each wait, -1 for none."""
+    def recordings(self, options: list[Option], waits: list[Unnamed]) -> Int64:
+        """The recording that each option is for each wait, -1 for none; a row for each option."""
+        starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
+        right_before = np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
+        return np.stack([self._recording(option, starts, right_before) for option in options])
+
+    def _recording(self, option: Option, starts: Int64, right_before: Int64) -> Int64:
         if option.kind < 0:
-            return np.full(len(waits), -1, np.int64)
+            return np.full(len(starts), -1, np.int64)
         if option.how == RIGHT_BEFORE:
-            return np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
+            return right_before
         kind = self._recordings.kinds[option.kind]
-        place = np.searchsorted(kind.time, [self._process.start(wait.call_row) for wait in waits]) - option.back
+        place = kind.time.searchsorted(starts) - option.back
         return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
 
     def streams_for(self, waiting: StreamKey | None) -> Bool:
@@ -113,15 +130,21 @@ class Candidates:
         before = range(max(0, until - TRIED), until)
         if before.start:
             self.cut_off.add(wait.call_row)
-        free, known = self._free(wait, before), self._known(wait)
+        waiting = wait.held[0].stream
+        there = _Before(
+            self._free(wait, before),
+            self._known(wait),
+            recordings.right_before(wait.call_row),
+            [] if waiting is None or self._is_alone else self._whose_data(wait.call_row, waiting),
+        )
         seen: dict[int, int] = defaultdict(int)
         options = []
         for row in reversed(before):
             kind = recordings.kind[row]
             seen[kind] += 1
             if not self._is_of_other(row, wait.event):
-                streams = self._in_use(row, wait)
-                rank, how = self._rank(row, wait, streams, free, known) if streams else (LEAST, BY_TIME)
+                streams = self._in_use(row, wait, there)
+                rank, how = self._rank(row, wait, streams, there) if streams else (LEAST, BY_TIME)
                 options.append(Option(kind, seen[kind], rank, streams, how))
         return [*options, self._itself(wait)]
 
@@ -136,22 +159,21 @@ class Candidates:
         owner = self._event_of[row]
         return owner != event and min(owner, event) >= 0
 
-    def _rank(self, row: int, wait: Unnamed, streams: tuple[int, ...], free: set[int], known: int) -> tuple[int, str]:
+    def _rank(self, row: int, wait: Unnamed, streams: tuple[int, ...], there: _Before) -> tuple[int, str]:
         """How far a recording is from the likeliest one by the order of the calls, LEAST for one that it does not speak for."""
         recordings, stream, waiting = self._recordings, streams[0], wait.held[0].stream
-        is_free, count = self._event_of[row] == UNUSED_YET, len(recordings.rows)
+        is_free, count, known = self._event_of[row] == UNUSED_YET, len(recordings.rows), there.known
         if (
             known >= 0
             and recordings.kind[row] == recordings.kind[known]
             and (row == known or (row > known and is_free))
         ):
             return count + row if row == known else row, KNOWN
-        is_right_before = row == recordings.right_before(wait.call_row)
-        if is_right_before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
+        if row == there.right_before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
             return 2 * count + row, RIGHT_BEFORE
         own = self._stream[stream] == waiting and not self._is_alone
         is_marked = (stream, int(self.tails[row, stream])) in self._marks
-        if row in free and row > known and not own and not (is_marked and waiting):
+        if row in there.free and row > known and not own and not (is_marked and waiting):
             # a program's waits are nested, those for collectives in their order
             turn = row if recordings.in_collective[row] else count - row
             return (5 if is_marked else 3) * count + turn, UNUSED
@@ -169,38 +191,48 @@ class Candidates:
         time = self._process.start(wait.call_row)
         return max((row for row in rows if self._recordings.time[row] < time), default=-1)
 
-    def _in_use(self, row: int, wait: Unnamed) -> tuple[int, ...]:
-        """The streams that a recording may be on, the likeliest first.
+    def _in_use(self, row: int, wait: Unnamed, there: _Before) -> tuple[int, ...]:
+        """The streams that a recording may be on, the likeliest first, those whose data is used before others.
 
         No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
         """
         streams, waiting = self._recordings.streams[row], wait.held[0].stream
         if waiting is None:
-            return tuple(self._number[stream] for stream in streams if stream not in self._waiting[wait.event])
+            return self._numbers(stream for stream in streams if stream not in self._waiting[wait.event])
         if self._is_alone:
             return (self._number[waiting],)
-        if row == self._recordings.right_before(wait.call_row) or wait.event >= 0:
+        if row == there.right_before or wait.event >= 0:
             streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
-        likely = [stream for stream in self._whose_data(wait.call_row, waiting) if stream in streams]
-        numbers = [self._number[stream] for stream in dict.fromkeys([*likely, *streams])]
+        likely = [stream for stream in there.origins if stream in streams]
+        numbers = self._numbers(dict.fromkeys([*likely, *streams]))
         return tuple(one for one in numbers if (waiting, int(self.tails[row, one])) not in self._told)
 
     def _whose_data(self, call: int, waiting: StreamKey) -> list[StreamKey]:
         """The streams whose data the waiting one uses between this wait and its next one, and had not been told to wait for before."""
         time, waits = self._process.start(call), self._waits_of[waiting]
+        positions = self._positions_of(waiting)
         position = self._queues.position(waiting, time)
-        place = bisect_left(waits, time)
         # several waits with nothing in between hold the same work up
-        before = (at for at in reversed(waits[:place]) if self._queues.position(waiting, at) < position)
-        after = (at for at in waits[place:] if self._queues.position(waiting, at) > position)
-        until = self._queues.position(waiting, next(after, FOREVER))
+        before, after = bisect_left(positions, position) - 1, bisect_right(positions, position)
+        until = positions[after] if after < len(positions) else len(self._queues.rows[waiting])
         rows = self._queues.rows[waiting][position : min(until, position + TRIED)]
-        return self._process.origins.streams(rows, next(before, NEVER), time)
+        return self._process.origins.streams(rows, waits[before] if before >= 0 else NEVER, time)
+
+    def _positions_of(self, waiting: StreamKey) -> list[int]:
+        """How much had been submitted to a stream at each of its waits."""
+        if waiting not in self._positions:
+            waits = self._waits_of[waiting]
+            self._positions[waiting] = [self._queues.position(waiting, time) for time in waits]
+        return self._positions[waiting]
+
+    def _numbers(self, streams: Iterable[StreamKey]) -> tuple[int, ...]:
+        """The numbers of those streams among which waits are looked for."""
+        return tuple(self._number[stream] for stream in streams if stream in self._number)
 
     def _itself(self, wait: Unnamed) -> Option:
         """What the streams had been given when the wait was called; right for a stream that is given a collective."""
         recordings = self._recordings
-        streams = recordings.streams_at(wait.call_row, wait.held[0].stream)
+        streams = self._numbers(recordings.streams_at(wait.call_row, wait.held[0].stream))
         ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))
         rank, how = LEAST - 1 if ranked and streams else LEAST, STREAM if wait.of_stream else IN_USE
-        return Option(-1, 0, rank, tuple(self._number[one] for one in streams), how)
+        return Option(-1, 0, rank, streams, how)

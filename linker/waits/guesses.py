@@ -71,12 +71,13 @@ class Guesses:
     def _solve(self, waits: list[Unnamed], by_order: bool) -> bool:
         """Finds what all waits of a place are for, unless only their order would tell; what this contradicts is looked at by itself."""
         options = self._candidates.of_place(waits)
-        recordings = np.stack([self._candidates.recordings(option, waits) for option in options])
+        recordings = self._candidates.recordings(options, waits)
         at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
         is_call = np.array([option.kind < 0 for option in options])
         tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[recordings])
         ends = self._ends.of(tails)
-        answers = [self._best(waits, options, ends, held, turn) for turn, held in enumerate(waits[0].held)]
+        by_turn = self._ranks(options, len(waits[0].held))
+        answers = [self._best(waits, rank, ends, held) for rank, held in zip(by_turn, waits[0].held, strict=True)]
         found = [answer for answer in answers if answer is not None]
         best = min(found, key=itemgetter(slice(3)), default=None)
         if best is None or not (by_order or best.unspoken):
@@ -92,10 +93,9 @@ class Guesses:
             self._solve([wait], by_order=True)
         return True
 
-    def _best(self, waits: list[Unnamed], options: list[Option], ends: Int64, held: Held, turn: int) -> _Answer | None:
+    def _best(self, waits: list[Unnamed], rank: Int64, ends: Int64, held: Held) -> _Answer | None:
         """The best option and stream for one of the streams that may be held up."""
-        over, spoken = self._ends.judged(waits, ends, held)
-        rank, asks = self._ranks(options, turn), waits[0].asks
+        (over, spoken), asks = self._ends.judged(waits, ends, held), waits[0].asks
         allowed = (ends > NEVER).any(axis=1) & ((rank < LEAST) | ((spoken > 0) & (not asks)))
         allowed[:, ~self._candidates.streams_for(held.stream)] = False
         if not allowed.any():
@@ -107,17 +107,22 @@ class Guesses:
         contradicted, unspoken, order = (int(column[option, stream]) for column in (wrong, -spoken, rank))
         return _Answer(contradicted, unspoken, order, option, stream, ~over[option, :, stream], held)
 
-    def _ranks(self, options: list[Option], turn: int) -> Int64:
-        """How far each option on each stream is from the likeliest by the order of calls; from LEAST on only times speak for it."""
+    def _ranks(self, options: list[Option], turns: int) -> Int64:
+        """How far each option on each stream is from the likeliest by the order of calls, for each of the streams that may be held up.
+
+        From LEAST on only times speak for it.
+        """
         count = len(self._tails.streams)
-        rank = np.full((len(options), count), LEAST * (1 + turn), np.int64)
+        rank = np.full((len(options), count), LEAST, np.int64)
         for number, option in enumerate(options):
             rank[number] += option.rank * count
             for place, stream in enumerate(option.streams):
                 rank[number, stream] -= count - place
-            if option.rank < LEAST and not turn:
-                rank[number, option.streams[0]] = option.rank
-        return rank
+        by_turn: Int64 = rank + LEAST * np.arange(turns)[:, None, None]
+        for number, option in enumerate(options):
+            if option.rank < LEAST:
+                by_turn[0, number, option.streams[0]] = option.rank
+        return by_turn
 
     def _take(self, wait: Unnamed, option: Option, recorded: int, source: int, answer: _Answer) -> None:
         """Notes what a wait was found to be for."""

@@ -1,6 +1,6 @@
 """Waits of which the trace does not say what for: what each may hold up, and by when that goes on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...schema.traces import NEVER
@@ -16,6 +16,8 @@ class Held(NamedTuple):
 
 
 HOST = Held(None, -1)
+MOST_HELD = 16
+"""Streams besides its own that a wait may hold up, those that run something soonest after it. Each of them is tried."""
 
 
 class Unnamed(NamedTuple):
@@ -40,6 +42,7 @@ class Unnamed(NamedTuple):
 
 def unnamed_waits(process: Process, queries: Queries, calls: Iterable[int]) -> Iterator[Unnamed]:
     """Those among `calls`, in their order."""
+    busiest = process.queues.busiest()
     for row in calls:
         record, kind = process.record(row), process.kinds[row]
         event = record.event if record is not None else -1
@@ -48,7 +51,7 @@ def unnamed_waits(process: Process, queries: Queries, calls: Iterable[int]) -> I
         elif process.is_named(row) or process.events.is_before_trace(record):
             continue
         elif kind == SyncCall.STREAM_WAIT and process.named_by_collective(row) < 0:
-            held = tuple(_held_up(process, row))
+            held = tuple(_held_up(process, row, busiest))
             if held:
                 yield Unnamed(row, event, held, NEVER, 0)
         elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and queries.is_answered(row)):
@@ -70,15 +73,17 @@ def _on_host(process: Process, queries: Queries, row: int, event: int) -> Unname
     return Unnamed(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1)
 
 
-def _held_up(process: Process, row: int) -> Iterator[Held]:
-    """What a stream wait may hold up: the next work of the stream that waits; else, where that is not recorded, of other streams."""
+def _held_up(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[Held]:
+    """What a stream wait may hold up: the next work of the stream that waits; where that is not recorded, of the `busiest` others, too."""
     waiting, queues = waiting_stream(process, row), process.queues
     if waiting is None:
         return
     yield Held(waiting, queues.next(waiting, process.start(row)))
     if process.record(row) is None and process.collective(row) < 0:
-        others = (Held(key, queues.next(key, process.start(row))) for key in queues.rows if key != waiting)
-        yield from (held for held in others if held.target >= 0)
+        others = [Held(key, queues.next(key, process.start(row))) for key in busiest if key != waiting]
+        others = [held for held in others if held.target >= 0]
+        soonest = {*sorted(others, key=lambda held: int(process.activities.start[held.target]))[:MOST_HELD]}
+        yield from (held for held in others if held in soonest)
 
 
 def _next_stream(process: Process, row: int) -> StreamKey | None:

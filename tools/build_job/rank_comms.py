@@ -9,8 +9,8 @@ the sum of w(k) · shard over members and collectives is that of w(k) · whole, 
 
 import hashlib
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, permutations
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...converter.building import meaning, peers
 from ...converter.ranks import Group, ranks_of
-from ...schema.columns import Int64, rows_by_number
+from ...schema.columns import Int64, begins, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import Activities, Communication, LinkedTrace
 from ...schema.traces import STEP_MARK
@@ -174,11 +174,13 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
 
     Of groups of the same ranks there are two: which is the first the rank alone cannot know.
     """
+    if len(groups) < 2:
+        return []
     place = {group: number for number, group in enumerate(groups)}
     sequence = np.array([place[group] for group in in_order], np.int64)
     calls, none = rows_by_number(np.arange(len(sequence)), sequence), np.empty(0, np.int64)
     orders = []
-    for first, second in _sharing_ranks([set(ranks_of(group.ranks)) for group in groups]):
+    for first, second in _sharing_ranks([np.unique(np.array(ranks_of(group.ranks), np.int64)) for group in groups]):
         if first < second or groups[first].ranks == groups[second].ranks:
             of_first, of_second = calls.get(first, none), calls.get(second, none)
             in_turn = np.argsort(np.concatenate((of_first, of_second)))
@@ -186,17 +188,21 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
     return orders
 
 
-def _sharing_ranks(members: Sequence[Set[int]]) -> list[tuple[int, int]]:
-    """Every two groups, by number, that share several ranks."""
-    of_rank: dict[int, list[int]] = defaultdict(list)
-    for group, ranks in enumerate(members):
-        for rank in ranks:
-            of_rank[rank].append(group)
-    # this rank, which is in all groups, tells nothing of which share another one
-    own = max(of_rank, key=lambda rank: len(of_rank[rank]), default=None)
-    together = {tuple(found) for rank, found in of_rank.items() if rank != own}
-    pairs = {pair for found in together for pair in permutations(found, 2)}
-    return sorted((one, other) for one, other in pairs if len(members[one] & members[other]) > 1)
+def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
+    """Every two groups, by number, that share several ranks. Linear in the members, of which a trace may claim a million."""
+    group = np.repeat(np.arange(len(members)), [len(ranks) for ranks in members])
+    rank = np.concatenate(members)
+    order = np.argsort(rank, kind="stable")
+    group, first = group[order], np.flatnonzero(begins(rank[order]))
+    count = np.diff(np.append(first, len(group)))
+    # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which share another one
+    same = np.add.reduceat((group.astype(np.uint64) + np.uint64(1)) ** np.uint64(3) * np.uint64(MULTIPLIER), first)
+    shared = np.flatnonzero((count > 1) & (np.arange(len(count)) != count.argmax()))
+    shared = shared[np.unique(same[shared], return_index=True)[1]]
+    pairs = {
+        pair for place in shared.tolist() for pair in permutations(group[first[place] :][: count[place]].tolist(), 2)
+    }
+    return sorted((one, other) for one, other in pairs if len(np.intersect1d(members[one], members[other])) > 1)
 
 
 def _messages(issued: Iterable[Issued], node: NodeType, own: int) -> dict[str, int]:
