@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from .columns import Int64, Strings
+from .columns import Int64, Strings, rows_of_each
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A time whose sums with others fit a column."""
@@ -100,7 +100,7 @@ def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[
     if not len(times):
         return {}
     codes = names.codes[rows]
-    each = {names.table[code]: usual(times[codes == code], resolution) for code in np.unique(codes).tolist()}
+    each = {names.table[code]: usual(times[own], resolution) for code, own in rows_of_each(codes).items()}
     return {"": usual(times, resolution)} | each
 
 

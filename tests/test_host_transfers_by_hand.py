@@ -8,7 +8,7 @@ from builder import TraceBuilder
 from execgraph.linker.host_communication.host_communication import host_communications
 from execgraph.linker.host_communication.host_transfers import Transfers, host_transfers
 from execgraph.linker.host_communication.messages_in_flight import messages_in_flight
-from execgraph.linker.host_communication.quiet import WAITS, Pause, Quiet
+from execgraph.linker.host_communication.quiet import WAITS, Pause, Quiet, quiet_threads
 from execgraph.linker.host_communication.storage_users import Bytes, Users, stretches
 from execgraph.linker.host_communication.transfer_waits import TransferWaits, transfer_waits
 from execgraph.linker.threads.hand_off import Wait
@@ -57,7 +57,7 @@ def waits(*rows: Op, numbered: bool = True) -> TransferWaits:
 
 
 def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> Quiet:
-    return Quiet(ops(*rows), calls(*called), 0)
+    return quiet_threads(ops(*rows), calls(*called))(0)
 
 
 def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wait() -> None:

@@ -158,3 +158,17 @@ def test_records_of_some_rows_are_as_they_were_given() -> None:
     kept = np.ones(9, np.bool_)
     kept[[0, 2]] = False
     assert sparse.take(kept) == {5: records[7]}
+
+
+def test_what_is_on_disk_is_let_go_behind_each_large_block_and_once_for_many_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    let_go_behind: list[int] = []
+    monkeypatch.setattr(on_disk, "let_go", lambda: let_go_behind.append(1))
+    for _ in in_blocks(3 * on_disk.ROWS_AT_ONCE):
+        pass
+    assert len(let_go_behind) == 3
+    for _ in range(1000):
+        for _ in in_blocks(on_disk.ROWS_AT_ONCE // 1000):
+            pass
+    assert len(let_go_behind) <= 3 + 16

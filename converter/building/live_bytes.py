@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64
+from ...schema.columns import ABSENT, Int64, rows_by_number
 from ..context import ConversionContext
 from ..storages import HOST, highest_within, lifetimes, live_bytes
 
@@ -29,9 +29,11 @@ def most_live_bytes(context: ConversionContext) -> LiveBytes:
         host[slices] = highest_within(live_bytes(on_host), timeline.start[slices], timeline.end[slices])
     called = np.flatnonzero(context.linked.activities.call_row >= 0)
     device = _as_tensors_number(context.linked.activities.device, storages.device)
-    for number in np.unique(storages.device[storages.device != HOST]).tolist():
-        rows = called[device[called] == number]
-        steps = live_bytes(storages.where(storages.device == number))
+    launched = rows_by_number(called, device)
+    for number, living in rows_by_number(np.flatnonzero(storages.device != HOST), storages.device).items():
+        if (rows := launched.get(number)) is None:
+            continue
+        steps = live_bytes(storages.where(living))
         activities[rows] = highest_within(steps, context.launched[rows], context.launched[rows])
     return LiveBytes(host, activities)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, rows_of_each
 from ...schema.graph import Delay
 from ...schema.machine import LAUNCHES, LONGEST
 from ..context import ConversionContext
@@ -100,10 +100,10 @@ def _carried(context: ConversionContext, time: DeviceTime, late: Int64, cause: I
 def _busy(context: ConversionContext, start: Int64, length: Int64, device: Int64) -> Int64:
     """For how long of each stretch anything ran on the device."""
     activities, busy = context.linked.activities, np.zeros(len(start), np.int64)
-    for number in np.unique(device).tolist():
-        own, of = device == number, activities.device == number
-        ran = (activities.start[of], activities.end[of])
-        busy[own] = covered_until((start + length)[own], *ran) - covered_until(start[own], *ran)
+    ran_on, until = rows_of_each(activities.device), start + length
+    for number, own in rows_of_each(device).items():
+        ran = (activities.start[ran_on[number]], activities.end[ran_on[number]])
+        busy[own] = covered_until(until[own], *ran) - covered_until(start[own], *ran)
     return busy
 
 

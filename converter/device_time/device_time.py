@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Int64, Strings, among, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
 from ...schema.machine import Machine, Usuals, by_name, of_each
@@ -76,8 +76,8 @@ def device_time(context: ConversionContext, edges: Edges, machine: Machine, plac
 def _in_turn(context: ConversionContext, placed: Bool, delay: Int64, spread: Int64) -> Int64:
     """How much later than usual, within the usual spread, what waited for room was ready, as those that started before it were first."""
     activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
-    for device in np.unique(activities.device[placed]).tolist():
-        own = np.flatnonzero(activities.device == device)
+    on_full = np.flatnonzero(among(activities.device, activities.device[placed]))
+    for own in rows_by_number(on_full, activities.device).values():
         own = own[np.argsort(activities.start[own], kind="stable")]
         ready = activities.start[own] - np.where(placed[own], delay[own], 0)
         later[own] = np.maximum.accumulate(ready) - ready

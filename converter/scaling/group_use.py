@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool
+from ...schema.columns import Int64, rows_by_number
 from ...schema.comm_groups import RankList
 from ...schema.graph import CollectiveType
 from ..ranks import Group, Matching, ranks_of
@@ -47,11 +47,11 @@ class GroupUse(NamedTuple):
 
 
 def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]:
-    """The use of each group of the matching. O(n) in the calls, times the groups of a rank."""
+    """The use of each group of the matching. O(n log n) in the calls."""
     parts = defaultdict[int, list[_Part]](list)
     for rank, groups in zip(facts, matching.group, strict=True):
-        for number in np.unique(groups[groups >= 0]).tolist():
-            parts[number].append(_part(rank, groups == number))
+        for number, own in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
+            parts[number].append(_part(rank, own))
     return [_use(group, parts[number]) for number, group in enumerate(matching.groups)]
 
 
@@ -65,11 +65,11 @@ class _Part(NamedTuple):
     gathered: list[int]
 
 
-def _part(rank: RankFacts, own: Bool) -> _Part:
-    kind, size = rank.calls.kind, rank.calls.size
-    reduced, gathered = own & np.isin(kind, REDUCING), own & np.isin(kind, GATHERING)
-    sizes = (size[rows].tolist() for rows in (reduced & rank.in_backward, reduced & ~rank.in_backward, gathered))
-    return _Part(rank.work, set(np.unique(kind[own]).tolist()), *sizes)
+def _part(rank: RankFacts, own: Int64) -> _Part:
+    kind, size, inside = rank.calls.kind[own], rank.calls.size[own], rank.in_backward[own]
+    reduced, gathered = np.isin(kind, REDUCING), np.isin(kind, GATHERING)
+    sizes = (size[chosen].tolist() for chosen in (reduced & inside, reduced & ~inside, gathered))
+    return _Part(rank.work, set(np.unique(kind).tolist()), *sizes)
 
 
 def _use(group: Group, parts: Sequence[_Part]) -> GroupUse:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.choices import ASTRA_SIM
-from ...schema.columns import Int64
+from ...schema.columns import Int64, rows_by_number
 from ..targets import LEAST_BYTES
 from .group_use import GATHERING
 from .rank_facts import RankFacts
@@ -30,11 +30,11 @@ def sizes(own: RankFacts, group: Int64, roles: list[Role], then: list[int]) -> t
     size, undivided = own.calls.size.copy(), 0
     # an all-gather of nothing, or of less than its data set is split into, never ends there
     least = LEAST_BYTES if own.target == ASTRA_SIM else 1
-    for number in np.unique(group[group >= 0]).tolist():
+    gathering = np.flatnonzero((group >= 0) & np.isin(own.calls.kind, GATHERING))
+    for number, rows in rows_by_number(gathering, group).items():
         role = roles[number]
         if then[number] == len(role.use.members):
             continue
-        rows = np.flatnonzero((group == number) & np.isin(own.calls.kind, GATHERING))
         if not role.use.scatters:
             undivided += len(rows)
         for row in rows.tolist():

@@ -29,7 +29,7 @@ class Lifetimes(NamedTuple):
     until: Int64
     op_row: Int64
 
-    def where(self, chosen: Bool) -> "Lifetimes":
+    def where(self, chosen: Bool | Int64) -> "Lifetimes":
         """The chosen ones."""
         return Lifetimes(*(column[chosen] for column in self))
 

@@ -46,10 +46,12 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
 
 def _rows(graph: ExecutionGraph, of: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
     """The graph's rows and, `added` after them, copies of the rows `of` without a duration; what passes before moves to `entries`."""
-    widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), of)))
-    attributes: dict[str, Column] = {
-        name: column for name, column in widened.attributes.items() if name not in COALESCED.values()
-    }
+    # not with the lists of all messages of a kernel for each of its messages
+    several = COALESCED.values()
+    single = {name: column for name, column in graph.attributes.items() if name not in several}
+    bare = dataclasses.replace(graph, attributes=single)
+    widened = rows_of_graph(bare, np.concatenate((np.arange(len(graph)), of)))
+    attributes: dict[str, Column] = {**widened.attributes}
     duration = widened.duration_ns
     duration[added] = 0
     attributes["duration_ns"] = duration

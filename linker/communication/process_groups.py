@@ -32,9 +32,9 @@ def groups_of_host(
     names: Strings, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
 ) -> Iterator[dict[str, Any]]:
     """What host ops of these names and inputs describe of process groups; for each description that is none -1 goes to `unreadable`."""
-    for code in np.flatnonzero([GROUP_INIT in name for name in names.table]).tolist():
-        for node in np.flatnonzero(names.codes == code).tolist():
-            yield from _described(inputs[node], unreadable)
+    nodes = np.flatnonzero(names.where(lambda name: GROUP_INIT in name))
+    for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
+        yield from _described(inputs[node], unreadable)
 
 
 def process_groups(

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from ...schema.columns import in_blocks
 from ...schema.traces import name_of
 from ..communication import RECORD, from_host, groups_of_host, members
 from ..readers import DeviceTrace, HostTrace, Role
@@ -18,7 +19,7 @@ OWN_PLACE = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|ba
 TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
 CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
 RANKS_SHOWN = 8
-NODES_SEARCHED = 1 << 12
+NODES_SEARCHED, TEXTS_AT_ONCE = 1 << 12, 1 << 8
 """A process mostly uses one device; so many nodes of its host trace name it, if any does."""
 
 
@@ -122,5 +123,6 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 
 def _devices_of_host(host: HostTrace) -> set[int]:
     """The numbers of the devices that tensors of the first nodes are on."""
-    texts = host.inputs[:NODES_SEARCHED] + host.outputs[:NODES_SEARCHED]
-    return {int(number) for number in TENSOR_DEVICE.findall(b"\n".join(texts))}
+    blocks = in_blocks(min(len(host.inputs), NODES_SEARCHED), TEXTS_AT_ONCE)
+    texts = (text for rows in blocks for column in (host.inputs, host.outputs) for text in column[rows])
+    return {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}

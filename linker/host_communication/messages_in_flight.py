@@ -4,11 +4,12 @@ Such a row begins where the message is asked for and ends where somebody has wai
 things meanwhile. Lanes are negative thread numbers, as few as the messages of a thread need not to overlap.
 """
 
+import heapq
 from dataclasses import replace
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, split_groups
 from ..readers import DeviceTrace, OpRows
 
 MESSAGES = ("gloo:send", "gloo:recv")
@@ -16,7 +17,7 @@ FIRST_LANE = -2
 
 
 def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
-    """The trace with other threads for its messages. O(m log m) for m messages, of which few are in flight at once."""
+    """The trace with other threads for its messages. O(n + m log m) for m messages."""
     messages = np.flatnonzero(device.ops.name.where(lambda name: name.startswith(MESSAGES)))
     if not len(messages):
         return device
@@ -27,11 +28,17 @@ def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
 
 def _lanes(ops: OpRows, messages: Int64) -> Int64:
     lanes = np.empty(len(messages), np.int64)
-    # of each lane the thread whose messages it carries, and when the last one ended
-    free_from: list[tuple[int, int]] = []
-    for row in np.lexsort((ops.start[messages], ops.thread[messages])).tolist():
-        thread, start, end = (int(column[messages[row]]) for column in (ops.thread, ops.start, ops.end))
-        lane = next((n for n, (of, free) in enumerate(free_from) if of == thread and free <= start), len(free_from))
-        free_from[lane : lane + 1] = [(thread, end)]
-        lanes[row] = FIRST_LANE - lane
+    thread, start, end = (column[messages] for column in (ops.thread, ops.start, ops.end))
+    count = 0
+    for rows in split_groups(np.lexsort((start, thread)), thread):
+        # lanes of this thread that carry a message, by when it ends, and those that do not, by number
+        taken: list[tuple[int, int]] = []
+        free: list[int] = []
+        for row, begin, until in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True):
+            while taken and taken[0][0] <= begin:
+                heapq.heappush(free, heapq.heappop(taken)[1])
+            lane = heapq.heappop(free) if free else count
+            count = max(count, lane + 1)
+            heapq.heappush(taken, (until, lane))
+            lanes[row] = FIRST_LANE - lane
     return lanes

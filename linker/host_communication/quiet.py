@@ -3,11 +3,13 @@
 A thread may have waited where it is outside ops, and inside those that only annotate or wait.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, innermost, nest
+from ...schema.columns import ABSENT, Int64, innermost, nest, rows_by_number, rows_of_each
 from ...schema.linked import Calls, Ops
 from ...schema.traces import FOREVER, are_step_marks
 
@@ -25,9 +27,7 @@ class Pause(NamedTuple):
 class Quiet:
     """The quiet stretches of one thread, between the moments at which an op or a call begins or ends."""
 
-    def __init__(self, ops: Ops, calls: Calls, thread: int) -> None:
-        mine = np.flatnonzero((ops.start != ABSENT) & (ops.thread == thread) & ~are_step_marks(ops.name)).tolist()
-        called = np.flatnonzero(calls.thread == thread)
+    def __init__(self, ops: Ops, calls: Calls, mine: Int64, called: Int64) -> None:
         start = np.concatenate((ops.start[mine], calls.start[called]))
         end = np.concatenate((ops.end[mine], calls.end[called]))
         one, nesting = np.zeros(len(start), np.int64), nest(np.zeros(len(start), np.int64), start, end)
@@ -35,7 +35,7 @@ class Quiet:
         middle = (self._cuts[:-1] + self._cuts[1:]) // 2
         owner = innermost(np.zeros(len(middle), np.int64), middle, middle, one, start, nesting.end, nesting.parent)
         # no owner, -1, is the last
-        quiet = np.array([*(_may_wait(ops, row) for row in mine), *(False for _ in called), True])
+        quiet = np.array([*(_may_wait(ops, row) for row in mine.tolist()), *(False for _ in called), True])
         self._quiet = np.concatenate(([True], quiet[owner], [True]))
 
     def around(self, time: int) -> Pause:
@@ -58,6 +58,13 @@ class Quiet:
         pause = Pause(int(self._cuts[place]), int(self._cuts[place + 1]))
         only = pause.begin == since and pause.end >= end
         return pause if only or abs(pause.end - end) <= pause.end - pause.begin else None
+
+
+def quiet_threads(ops: Ops, calls: Calls) -> Callable[[int], Quiet]:
+    """Looks for the quiet stretches of each thread when they are first asked for. O(n log n) for all threads."""
+    of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
+    called, none = rows_of_each(calls.thread), np.empty(0, np.int64)
+    return cache(lambda thread: Quiet(ops, calls, of_thread.get(thread, none), called.get(thread, none)))
 
 
 def _may_wait(ops: Ops, row: int) -> bool:

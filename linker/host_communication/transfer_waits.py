@@ -4,7 +4,6 @@ gloo records no wait. A request may say that it blocks, a message's row ends whe
 transferred has waited before; else a thread that did nothing while the transfer ended is taken to have waited, which is timing alone.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
-from .quiet import WAITS, Pause, Quiet
+from .quiet import WAITS, Pause, quiet_threads
 from .storage_users import Stretches, Users, stretches
 
 WRITES_NOTHING = ("send", "barrier")
@@ -37,7 +36,7 @@ class _Asked(NamedTuple):
 
 
 def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
-    """The waits around all transfers of a process, O(n log n) in ops and calls for a bounded number of threads."""
+    """The waits around all transfers of a process, O(n log n) in ops and calls."""
     around = _Around(transfers, calls)
     begun = [around.begin(asked) for asked in around.asked]
     awaited = [wait for wait in map(around.wait, around.asked) if wait is not None]
@@ -59,7 +58,7 @@ class _Around:
         self.asked = [row for row in rows if ops.thread[row.op] != ops.thread[row.request]]
         self._written = {asked.request: _written(ops, asked.request) for asked in self.asked}
         self._users = Users(ops, self._written.values())
-        self._quiet = cache(lambda thread: Quiet(ops, calls, thread))
+        self._quiet = quiet_threads(ops, calls)
 
     def begin(self, asked: _Asked) -> Wait:
         """A transfer was asked for, and its thread became free; what it took to begin then is the thread's own idle time."""

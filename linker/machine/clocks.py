@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, among, begins, split_groups
+from ...schema.columns import Int64, among, begins, rows_by_number, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.machine import AGREEING
 from ...schema.traces import NEVER
@@ -84,10 +84,10 @@ def _late_returns(calls: Calls, awaited: Awaited, most: _Bounds) -> int:
     waited = awaited.end > begun
     idle = begun - awaited.end - length > 2.0 * np.abs(most.value[most.value < 0]).max(initial=0)
     name, late = calls.name.codes[awaited.call_row], list[float]()
-    for code in np.unique(name[waited]).tolist():
-        free = length[idle & (name == code)]
-        if len(free):
-            late += (most.value[waited & (name == code)] - np.median(free)).tolist()
+    of_idle = rows_by_number(np.flatnonzero(idle), name)
+    for code, rows in rows_by_number(np.flatnonzero(waited), name).items():
+        if code in of_idle:
+            late += (most.value[rows] - np.median(length[of_idle[code]])).tolist()
     return int(np.median(late)) if late else 0
 
 

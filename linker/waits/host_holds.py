@@ -4,7 +4,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, among, distinct, filled, in_blocks, let_go, settled, taken
+from ...schema.columns import (
+    ABSENT,
+    Bool,
+    Int64,
+    among,
+    distinct,
+    filled,
+    in_blocks,
+    let_go,
+    rows_of_each,
+    settled,
+    taken,
+)
 from ...schema.linked import Activities, Calls, Found
 from ...schema.machine import Machine, of_each, of_name, usual
 from ...schema.traces import FOREVER, NEVER
@@ -94,9 +106,8 @@ def _last_ended(activities: Activities, times: Int64) -> Int64:
 def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
     """For each launch how long the unhindered ones of its name usually and at most took; where there are none, all of that name."""
     median, most = np.zeros((2, len(name)), np.int64)
-    for code in np.unique(name).tolist():
-        mine = name == code
-        free = usual(length[mine & unhindered] if (mine & unhindered).any() else length[mine])
+    for mine in rows_of_each(name).values():
+        free = usual(length[mine[unhindered[mine]]] if unhindered[mine].any() else length[mine])
         median[mine], most[mine] = free.median, free.most
     return median, most
 

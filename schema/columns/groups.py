@@ -8,14 +8,15 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from .column_types import Bool, Int64, Rows
+from .column_types import Bool, Int32, Int64, Rows
 from .on_disk import filled, in_blocks, settled
 
+Numbers = Int64 | Int32
 Side = Literal["left", "right"]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
-def begins(*columns: Int64) -> Bool:
+def begins(*columns: Numbers) -> Bool:
     """Of rows sorted by group, which are the first of theirs."""
     first = np.ones(len(columns[0]), np.bool_)
     if len(first):
@@ -102,13 +103,13 @@ def numbered(*columns: Int64) -> Int64:
     return number.astype(np.int64)
 
 
-def split_groups(order: Int64, *columns: Int64) -> list[Int64]:
+def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
     """The rows of each group; `order` holds the rows sorted by group."""
     first = np.flatnonzero(begins(*(column[order] for column in columns)))
     return np.split(order, first[1:]) if len(first) else []
 
 
-def rows_by_number(rows: Int64, column: Int64) -> dict[int, Int64]:
+def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
     """Those of the rows that have each of the numbers in a column, the numbers ascending. O(n log n) for however many numbers.
 
     >>> rows_by_number(np.array([0, 1, 3]), np.array([7, 5, 5, 7]))
@@ -116,6 +117,15 @@ def rows_by_number(rows: Int64, column: Int64) -> dict[int, Int64]:
     """
     order = settled(rows[np.argsort(taken(column, rows), kind="stable")])
     return {int(column[group[0]]): group for group in split_groups(order, column)}
+
+
+def rows_of_each(column: Numbers) -> dict[int, Int64]:
+    """The rows that have each of the numbers in a column, the numbers ascending. O(n log n).
+
+    >>> rows_of_each(np.array([7, 5, 7]))
+    {5: array([1]), 7: array([0, 2])}
+    """
+    return rows_by_number(np.arange(len(column)), column)
 
 
 def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:

@@ -27,8 +27,10 @@ LARGE = 1 << 18
 """Bytes from which on a column goes to disk."""
 ALIGNED, AT_ONCE = 64, 1 << 16
 ROWS_AT_ONCE = 1 << 16
+SMALL_BLOCK = 1 / 16
 SECONDS_BETWEEN_TRIMS = 0.25
 _trimmed_at = 0.0
+_looked_at = 0.0
 _folder: "ContextVar[Path | None]" = ContextVar("folder for large columns", default=None)
 
 _mappings: "WeakSet[mmap.mmap]" = WeakSet()
@@ -104,11 +106,23 @@ def filled(count: int, value: int, kind: "type[np.generic]" = np.int64) -> npt.N
 
 
 def in_blocks(count: int, at_once: int | None = None) -> Iterator[slice]:
-    """Slices of so many rows, for what looks at columns a block at a time: behind each, what is on disk is let go."""
+    """Slices of so many rows, for what looks at columns a block at a time: behind each, what is on disk is let go.
+
+    Small blocks, as of many threads, have that done once for several: it takes as long for few rows as for many.
+    """
     size = at_once or ROWS_AT_ONCE
     for first in range(0, count, size):
         yield slice(first, first + size)
+        _let_go_behind(min(size, count - first) / size)
+
+
+def _let_go_behind(share: float) -> None:
+    """Lets go of what is on disk, but not before such shares of a block make a small one."""
+    global _looked_at
+    _looked_at += share
+    if _looked_at >= SMALL_BLOCK:
         let_go()
+        _looked_at = 0.0
 
 
 def chosen_folder() -> Path | None:

@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..columns import Bool, Int64, numbered, previous_in_group, settled
+from ..columns import Bool, Int64, numbered, previous_in_group, rows_of_each, settled
 
 
 class OnStreams(Protocol):
@@ -44,8 +44,7 @@ def streams_of(activities: OnStreams) -> Streams:
 def took_over(activities: OnStreams, slack: int) -> Bool:
     """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
     taken = np.zeros(len(activities.start), np.bool_)
-    for device in np.unique(activities.device).tolist():
-        own = np.flatnonzero(activities.device == device)
+    for own in rows_of_each(activities.device).values():
         by_end = own[np.argsort(activities.end[own], kind="stable")]
         place = np.searchsorted(activities.end[by_end], activities.start[own] + slack, side="right") - 1
         last = by_end[np.maximum(place, 0)]

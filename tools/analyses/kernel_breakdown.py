@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import Int64, rows_of_each
 from .kernel_statistics import Durations
 from .rank import (
     LABELS,
@@ -35,11 +35,10 @@ def _table(rank: RankTrace, options: Options) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
     rows: list[tuple[int, int, int, int]] = []
-    for device in np.unique(activities.device).tolist():
-        mine = activities.device == device
+    for number, mine in rows_of_each(activities.device).items():
         times = time_by_set(intervals.take(mine), classes[mine], len(LABELS))
         times[0] = 0
-        rows += [(device, which, time, int(times.sum())) for which, time in enumerate(times.tolist()) if time]
+        rows += [(number, which, time, int(times.sum())) for which, time in enumerate(times.tolist()) if time]
     device, which, time, busy = np.array(rows, np.int64).reshape(-1, 4).T
     columns = [
         rank_column(rank.rank, len(device)),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...schema.columns import rows_by_number
 from .rank import (
     ActivityClass,
     Column,
@@ -24,12 +25,14 @@ NO_COMMUNICATION = "no communication on the device was recorded"
 def _table(rank: RankTrace, _: Options) -> Table:
     activities = rank.linked.activities
     classes, intervals = activity_classes(activities), intervals_of(activities)
-    devices = np.unique(activities.device[classes == ActivityClass.COMMUNICATION])
+    talking, working = (
+        rows_by_number(np.flatnonzero(classes == one), activities.device)
+        for one in (ActivityClass.COMMUNICATION, ActivityClass.COMPUTATION)
+    )
+    devices, none = np.array([*talking], np.int64), np.empty(0, np.int64)
     whole, hidden = np.zeros((2, len(devices)), np.int64)
-    for place, device in enumerate(devices.tolist()):
-        mine = activities.device == device
-        talk = union(intervals.take(mine & (classes == ActivityClass.COMMUNICATION)))
-        work = union(intervals.take(mine & (classes == ActivityClass.COMPUTATION)))
+    for place, (device, rows) in enumerate(talking.items()):
+        talk, work = union(intervals.take(rows)), union(intervals.take(working.get(device, none)))
         whole[place], hidden[place] = talk.length(), intersection(talk, work)
     columns = [
         rank_column(rank.rank, len(devices)),

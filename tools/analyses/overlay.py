@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from ...converter.storages import HOST
-from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.columns import ABSENT, Bool, Int64, rows_by_number, rows_of_each
 from ...schema.graph import ExecutionGraph
 from ...schema.linked import LinkedTrace
 from ...schema.traces import microseconds
@@ -82,18 +82,23 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
     thread, start = graph.integers("tid"), graph.start_ns
     end = start + np.maximum(graph.duration_ns - 1, 0)
     within = np.zeros(len(graph), np.bool_)
-    for one in np.unique(thread[thread != ABSENT]).tolist():
-        rows, covered = np.flatnonzero(thread == one), _covered(linked, one)
+    covered_on, none = _covered(linked), Intervals(start[:0], end[:0])
+    for one, rows in rows_by_number(np.flatnonzero(thread != ABSENT), thread).items():
+        covered = covered_on.get(one, none)
         place = np.searchsorted(covered.start, start[rows], side="right") - 1
         within[rows] = (place >= 0) & (end[rows] < np.append(covered.end, ABSENT)[place])
     return within
 
 
-def _covered(linked: LinkedTrace, thread: int) -> Intervals:
+def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
+    """The time in which each thread runs an op or a call."""
     ops, calls = linked.ops, linked.calls
-    own, called = (ops.thread == thread) & (ops.start != ABSENT), calls.thread == thread
-    start: Int64 = np.concatenate((ops.start[own], calls.start[called]))
-    return union(Intervals(start, np.concatenate((ops.end[own], calls.end[called]))))
+    timed = ops.start != ABSENT
+    thread, start, end = (
+        np.concatenate((of_ops[timed], of_calls))
+        for of_ops, of_calls in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
+    )
+    return {one: union(Intervals(start[rows], end[rows])) for one, rows in rows_of_each(thread).items()}
 
 
 def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...converter.edit import covered_until
-from ...schema.columns import Bool, Int64
+from ...schema.columns import Bool, Int64, rows_by_number, rows_of_each
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
@@ -33,17 +33,13 @@ FAR, LEAST = 5.0, 0.05
 
 def _table(rank: RankTrace, _: Options) -> Table:
     steps, activities = steps_of(rank.linked), rank.linked.activities
-    rows = [
-        (number, device)
-        for number in range(len(steps.name))
-        for device in np.unique(activities.device[steps.of_activity == number]).tolist()
-    ]
-    step, device = np.array(rows, np.int64).reshape(-1, 2).T
+    inside = steps.of_activity >= 0
+    step, device = np.unique(np.stack((steps.of_activity[inside], activities.device[inside])), axis=1)
     length = steps.end - steps.start
     busy, computing, communicating = _covered(rank, steps, step, device)
     by_device = _by_device(rank, steps)
     columns = [
-        rank_column(rank.rank, len(rows)),
+        rank_column(rank.rank, len(step)),
         Column("device", "", device),
         Column("step", "", [steps.name[one] for one in step.tolist()]),
         microseconds("time", length[step]),
@@ -55,7 +51,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
         Column("bound", "", _bounds(by_device)[step].tolist()),
         Column("outlier", "", _outliers(length)[step].tolist()),
     ]
-    return Table(NAME, "Steps", columns, _note(steps, length) if rows else NO_STEPS)
+    return Table(NAME, "Steps", columns, _note(steps, length) if len(step) else NO_STEPS)
 
 
 def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple[Int64, Int64, Int64]:
@@ -65,8 +61,9 @@ def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple
 
     def inside(chosen: Bool) -> Int64:
         total = np.zeros(len(step), np.int64)
-        for number in np.unique(device).tolist():
-            of, own = chosen & (activities.device == number), device == number
+        ran = rows_by_number(np.flatnonzero(chosen), activities.device)
+        for number, own in rows_of_each(device).items():
+            of = ran.get(number, own[:0])
             spans = activities.start[of], activities.end[of]
             until, since = (covered_until(times[step[own]], *spans) for times in (steps.end, steps.start))
             total[own] = until - since

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...schema.columns import rows_of_each
 from .rank import (
     ActivityClass,
     Column,
@@ -37,10 +38,9 @@ def device_times(rank: RankTrace) -> list[DeviceTime]:
     activities = rank.linked.activities
     computes, intervals = activity_classes(activities) == ActivityClass.COMPUTATION, intervals_of(activities)
     found = []
-    for device in np.unique(activities.device).tolist():
-        mine = activities.device == device
+    for device, mine in rows_of_each(activities.device).items():
         own = intervals.take(mine)
-        busy, compute = union(own).length(), union(intervals.take(mine & computes)).length()
+        busy, compute = union(own).length(), union(own.take(computes[mine])).length()
         found.append(DeviceTime(device, len(own.start), int(own.end.max() - own.start.min()), busy, compute))
     return found
 

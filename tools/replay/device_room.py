@@ -4,7 +4,6 @@ What is ready first takes a place first, and the place that is free first; witho
 """
 
 import heapq
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -33,13 +32,28 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
     place = [*work.place.tolist(), *[-1] * (count - len(work))]
     free = [[(0, -1)] * place.at_once for place in work.places]
     ready, end, held_by = [0] * count, [0] * count, [-1] * count
-    heap = [(0, row) for row in range(count) if not unmet[row]]
-    heapq.heapify(heap)
+    heap, begun = list[tuple[int, int]](), bytearray(count)
+    # none for what takes no place, the last, and for devices whose clock tells the order
+    ties = [*(_Ties(4 * one.cut_off_ns) if one.cut_off_ns else None for one in work.places), None]
+
+    def release(row: int) -> None:
+        heapq.heappush(heap, (ready[row], row))
+        if tied := ties[place[row]]:
+            tied.add(ready[row], row)
+
+    for row in range(count):
+        if not unmet[row]:
+            release(row)
     while heap:
         begin, row = heapq.heappop(heap)
+        if begun[row]:
+            continue
         device = place[row]
-        if device >= 0 and work.places[device].cut_off_ns:
-            begin, row = _first_of_ties(heap, begin, row, place, 4 * work.places[device].cut_off_ns)
+        if (tied := ties[device]) and (first := tied.first(begin)) != row:
+            # this one is next again, after the lowest of its ties
+            heapq.heappush(heap, (begin, row))
+            begin, row = ready[first], first
+        begun[row] = True
         if device >= 0:
             until, before = free[device][0]
             if until > begin:
@@ -52,17 +66,24 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
             ready[follower] = max(ready[follower], ended + lags[at])
             unmet[follower] -= 1
             if not unmet[follower]:
-                heapq.heappush(heap, (ready[follower], follower))
+                release(follower)
     return np.array(end, np.int64), np.array(held_by, np.int64)
 
 
-def _first_of_ties(heap: list[tuple[int, int]], begin: int, row: int, place: list[int], apart: int) -> tuple[int, int]:
-    """Of what is ready on a device at one time, as far as its clock tells, what started first in the measured run: the lowest row."""
-    ties = [(begin, row)]
-    while heap and heap[0][0] <= begin + apart:
-        ties.append(heapq.heappop(heap))
-    first = min((tie for tie in ties if place[tie[1]] == place[row]), key=itemgetter(1))
-    for tie in ties:
-        if tie is not first:
-            heapq.heappush(heap, tie)
-    return first
+class _Ties:
+    """What is ready on a device, for the choice of what was ready at one time as far as its clock tells: up to `apart` ns later."""
+
+    def __init__(self, apart: int) -> None:
+        self._apart = apart
+        self._later: list[tuple[int, int]] = []
+        self._tied: list[int] = []
+
+    def add(self, ready: int, row: int) -> None:
+        """Adds a row that is ready from then on."""
+        heapq.heappush(self._later, (ready, row))
+
+    def first(self, begin: int) -> int:
+        """Takes out what started first in the measured run, the lowest row; `begin` is when the first of all is ready."""
+        while self._later and self._later[0][0] <= begin + self._apart:
+            heapq.heappush(self._tied, heapq.heappop(self._later)[1])
+        return heapq.heappop(self._tied)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings
+from ...schema.columns import ABSENT, Bool, Int64, Strings, rows_of_each
 from ...schema.device_peaks import Figures, Peak, peak_of
 from ...schema.graph import DEVICE_NAME, ExecutionGraph
 from .node_class import Classes, NodeClass
@@ -59,7 +59,7 @@ def device_peaks(names: Mapping[int, str], given: Mapping[str, float] | None = N
 
 
 def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
-    """What the peak of each kernel's device leaves it, for its number format. Linear."""
+    """What the peak of each kernel's device leaves it, for its number format. O(n log n)."""
     compute, memory = roofs(kernels, peaks)
     operations = np.where(kernels.operations != ABSENT, kernels.operations, np.nan)
     moved = np.where(kernels.bytes != ABSENT, kernels.bytes, np.nan)
@@ -71,8 +71,9 @@ def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Figures, Figures
     """For each kernel the FLOP/s and the bytes/s that its device can do at most for its number format; NaN where not known."""
     compute, memory = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
-    for number, peak in peaks.items():
-        own = kernels.device == number
+    for number, own in rows_of_each(kernels.device).items():
+        if (peak := peaks.get(number)) is None:
+            continue
         rate = peak.tflops(kernels.element[own])
         if peak.tf32:
             rate = np.where(tf32[own] & (kernels.element[own] == 4), peak.tf32, rate)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.edit import recorded_edges
-from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, counted, numbered
+from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, counted, numbered, rows_by_number
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
@@ -217,12 +217,14 @@ def _cut_off(graph: ExecutionGraph) -> int:
 
 def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
     """Of what takes a place on a device that was full the position of the device among all such, -1 elsewhere."""
-    places, position = [], 0
+    places, before = [], 0
     for graph in graphs:
         place, device = np.full(len(graph), -1), graph.integers("device")
-        for number in rooms(graph):
-            place[graph.is_activity & (device == number)] = position
-            position += 1
+        full = {number: position for position, number in enumerate(rooms(graph), before)}
+        before += len(full)
+        for number, own in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
+            if number in full:
+                place[own] = full[number]
         places.append(place)
     place = np.concatenate(places)
     place[node_class == NodeClass.COMMUNICATION] = -1

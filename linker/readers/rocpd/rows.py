@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Int64, Sparse, Strings
+from ....schema.columns import Bool, Int64, Sparse, Strings, rows_of_each
 from ....schema.errors import DataError
 from ....schema.io import note_input
 from ....schema.traces import FOREVER, integer, kineto
 from ..categories import Role
 from ..device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from .database import Database, dialect, opened, processes
+from .lanes import nesting_lanes
 
 HARDWARE_QUEUE = re.compile(r"\bhwq\s*[=:]\s*(0x[0-9a-f]+|\d+)", re.IGNORECASE)
 MARKER = "UserMarker"
@@ -204,12 +205,12 @@ def _owners(device: Int64, launcher: Int64, links: Links, process: int) -> Int64
 
 def _real_queues(device: Int64, queue: Int64, skipped: Counter[str]) -> Int64:
     """The queues, but 0 on devices where nearly every dispatch has a number of its own."""
-    for number in np.unique(device).tolist():
-        mine = device == number
+    queue = queue.copy()
+    for mine in rows_of_each(device).values():
         queues = len(np.unique(queue[mine]))
-        if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > int(mine.sum()):
-            skipped["queue ids that number dispatches (their ops are on one stream)"] += int(mine.sum())
-            queue = np.where(mine, 0, queue)
+        if queues > MANY_QUEUES and queues * OPS_PER_QUEUE > len(mine):
+            skipped["queue ids that number dispatches (their ops are on one stream)"] += len(mine)
+            queue[mine] = 0
     return queue
 
 
@@ -235,10 +236,11 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
     order = order[lasting[order]]
     process, thread, start, end = rows[order].T
     zero, none = np.zeros_like(start), np.full_like(start, -1)
+    thread[thread < 0] = nesting_lanes(start[thread < 0], end[thread < 0])
     return OpRows(
         name=Strings.of(messages[row] for row in order.tolist()),
         process=process,
-        thread=np.where(thread < 0, _lanes(start, end, thread < 0), thread),
+        thread=thread,
         start=start,
         end=end,
         annotation=np.ones(len(start), np.bool_),
@@ -249,23 +251,6 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
         forward_thread=zero,
         arguments=Strings(np.zeros(len(start), np.int32), [""]),
     )
-
-
-def _lanes(start: Int64, end: Int64, of: Bool) -> Int64:
-    """For ranges sorted by start the first of the lanes 0, 1, … on which each nests in what is still open there."""
-    lanes: list[list[int]] = []
-    chosen = np.zeros_like(start)
-    for row in np.flatnonzero(of).tolist():
-        begin, finish = int(start[row]), int(end[row])
-        for lane in lanes:
-            while lane and lane[-1] <= begin:
-                lane.pop()
-        fitting = (number for number, lane in enumerate(lanes) if not lane or lane[-1] >= finish)
-        chosen[row] = next(fitting, len(lanes))
-        if chosen[row] == len(lanes):
-            lanes.append([])
-        lanes[chosen[row]].append(finish)
-    return chosen
 
 
 def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from ....converter.building import bytes_per_element
 from ....converter.edit import covered_until
 from ....converter.ranks import Calls, recorded_calls
-from ....schema.columns import ABSENT, Int64
+from ....schema.columns import ABSENT, Int64, rows_by_number, rows_of_each
 from ....schema.graph import CollectiveType, NodeType
 from ....schema.linked import Communication, LinkedTrace
 from ..rank import ActivityClass, RankTrace, activity_classes
@@ -91,8 +91,10 @@ def _exposed(linked: LinkedTrace, start: Int64, end: Int64, on_device: bool, row
     activities, exposed = linked.activities, end - start
     computes = activity_classes(activities) == ActivityClass.COMPUTATION
     device = activities.device[rows] if on_device else np.full(len(rows), ANY_DEVICE)
-    for number in np.unique(device).tolist():
-        own, of = device == number, computes & ((activities.device == number) | (not on_device))
+    works = np.flatnonzero(computes)
+    computed = rows_by_number(works, activities.device) if on_device else {ANY_DEVICE: works}
+    for number, own in rows_of_each(device).items():
+        of = computed.get(number, works[:0])
         spans = activities.start[of], activities.end[of]
         exposed[own] -= covered_until(end[own], *spans) - covered_until(start[own], *spans)
     return exposed

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64, begins
+from ....schema.columns import Int64, begins, numbered, rows_of_each
 from ....schema.linked import LinkedTrace, streams_of
 from ..rank import (
     ActivityClass,
@@ -64,8 +64,8 @@ def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     # an activity that started before its call, by the clocks, was not queued
     queued = Intervals(issued, np.maximum(activities.start[by_start[first]], issued))
     found = []
-    for number in np.unique(lane).tolist():
-        own = queued.take(lane == number)
+    for number, rows in rows_of_each(lane).items():
+        own = queued.take(rows)
         series = running_sum(own, np.ones(len(own.start)))
         found.append(Counter(int(streams.device[number]), QUEUE_LENGTH, int(streams.stream[number]), series, limit))
     return found
@@ -78,11 +78,9 @@ def _bandwidths(linked: LinkedTrace) -> list[Counter]:
     named = np.array([copy_kind(name) for name in activities.name.table] or [""])
     kinds, kind = np.unique(named[activities.name.codes[row]], return_inverse=True)
     found = []
-    for device in np.unique(activities.device[row]).tolist():
-        for number, name in enumerate(kinds.tolist()):
-            mine = (kind == number) & (activities.device[row] == device)
-            if mine.any():
-                found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), speed[mine]), None))
+    for mine in rows_of_each(numbered(activities.device[row], kind)).values():
+        device, name = int(activities.device[row[mine[0]]]), str(kinds[kind[mine[0]]])
+        found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), speed[mine]), None))
     return found
 
 

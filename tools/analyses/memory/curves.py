@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....converter.storages import Lifetimes, lifetimes, live_bytes
-from ....schema.columns import ABSENT, Bool, Int64, Rows, begins, innermost
+from ....schema.columns import ABSENT, Int64, Rows, begins, innermost, rows_of_each
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import Allocations, Floats, RankTrace
 
@@ -37,13 +37,9 @@ def curves_of(rank: RankTrace) -> list[Curve]:
     found = rank.recorded.allocations if rank.recorded is not None else None
     if found is not None and len(found.time):
         op_row = _ops_around(rank.linked, found)
-        return [_recorded(found.where(own), op_row[own]) for own in _of_each(found.device)]
+        return [_recorded(found.where(own), op_row[own]) for own in rows_of_each(found.device).values()]
     storages = lifetimes(rank.linked.ops)
-    return [_by_tensors(storages.where(own)) for own in _of_each(storages.device)]
-
-
-def _of_each(device: Int64) -> list[Bool]:
-    return [device == number for number in np.unique(device).tolist()]
+    return [_by_tensors(storages.where(own)) for own in rows_of_each(storages.device).values()]
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:

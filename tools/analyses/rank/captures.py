@@ -13,7 +13,7 @@ import numpy as np
 
 from ....linker import link
 from ....linker.readers import read_device_trace, select_rows
-from ....schema.columns import Bool, Int64, Strings, nest
+from ....schema.columns import Bool, Int64, Strings, nest, rows_by_number
 from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
 from .annotations import USER_SCOPE
@@ -82,7 +82,8 @@ def captures_of(linked: LinkedTrace) -> list[Capture]:
 def _captures(linked: LinkedTrace, names: dict[int, str]) -> list[Capture]:
     rows = _launching(linked)
     number = _captured_by(linked, rows)
-    return [Capture(_launched(linked, rows[number == one], names), True) for one in np.unique(number[number >= 0])]
+    captured = rows_by_number(np.flatnonzero(number >= 0), number)
+    return [Capture(_launched(linked, rows[own], names), True) for own in captured.values()]
 
 
 def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[Launched]:
