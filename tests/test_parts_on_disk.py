@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 
 ROWS = 3
-BYTES_A_ROW = 200
-"""Some columns of numbers at a time; objects of Python for each row take several times as much."""
+BYTES_A_ROW = 40
+"""An object of Python takes more, so that there is none for each row."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
 Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
 
