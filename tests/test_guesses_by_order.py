@@ -1,10 +1,12 @@
 """What waits are for by the order of calls alone, where nothing was really held up, and records tell of an event its number at most."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from builder import Collective, TraceBuilder
+from effort import growth
 from runs import link_run
 from test_synchronisation import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
 
@@ -212,3 +214,18 @@ def test_a_query_that_was_answered_before_the_likeliest_work_had_ended_is_for_no
     t.launch("long", 7, LONG)
     t.event_query(t.record_event(stream=7))
     assert host_waits(link_run(t)) == set()
+
+
+def test_the_effort_for_a_wait_does_not_grow_with_the_number_of_waits() -> None:
+    def link_waits(count: int) -> Callable[[], object]:
+        t = TraceBuilder(**UNRECORDED)
+        t.launch("recorded", 7, 1)
+        event = t.event()
+        for _ in range(count):
+            t.record_event(event, stream=7)
+            t.wait_event(event, stream=100)
+        t.leaf("aten::add", 5)
+        t.launch("kernel", 100, 1)
+        return lambda: link_run(t)
+
+    assert growth(link_waits, 70) < 2.6
