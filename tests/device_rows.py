@@ -7,8 +7,8 @@ import numpy as np
 from execgraph.linker.readers.categories import Role
 from execgraph.linker.readers.device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from execgraph.linker.readers.host_trace import HostTrace
-from execgraph.schema.columns import Strings, Texts
-from execgraph.schema.traces import NO_TENSORS
+from execgraph.schema.columns import Sparse, Strings, Texts
+from execgraph.schema.traces import NO_TENSORS, kineto
 
 
 class OpRow(NamedTuple):
@@ -127,7 +127,7 @@ def device_trace(
         "world_size": None,
         "base_time_ns": 0,
         "groups": [],
-        "communication": {Role.OP: {}, Role.ACTIVITY: {}},
+        "communication": {role: Sparse.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
     }
     return DeviceTrace(
         ops=op_rows(*ops),
