@@ -400,6 +400,17 @@ def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: P
         read_linked(str(path))
 
 
+@pytest.mark.parametrize(("table", "column"), [("hand_overs", "source_ns"), ("host_waits", "since_ns")])
+def test_moments_further_from_the_run_than_any_clock_shows_are_refused(tmp_path: Path, table: str, column: str) -> None:
+    path = tmp_path / "linked.json"
+    write_linked(link_run(rich_run()), str(path))
+    document = json.loads(path.read_text())
+    document[table].setdefault(column, [None] * len(document[table]["found"]))[0] = 3 * 10**18
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="further apart than any clock shows"):
+        read_linked(str(path))
+
+
 def test_a_call_without_a_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "linked.json"
     write_linked(link_run(rich_run()), str(path))

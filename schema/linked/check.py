@@ -79,6 +79,10 @@ def _wrong_times(linked: LinkedTrace) -> Iterator[str]:
         elif (end < start).any():
             yield f"{int((end < start).sum())} {name} end before they begin"
         first, last = min(first, int(start.min(initial=LATEST))), max(last, int(end.max(initial=-LATEST)))
+    handoffs = linked.handoffs
+    for moments in (handoffs.source_time, handoffs.target_time, handoffs.waiting_since, linked.host_waits.since):
+        known = moments[moments != ABSENT]
+        first, last = min(first, int(known.min(initial=LATEST))), max(last, int(known.max(initial=-LATEST)))
     # other linkers mix times since 1970 with others
     if last - first > MOST_APART:
         yield "its times are further apart than any clock shows"
