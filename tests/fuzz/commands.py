@@ -22,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from cases import KINDS  # noqa: E402
 from fork_server import Verdict, run_cases  # noqa: E402
+from running import without_workers  # noqa: E402
 from samples import prepare  # noqa: E402
 
 SHARES = (
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time (the cores)")
     parser.add_argument("--case", help="run this one, and leave its files")
     arguments = parser.parse_args()
+    without_workers()
     if arguments.case:
         sys.exit(repeat(arguments.case))
     prepare()

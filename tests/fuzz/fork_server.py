@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
-from running import ENDED, Failed, Transcript, place_in
+from running import ENDED, Failed, Transcript, place_in, without_workers
 
 MEMORY = 2 << 30
 """What a fork may map beyond what this process has mapped."""
@@ -135,6 +135,7 @@ def _run_batch(batch: Iterable[str], check: Check, saying: int, transcript: IO[s
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.RLIM_INFINITY))
         Transcript.stream = transcript
+        without_workers()
         for case in batch:
             transcript.seek(0)
             transcript.truncate()

@@ -56,9 +56,11 @@ def _in_turn(function: Callable[[Any], Any], tasks: Sequence[Any], *_: Any, **__
             yield task, error
 
 
-for module in (workers, trace_build, trace_scale):
-    if hasattr(module, "in_processes"):
-        module.in_processes = _in_turn
+def without_workers() -> None:
+    """From now on this process does all tasks itself."""
+    for module in (workers, trace_build, trace_scale):
+        if hasattr(module, "in_processes"):
+            module.in_processes = _in_turn
 
 
 class Said(NamedTuple):
