@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from execgraph.converter import convert
+from execgraph.converter.scaling.rank_facts import rank_facts
 from execgraph.linker import link, read_device_trace, read_host_trace, read_linked
 from execgraph.linker.joined_ops import IN_CIRCLES
 from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
 from execgraph.schema.linked import LinkedTrace, Ops, write_linked
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import link_run
+from test_linked_file import rich_run
 
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
 
@@ -219,3 +223,12 @@ def test_a_pair_encloses_its_kind_where_one_of_a_row_below_is_of_that_kind(
     rows, kinds = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
     expected = [any(kind == other and row in ancestors(parents, r) for r, other in pairs) for row, kind in pairs]
     assert tree.encloses_its_kind(rows, kinds).tolist() == expected
+
+
+def test_a_job_is_surveyed_whose_graphs_name_callers_that_go_round() -> None:
+    graph = convert(link_run(rich_run()))
+    before = rank_facts(graph)
+    rows = graph.ctrl_deps.rows()
+    graph.ctrl_deps.values[:] = graph.id[np.roll(rows, 1)]
+    assert not rank_facts(graph).in_backward.any()
+    assert len(before.in_backward) == len(before.calls.row)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, rows_of
+from ...schema.columns import Bool, Int64, nearest, rows_in_circles, rows_of
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ..edit import COMMUNICATION, data_edges
 from ..ranks import Calls, graph_calls
@@ -32,7 +32,7 @@ class RankFacts(NamedTuple):
 
 
 def rank_facts(graph: ExecutionGraph) -> RankFacts:
-    """The facts of a graph; O(n + ranks recorded), and as many rounds as ops are nested."""
+    """The facts of a graph; O(n log n + ranks recorded)."""
     rank = graph.number("rank", -1)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
     calls = graph_calls(graph, rows, rank)
@@ -50,16 +50,20 @@ def rank_facts(graph: ExecutionGraph) -> RankFacts:
 
 def _in_backward(graph: ExecutionGraph, rows: Int64) -> Bool:
     """Whether the op that issued each node is known to lie in one of the backward pass, by the ops around it."""
-    caller = np.full(len(graph), -1, np.int64)
-    caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
+    caller = _callers(graph)
     is_backward: Bool = graph.name.where(lambda name: name.startswith(ENGINE))
     is_backward = is_backward | (graph.integers("scope") == BACKWARD_SCOPE)
-    at = _issued_by(graph, rows, caller)
-    found = np.zeros(len(rows), np.bool_)
-    while (at >= 0).any():
-        found |= (at >= 0) & is_backward[at]
-        at = np.where(at >= 0, caller[at], -1)
-    return found
+    issuer = _issued_by(graph, rows, caller)
+    return (issuer >= 0) & (nearest(is_backward, caller)[issuer] >= 0)
+
+
+def _callers(graph: ExecutionGraph) -> Int64:
+    """The slice of the calling op for each node, -1 for none. A graph from elsewhere may name callers that go round: they have none."""
+    row, caller = np.arange(len(graph)), np.full(len(graph), -1, np.int64)
+    caller[graph.ctrl_deps.rows()] = rows_of(graph.id, graph.ctrl_deps.values)
+    caller[caller == row] = -1
+    caller[rows_in_circles(row, caller)] = -1
+    return caller
 
 
 def _issued_by(graph: ExecutionGraph, rows: Int64, caller: Int64) -> Int64:

@@ -19,7 +19,7 @@ from execgraph.schema.errors import DataError
 from execgraph.tools import workers
 from execgraph.tools.commands import trace_build, trace_scale
 
-SECONDS, SECONDS_PER_MB = 2.5, 2.5
+SECONDS, SECONDS_PER_MB = 2.5, 4.0
 """What a command may take of a core: several times what the slowest one, trace-report, takes for sound files."""
 LONGEST_LINE = 2000
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
