@@ -292,6 +292,10 @@ def dangling_caller(node: Node) -> None:
     node.ctrl_deps[:] = [999_999]
 
 
+def no_collective(node: Node) -> None:
+    node.attr.add(name="comm_type", int64_val=99)
+
+
 class GraphLie(NamedTuple):
     """What is wrong with three nodes of a graph, in words and as a change of a node."""
 
@@ -303,6 +307,7 @@ GRAPHS = (
     GraphLie("durations below 0", negative_duration),
     GraphLie("durations that are texts", duration_as_text),
     GraphLie("attributes that are given twice", attribute_twice),
+    GraphLie("a `comm_type` that is none", no_collective),
     GraphLie("`ctrl_deps` on nodes that are not there", dangling_caller),
 )
 

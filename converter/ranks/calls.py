@@ -118,9 +118,9 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
     names, known = GroupNames(), recorded_groups(graph)
     lists = [*known.lists, ()]
     recorded, name, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")
-    kind, size, sequence, tag = (
-        graph.integers(f"comm_{what}", default).tolist()
-        for what, default in (("type", -1), ("size", 0), ("seq", -1), ("tag", 0))
+    kind = graph.collective_types().tolist()
+    size, sequence, tag = (
+        graph.integers(f"comm_{what}", default).tolist() for what, default in (("size", 0), ("seq", -1), ("tag", 0))
     )
     # a side that is not recorded is the node's own rank
     source, target = graph.integers("comm_src", own).tolist(), graph.integers("comm_dst", own).tolist()

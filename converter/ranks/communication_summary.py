@@ -55,7 +55,7 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
     sizes = np.array([*map(len, groups.lists), max(world_size, 0)])[groups.of_node]
     columns = (
         graph.id,
-        graph.integers("comm_type", -1),
+        graph.collective_types(),
         np.where(graph.type == NodeType.COMM_COLL, sizes, 2),
         np.maximum(graph.integers("comm_size", 0), 0),
         graph.start_ns + graph.duration_ns - graph.start_ns.min(initial=FOREVER),

@@ -6,6 +6,7 @@ from ..columns import Bool, NodeIds, NumberPieces, rows_of
 from .nodes import Misfit, NodeColumns
 
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
+NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
 DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
 
 
@@ -21,6 +22,8 @@ class Misfits:
         for what, found in nodes.misfits.items():
             self._note(what, found)
         self._note(NEGATIVE, misfit(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)))
+        recorded = nodes.integers("comm_type", -1)
+        self._note(NO_TYPE, misfit(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)))
         self._ids.add(nodes.id)
         self._called.add(nodes.id[nodes.ctrl_deps.rows()])
         self._callers.add(nodes.ctrl_deps.values)

@@ -136,6 +136,11 @@ class NodeColumns(Shown):
             return np.full(len(self), default, np.int64)
         return np.where(column == ABSENT, default, column)
 
+    def collective_types(self) -> Int64:
+        """The CollectiveType of each node, -1 for none and for a number that is no type."""
+        recorded = self.integers("comm_type", -1)
+        return np.where(np.isin(recorded, [*CollectiveType]), recorded, -1)
+
     def texts(self, attribute: str) -> Strings:
         """The string column of an attribute, code -1 where a node does not have it."""
         column = self.attributes.get(attribute)

@@ -103,7 +103,7 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
 def _communication(replay: Replay) -> Int64:
     """For each row of the schedule the place in NAMES of the communication that it is."""
     work = replay.work
-    types = np.concatenate([graph.integers("comm_type", -1) for graph in work.graphs])
+    types = np.concatenate([graph.collective_types() for graph in work.graphs])
     collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
     found = np.full(len(replay.schedule.end_ns), int(NodeClass.COMMUNICATION))
     for rows in (collectives, replay.schedule.finish_row[collectives]):

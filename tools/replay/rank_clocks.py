@@ -42,6 +42,6 @@ def _attendance(work: Workload, nodes: MatchedNodes) -> Attendance:
 
 def await_each_other(work: Workload, row: Int64) -> Bool:
     """Which of the nodes are of collectives that no member can end before all have come: those without a root."""
-    kind = np.concatenate([graph.integers("comm_type", -1) for graph in work.graphs])[row]
+    kind = np.concatenate([graph.collective_types() for graph in work.graphs])[row]
     types = np.concatenate([graph.type for graph in work.graphs])[row]
     return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))
