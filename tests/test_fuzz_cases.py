@@ -21,7 +21,7 @@ from spellings import PACKINGS, WAYS, spelled_anew
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="forks limit what they may take")
 SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
-EACH, OF = 8, {"crowds": 3, "signals": 4}
+EACH, OF = 5, {"crowds": 3, "signals": 4}
 
 
 @pytest.mark.parametrize("kind", [*KINDS])
