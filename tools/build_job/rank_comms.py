@@ -192,11 +192,15 @@ def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
     """Every two groups, by number, that share several ranks. Linear in the members, of which a trace may claim a million."""
     group = np.repeat(np.arange(len(members)), [len(ranks) for ranks in members])
     rank = np.concatenate(members)
+    if not len(rank):
+        return []
     order = np.argsort(rank, kind="stable")
     group, first = group[order], np.flatnonzero(begins(rank[order]))
     count = np.diff(np.append(first, len(group)))
     # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which share another one
-    same = np.add.reduceat((group.astype(np.uint64) + np.uint64(1)) ** np.uint64(3) * np.uint64(MULTIPLIER), first)
+    digest = (group.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)
+    digest = (digest ^ (digest >> np.uint64(32))) * np.uint64(MULTIPLIER)
+    same = np.add.reduceat(digest ^ (digest >> np.uint64(32)), first)
     shared = np.flatnonzero((count > 1) & (np.arange(len(count)) != count.argmax()))
     shared = shared[np.unique(same[shared], return_index=True)[1]]
     pairs = {
