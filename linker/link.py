@@ -66,12 +66,14 @@ def link(
     match = settled(match_ops(host, device, allow_mismatch)) if host is not None else None
     device = messages_in_flight(device)
     nesting = settled(nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index))
-    linked, sync, odd = _linked(host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank)
+    linked, sync, contradicting = _linked(
+        host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank
+    )
     linked = settled(linked)
     part, remarks = _part(linked, device, match, window)
     let_go()
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
-    report.remarks += odd
+    report.remarks += contradicting
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
     if device.python is not None and not len(device.python.start):
         report.remarks.append(f"{device.path}: {NO_PYTHON}")
@@ -141,7 +143,7 @@ def _linked(
     info = _info(host, device, rank)
     let_go()
     info.machine = machine_of(activities, calls, device.syncs)
-    odd = [one.sentence for one in contradictions(host, device, call_row, info.machine)]
+    contradicting = [one.sentence for one in contradictions(host, device, call_row, info.machine)]
     shifted = on_host_clock(activities, info.machine)
     let_go()
     sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
@@ -173,7 +175,7 @@ def _linked(
         communications=with_members(together, groups, device.world_size or -1, unlisted),
         groups=groups,
     )
-    return _with_modules(linked, device, op_parent), sync, odd
+    return _with_modules(linked, device, op_parent), sync, contradicting
 
 
 def _with_modules(linked: LinkedTrace, device: DeviceTrace, op_parent: Int64) -> LinkedTrace:

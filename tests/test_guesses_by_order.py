@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from builder import Collective, TraceBuilder
 from effort import growth
+from execgraph.linker.submissions import MOST_STREAMS
+from execgraph.linker.waits.synchronisation import ELSEWHERE
 from runs import link_run
 from test_synchronisation import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
 
@@ -229,3 +231,15 @@ def test_the_effort_for_a_wait_does_not_grow_with_the_number_of_waits() -> None:
         return lambda: link_run(t)
 
     assert growth(link_waits, 70) < 2.6
+
+
+@pytest.mark.parametrize(("streams", "noted"), [(MOST_STREAMS - 1, 0), (MOST_STREAMS + 1, MOST_STREAMS + 1)])
+def test_waits_that_are_looked_for_on_some_streams_alone_are_counted(streams: int, noted: int) -> None:
+    t = TraceBuilder(**UNRECORDED)
+    for stream in range(100, 100 + streams):
+        t.launch("recorded", stream, 1)
+        event = t.record_event(stream=stream)
+        t.launch("between", 7, 1)
+        t.event_synchronize(event)
+    t.leaf("aten::add", 5)
+    assert link_run(t).report.noted.get(ELSEWHERE, 0) == noted

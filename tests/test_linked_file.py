@@ -369,56 +369,51 @@ def test_what_is_no_linked_trace_is_refused_with_the_remedy(
         read_linked(str(path))
 
 
+def written_document(folder: Path) -> dict[str, Any]:
+    """A sound linked trace as it stands in its file."""
+    write_linked(link_run(rich_run()), str(folder / "linked.json"))
+    document: dict[str, Any] = json.loads((folder / "linked.json").read_text())
+    return document
+
+
+def refuses(document: dict[str, Any], folder: Path, complaint: str) -> None:
+    """Such a file is not read, and this is said of it."""
+    path = folder / "changed.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError, match=complaint):
+        read_linked(str(path))
+
+
 @pytest.mark.parametrize("table", ["device_waits", "host_waits"])
 def test_a_wait_for_what_is_not_there_is_refused(tmp_path: Path, table: str) -> None:
-    path = tmp_path / "linked.json"
-    write_linked(link_run(rich_run()), str(path))
-    document = json.loads(path.read_text())
+    document = written_document(tmp_path)
     document[table]["source"][0] = 999_999
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match="999999 is referred to but not there"):
-        read_linked(str(path))
+    refuses(document, tmp_path, "999999 is referred to but not there")
 
 
 def test_an_activity_without_a_time_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "linked.json"
-    write_linked(link_run(rich_run()), str(path))
-    document = json.loads(path.read_text())
+    document = written_document(tmp_path)
     next(node for node in document["nodes"] if node.get("cat")).pop("ts")
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match="1 activities have no time"):
-        read_linked(str(path))
+    refuses(document, tmp_path, "1 activities have no time")
 
 
 def test_a_machine_that_takes_longer_than_any_clock_shows_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "linked.json"
-    write_linked(link_run(rich_run()), str(path))
-    document = json.loads(path.read_text())
+    document = written_document(tmp_path)
     document["trace"]["machine"]["launch"][""]["most"] = 10**30
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match=r"unexpected content: .*machine\.launch"):
-        read_linked(str(path))
+    refuses(document, tmp_path, r"unexpected content: .*machine\.launch")
 
 
 @pytest.mark.parametrize(("table", "column"), [("hand_overs", "source_ns"), ("host_waits", "since_ns")])
 def test_moments_further_from_the_run_than_any_clock_shows_are_refused(tmp_path: Path, table: str, column: str) -> None:
-    path = tmp_path / "linked.json"
-    write_linked(link_run(rich_run()), str(path))
-    document = json.loads(path.read_text())
+    document = written_document(tmp_path)
     document[table].setdefault(column, [None] * len(document[table]["found"]))[0] = 3 * 10**18
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match="further apart than any clock shows"):
-        read_linked(str(path))
+    refuses(document, tmp_path, "further apart than any clock shows")
 
 
 def test_a_call_without_a_name_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "linked.json"
-    write_linked(link_run(rich_run()), str(path))
-    document = json.loads(path.read_text())
+    document = written_document(tmp_path)
     document["calls"]["name"][0] = -1
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match="a call has no name"):
-        read_linked(str(path))
+    refuses(document, tmp_path, "a call has no name")
 
 
 def test_a_hand_over_between_threads_without_ops_is_written(tmp_path: Path) -> None:

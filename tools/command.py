@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NO_MEMORY = "out of memory; use a machine with more, or a shorter trace"
-SHOWN = 100
-"""Letters of a path that cannot be used."""
 SCARCE = {
     os.strerror(errno.EMFILE): "too many files are open; raise the limit, such as by ulimit -n 1024",
     os.strerror(errno.ENFILE): "too many files are open on this machine; try again when there are fewer",
@@ -74,10 +72,7 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
 def _unusable_path(error: Exception) -> str:
     """What is said of a path that the system takes for none: a circle of links, a name that is too long."""
     if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
-        shown = str(error.filename)
-        return (
-            f"{shown if len(shown) < SHOWN else shown[:SHOWN] + '…'}: cannot be used ({error.strerror}); check the path"
-        )
+        return f"{error.filename}: cannot be used ({error.strerror}); check the path"
     # what Path.resolve says before Python 3.13
     return f"{error}; check the path" if isinstance(error, RuntimeError) and "Symlink loop" in str(error) else ""
 

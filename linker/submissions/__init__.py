@@ -5,9 +5,10 @@ from .evidence import Evidence
 from .places import Places
 from .process import Process, process_of
 from .queries import Queries, queries_of
-from .streams import StreamKey, StreamQueues, Tails
+from .streams import MOST_STREAMS, StreamKey, StreamQueues, Tails
 
 __all__ = [
+    "MOST_STREAMS",
     "Evidence",
     "Findings",
     "Places",

@@ -171,6 +171,7 @@ class Tails:
     def __init__(self, queues: StreamQueues) -> None:
         self._queues = queues
         self.streams = queues.busiest()
+        self.leaves_out = len(self.streams) < len(queues.rows)
         self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
     def before(self, times: Sequence[int]) -> Int64:

@@ -64,6 +64,10 @@ class Guesses:
             same = [place for place in same if not self._solve([waits[number] for number in place], by_order)]
         return self._found
 
+    def among_busiest(self) -> list[int]:
+        """The waits that were looked for on some of the streams alone, as there are very many."""
+        return [wait.call_row for wait in self._waits] if self._tails.leaves_out else []
+
     def cut_off(self) -> list[int]:
         """The waits for which nothing was found among the recordings tried, but others lie further back."""
         return sorted(self._candidates.cut_off - set(self._found))

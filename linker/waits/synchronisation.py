@@ -15,7 +15,7 @@ from ...schema.columns import ABSENT, in_blocks, let_go
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ...schema.machine import Machine
 from ..readers import DeviceTrace, SyncCall
-from ..submissions import Findings, Process, Queries, queries_of
+from ..submissions import MOST_STREAMS, Findings, Process, Queries, queries_of
 from .candidates import TRIED
 from .found_waits import FoundWaits
 from .guesses import Guess, Guesses
@@ -24,6 +24,7 @@ from .queue_waits import queue_waits
 from .unnamed_waits import unnamed_waits, waiting_stream
 
 AT_ONCE = 1 << 10
+ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
 FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 
@@ -69,6 +70,7 @@ def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Sync
             STEPS.get(process.kinds[row], _go_on)(run, row)
     _wait_on_queues(device, run)
     waits.noted[FURTHER_BACK].extend(guesses.cut_off())
+    waits.noted[ELSEWHERE].extend(guesses.among_busiest())
     let_go()
     waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))
     waits.held("launches held up by a full queue", full_queue(activities, calls))

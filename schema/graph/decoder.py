@@ -14,8 +14,8 @@ from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
 from .known_attributes import known_attributes
-from .misfits import misfit
-from .nodes import Column, Misfit, NodeColumns, NodeType, TensorText
+from .node_problems import node_problem
+from .nodes import Column, NodeColumns, NodeProblem, NodeType, TensorText
 from .wire import DELIMITED, VARINT, Fields, Messages, WireError, read_packed, walk, walk_pairs
 from .wire_types import wire_types
 
@@ -75,7 +75,7 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -
     is_attribute = (fields.number == Node.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)
     own, attributes = fields.where(~is_attribute), fields.where(is_attribute)
     ids = _integers(own, Node.ID_FIELD_NUMBER, count)
-    columns, misfits = _attributes(nodes, attributes, tables, ids)
+    columns, problems = _attributes(nodes, attributes, tables, ids)
     return NodeColumns(
         id=ids,
         name=_names(nodes, own, tables["node name"]),
@@ -86,7 +86,7 @@ def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -
         duration_micros=_integers(own, Node.DURATION_MICROS_FIELD_NUMBER, count),
         attributes=columns,
         tensors=_tensors(nodes, own) if tensors else None,
-        misfits=misfits,
+        problems=problems,
     )
 
 
@@ -176,7 +176,7 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 
 def _attributes(
     nodes: Messages, attributes: Fields, tables: dict[str, TextTable], ids: NodeIds
-) -> tuple[dict[str, Column], dict[str, Misfit]]:
+) -> tuple[dict[str, Column], dict[str, NodeProblem]]:
     """A column for each known attribute that any of the nodes has, and what of them is given again or of another type."""
     names, values = _names_and_values(nodes, attributes)
     known = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
@@ -186,7 +186,7 @@ def _attributes(
     bounds = np.searchsorted(attribute[order], np.arange(len(ATTRIBUTES) + 1)).tolist()
     values = values._replace(message=attributes.message[values.message]).where(order)
     columns: dict[str, Column] = {}
-    misfits: dict[str, Misfit] = {}
+    problems: dict[str, NodeProblem] = {}
     for entry, first, last in zip(ATTRIBUTES, bounds[:-1], bounds[1:], strict=True):
         if first < last:
             every = values.where(slice(first, last))
@@ -194,14 +194,14 @@ def _attributes(
             columns[entry.name] = _attribute(nodes, given, entry.value, tables[entry.name])
             if len(given.message) < len(every.message):
                 again = np.bincount(every.message, minlength=len(ids)) > 1
-                misfits[f"nodes with {entry.name} more than once; the last one counts, write the graph again"] = misfit(
-                    ids, again
+                problems[f"nodes with {entry.name} more than once; the last one counts, write the graph again"] = (
+                    node_problem(ids, again)
                 )
             usable = USABLE[_shape_of(entry.value)][given.number]
             if not usable.all():
                 wrong = f"{entry.name} that are no {entry.value}; they count as missing, write the graph again"
-                misfits[wrong] = misfit(ids, np.isin(np.arange(len(ids)), given.message[~usable]))
-    return columns, misfits
+                problems[wrong] = node_problem(ids, np.isin(np.arange(len(ids)), given.message[~usable]))
+    return columns, problems
 
 
 def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:

@@ -11,7 +11,7 @@ from .attributes import ATTRIBUTES, Attribute
 from .decoder import TextTable, decode_metadata, decode_nodes
 from .encoder import encode_metadata, encode_nodes, node_encoders
 from .framing import FrameBlock, no_graph, read_frames
-from .misfits import Misfits
+from .node_problems import NodeProblems
 from .nodes import Column, NodeColumns, TensorText
 from .wire import Messages, WireError
 
@@ -41,11 +41,11 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     tables: dict[str, TextTable] = defaultdict(TextTable)
     parts: list[NodeColumns] = []
     latest: list[NodeColumns] = []
-    misfits = Misfits()
+    problems = NodeProblems()
     with open_input(path) as stream:
         for block in read_frames(stream, path):
             latest.append(_decode(block, tables, path, tensors))
-            misfits.add(latest[-1])
+            problems.add(latest[-1])
             if len(latest) == BLOCKS_AT_ONCE:
                 parts.append(settled(concatenate(latest)))
                 latest = []
@@ -53,7 +53,7 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
     graph = _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
-    graph.remarks = misfits.remarks(path)
+    graph.remarks = problems.remarks(path)
     return settled(graph)
 
 

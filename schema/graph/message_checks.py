@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from .decoder import TextTable, decode_nodes
-from .misfits import Misfits
+from .node_problems import NodeProblems
 from .wire import Messages, WireError
 
 BYTES_AT_ONCE = 1 << 19
@@ -15,7 +15,7 @@ class MessageChecks:
     """What is odd in the Node messages that were added so far; a few bytes of memory for each."""
 
     def __init__(self) -> None:
-        self._misfits = Misfits()
+        self._problems = NodeProblems()
         self._waiting: list[bytes] = []
         self._size = 0
 
@@ -29,7 +29,7 @@ class MessageChecks:
     def remarks(self, path: str) -> list[str]:
         """A sentence for each kind of oddity."""
         self._check()
-        return self._misfits.remarks(path)
+        return self._problems.remarks(path)
 
     def _check(self) -> None:
         messages, self._waiting, self._size = self._waiting, [], 0
@@ -41,4 +41,4 @@ class MessageChecks:
         except WireError:
             # those who read the nodes refuse them, with the byte
             return
-        self._misfits.add(nodes)
+        self._problems.add(nodes)

@@ -94,11 +94,11 @@ class TensorText(Shown):
     output_types: Texts
 
 
-class Misfit(NamedTuple):
-    """How often something is so, and the id of the first node of which it is."""
+class NodeProblem(NamedTuple):
+    """How many nodes have a problem, and the id of the first of them."""
 
-    times: int
-    node: int
+    count: int
+    first_node: int
 
 
 LARGEST_NUMBER = 1 << 62
@@ -109,7 +109,7 @@ class NodeColumns(Shown):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `misfits` count attributes that
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` count attributes that
     could not be used as they are, `remarks` are sentences about the file.
     """
 
@@ -123,7 +123,7 @@ class NodeColumns(Shown):
     attributes: dict[str, Column]
     metadata: dict[str, str | int] = field(default_factory=dict)
     tensors: TensorText | None = None
-    misfits: dict[str, Misfit] = field(default_factory=dict)
+    problems: dict[str, NodeProblem] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -1,0 +1,50 @@
+"""Counts what nodes of a graph hold that the schema does not allow. It is reported, as it may change results, and not mended."""
+
+import numpy as np
+
+from ..columns import Bool, NodeIds, NumberPieces, rows_of
+from .nodes import NodeColumns, NodeProblem
+
+NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
+NO_TYPE = "collectives of a comm_type that is none; they are taken as of an unknown type, write the graph again"
+DANGLING = "ctrl_deps on nodes that the graph lacks; they are ignored, write the graph again"
+
+
+class NodeProblems:
+    """Collects the problems of nodes that come a block of a file at a time; a few bytes for each node."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, NodeProblem] = {}
+        self._ids, self._called, self._callers = (NumberPieces() for _ in range(3))
+
+    def add(self, nodes: NodeColumns) -> None:
+        """Takes the next block."""
+        for what, found in nodes.problems.items():
+            self._note(what, found)
+        self._note(NEGATIVE, node_problem(nodes.id, (nodes.duration_ns < 0) | (nodes.duration_micros < 0)))
+        recorded = nodes.integers("comm_type", -1)
+        self._note(NO_TYPE, node_problem(nodes.id, (recorded >= 0) & (nodes.collective_types() != recorded)))
+        self._ids.add(nodes.id)
+        self._called.add(nodes.id[nodes.ctrl_deps.rows()])
+        self._callers.add(nodes.ctrl_deps.values)
+
+    def remarks(self, path: str) -> list[str]:
+        """A sentence for each kind, when all blocks were added."""
+        self._note(
+            DANGLING, node_problem(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0)
+        )
+        return [
+            f"{path}: {found.count} {what.replace(';', f' (the first: node {found.first_node});', 1)}"
+            for what, found in self._found.items()
+        ]
+
+    def _note(self, what: str, found: NodeProblem) -> None:
+        if found.count:
+            known = self._found.get(what, NodeProblem(0, found.first_node))
+            self._found[what] = NodeProblem(known.count + found.count, known.first_node)
+
+
+def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:
+    """Counts the nodes that have a problem."""
+    rows = np.flatnonzero(is_so)
+    return NodeProblem(len(rows), int(nodes[rows[0]]) if len(rows) else -1)
