@@ -428,11 +428,12 @@ Made by `python tests/contradictions.py > docs/contradictions.md` from the sampl
 
 A file can be well formed and still be wrong: a tool shifted the times, a job wrote the wrong rank, a script paired the wrong files.
 What one part of a trace says is checked against the others. `trace-link` and `trace-build` print a note for each contradiction, name
-the file, and go on with what is recorded; `trace-diagnose` lists it as wrong and exits 1 with `--strict`. No limit is fixed:
-a clock is wrong when it differs by more than the recording is long, a launch when most of its kind name another op.
+the file, and go on with what is recorded; `trace-diagnose` lists it as wrong and exits 1 with `--strict`. The limits come from the
+trace itself: a clock is wrong when it differs by more than the recording is long, and launches are when most of
+them name another op than their activities do. Changes that stay within what is possible, such as durations twice as long, are not noticed.
 Sound traces get no note: all captures, real traces and generated jobs of the tests are checked.
 
-Some lies cannot be noticed, because nothing else in the trace speaks of the same thing. The last column says why.
+Some mistakes cannot be noticed, because nothing else in the trace records the same thing. The last column says why.
 
 | what is wrong | noticed by | what is said, or why nothing can be |
 |---|---|---|

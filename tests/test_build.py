@@ -181,8 +181,13 @@ def test_a_figure_that_somebody_changed_in_the_report_is_not_believed(traces: Pa
     edges = built(traces, out).report.ranks[0].edges
     before, path = files(out), out / "report.json"
     path.write_text(path.read_text().replace(f'"edges": {edges}', '"edges": 7'))
-    assert built(traces, out).unchanged == set()
-    assert files(out) == before
+    again = built(traces, out)
+    assert again.unchanged == set() and files(out) == before
+    assert again.stale == ["report.json is not what the earlier build wrote: all ranks are built again"]
+    (out / "comm_groups.json").unlink()
+    assert built(traces, out).stale == [
+        "comm_groups.json is not what the earlier build wrote: all ranks are built again"
+    ]
 
 
 def test_a_rank_that_did_not_change_gets_the_numbers_of_groups_that_the_others_have_now(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_graphs_of_ranks_that_are_gone_are_removed_and_named(job: Path, tmp_path
         (job / f"{kind}_rank1.json").unlink()
     found = built(job, out)
     assert names(out) == ["comm_groups.json", "graph.0.et", "graph.7.et", "report.json"]
-    assert found.removed == ["graph.1.et: rank 1 of an earlier build, which is not in this job; removed"]
-    assert built(job, out).removed == []
+    assert found.stale == ["graph.1.et: rank 1 of an earlier build, which is not in this job; removed"]
+    assert built(job, out).stale == []
 
 
 def test_a_graph_that_something_else_wrote_is_left_and_named(job: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_graph_that_something_else_wrote_is_left_and_named(job: Path, tmp_path
     (out / "graph.1.et").write_bytes(b"mine")
     for kind in ("host", "device"):
         (job / f"{kind}_rank1.json").unlink()
-    [line] = built(job, out).removed
+    [line] = built(job, out).stale
     assert line.endswith("left, as something else has written it since")
     assert (out / "graph.1.et").read_bytes() == b"mine"
 
@@ -156,7 +156,7 @@ def test_no_graph_stands_for_a_rank_that_failed(job: Path, tmp_path: Path) -> No
     out = tmp_path / "out"
     built(job, out)
     (job / "device_rank1.json").write_text('{"traceEvents": [], "distributedInfo": {"rank": 1}}')
-    assert built(job, out).removed == ["graph.1.et: rank 1 failed; removed"]
+    assert built(job, out).stale == ["graph.1.et: rank 1 failed; removed"]
     assert "graph.1.et" not in names(out)
 
 

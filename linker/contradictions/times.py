@@ -108,10 +108,13 @@ def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradictio
     first = order[np.argmax(overlaps)]
     what = (
         f"{int(overlaps.sum())} of {len(order)} activities still run when the next of their stream begins (the first: correlation "
-        f"{rows.correlation[first]}, {rows.name[first][:40]}), and so they do for most of the time, though a stream runs one at a time"
+        f"{rows.correlation[first]}, {rows.name[first][:40]}), and such overlaps are more than half of the busy time, though a stream runs "
+        "one at a time"
     )
     meaning = "they are cut to the start of the next one, so that durations in the graph mean little"
-    return Contradiction(device.path, what, meaning, "are durations in another unit than starts? Record again")
+    return Contradiction(
+        device.path, what, meaning, "if a script changed the durations, use the original file, else record again"
+    )
 
 
 def _launched_together(call_row: Int64) -> Int64:

@@ -34,14 +34,14 @@ class NodeProblems:
             DANGLING, node_problem(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0)
         )
         return [
-            f"{path}: {found.count} {what.replace(';', f' (the first: node {found.first_node});', 1)}"
+            f"{path}: {found.affected} {what.replace(';', f' (the first: node {found.first_node});', 1)}"
             for what, found in self._found.items()
         ]
 
     def _note(self, what: str, found: NodeProblem) -> None:
-        if found.count:
+        if found.affected:
             known = self._found.get(what, NodeProblem(0, found.first_node))
-            self._found[what] = NodeProblem(known.count + found.count, known.first_node)
+            self._found[what] = NodeProblem(known.affected + found.affected, known.first_node)
 
 
 def node_problem(nodes: NodeIds, is_so: Bool) -> NodeProblem:

@@ -97,7 +97,7 @@ class TensorText(Shown):
 class NodeProblem(NamedTuple):
     """How many nodes have a problem, and the id of the first of them."""
 
-    count: int
+    affected: int
     first_node: int
 
 

@@ -54,11 +54,11 @@ Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], Advanced], Outcom
 
 
 class Built(NamedTuple):
-    """The report, the ranks whose graph was up to date, and what became of graphs of earlier builds that this job does not have."""
+    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left that cannot be used."""
 
     report: BuildReport
     unchanged: set[int]
-    removed: list[str]
+    stale: list[str]
 
 
 def build(
@@ -94,7 +94,9 @@ def build(
     with locked(target / LOCK, str(output_dir)), fresh_folder(target / WAITING) as waiting:
         remove_half_written(target)
         reported = read_report(target / REPORT)
-        earlier = None if anew else _reusable(reported, target, options, window)
+        earlier = None if anew else _comparable(reported, options, window)
+        if changed := _changed_since(earlier, target):
+            earlier = None
         # what a worker of a cluster makes after its build was stopped is nobody's
         made = waiting / os.urandom(4).hex()
         made.mkdir()
@@ -119,9 +121,9 @@ def build(
         if options.target == GOAL:
             write_goal_job(made, target, report)
         write_report(report, made / REPORT)
-        removed = remove_stale(target, reported, report, places)
+        stale = [*changed, *remove_stale(target, reported, report, places)]
         put_all_in_place(made, target, report)
-    return Built(report, {rank for rank, result in results.items() if result.unchanged}, removed)
+    return Built(report, {rank for rank, result in results.items() if result.unchanged}, stale)
 
 
 def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:
@@ -266,8 +268,17 @@ def _make_folder(target: Path) -> None:
         raise DataError(f"{target}: cannot be made a folder ({error.strerror or error})") from error
 
 
-def _reusable(report: BuildReport | None, target: Path, options: BuildOptions, window: Window) -> BuildReport | None:
-    """What an earlier build said, if it was by this tool, of this part and with these options, and its groups still have their numbers."""
-    if report is None or (report.tool, report.options, report.window) != (this_tool(), options, window):
-        return None
-    return report if report.is_genuine and is_unchanged(target / GROUPS, report.groups) else None
+def _comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
+    """What an earlier build said, if it was by this tool, of this part and with these options."""
+    same = report is not None and (report.tool, report.options, report.window) == (this_tool(), options, window)
+    return report if same else None
+
+
+def _changed_since(report: BuildReport | None, target: Path) -> list[str]:
+    """Says which file was changed or removed without which no graph of the earlier build can be told to be right."""
+    if report is None:
+        return []
+    names = [] if report.is_genuine else [REPORT]
+    if report.groups and not is_unchanged(target / GROUPS, report.groups):
+        names.append(GROUPS)
+    return [f"{name} is not what the earlier build wrote: all ranks are built again" for name in names]

@@ -149,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.scheduler:
         require("dask", "--scheduler")
         run = lambda build_one, tasks, _: on_cluster(build_one, tasks, options.scheduler)  # noqa: E731
-    report, unchanged, removed = build(
+    report, unchanged, stale = build(
         [Path(path) for path in options.inputs],
         options.output,
         conversion,
@@ -172,8 +172,8 @@ def _run(options: argparse.Namespace) -> int:
         log.info(line)
     for line in counted("skipped", report.skipped):
         log.info(line)
-    for graph in removed:
-        log.info(titled("stale", graph))
+    for sentence in stale:
+        log.info(titled("stale", sentence))
     for note in report.all_notes:
         log.warning(f"{NAME}: note: {note}")
     for disagreement in report.disagreements:
