@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.choices import GENERIC
-from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
+from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, repetition, settled
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
 from ..context import ConversionContext, Edges
@@ -52,7 +52,6 @@ def graph_of(
     communication.types[columns.group_nodes()] = NodeType.METADATA
     if work is None:
         work = kernel_work(context.linked, context.op_parent)
-    let_go()
     dependencies, kinds = map(settled, _by_target(edges, len(order)))
     recorded = start - columns.clock_shift()
     attributes: dict[str, Column] = {
@@ -78,17 +77,16 @@ def graph_of(
         name=synthetic.names(context).take(order),
         type=communication.types,
         data_deps=dependencies,
-        ctrl_deps=settled(_by_target(control, len(order))[0]),
+        ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
     )
-    graph = settled(graph)
     left_out = Counter[str]()
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     if options.io == "full":
-        graph.tensors = settled(columns.tensors(left_out))
+        graph.tensors = columns.tensors(left_out)
     return Built(graph, communication, work, dict(+left_out))
 
 
@@ -128,7 +126,7 @@ class _Columns:
         column = np.full(self.synthetic.node_count, missing, np.int64)
         for first, values in parts:
             column[first : first + len(values)] = values
-        return settled(column[self.order])
+        return column[self.order]
 
     def of_activities(self, values: Int64) -> Int64:
         return self._spread((self.context.activities_from, values))
@@ -157,7 +155,7 @@ class _Columns:
 
         def spread(values: Int64, rows: Int64 = rows) -> Int64:
             # what has no op (-1) finds the value at the end: none
-            return settled(np.append(values, ABSENT)[rows])
+            return np.append(values, ABSENT)[rows]
 
         schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
         return {
@@ -249,7 +247,6 @@ def _texts(lists: Texts, left_out: Counter[str]) -> list[Texts]:
     for start in range(0, len(lists), LISTS_AT_ONCE):
         for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
             pieces.add(column)
-        let_go()
     left_out += members.left_out
     return [pieces.column() for pieces in parts]
 

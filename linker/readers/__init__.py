@@ -15,7 +15,7 @@ from .device_trace import read_device_trace
 from .host_trace import ROOT_NODE, HostTrace, read_host_trace
 from .merged import merging_signs, one_rank
 from .rocpd_database import dialect, is_database, is_merged, is_rocpd, opened, processes
-from .selection import Kept, select_linked, select_rows, through
+from .selection import Kept, select_linked, select_rows
 from .side_by_side import Traces, read_traces
 from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
 
@@ -52,5 +52,4 @@ __all__ = [
     "select_linked",
     "select_rows",
     "sync_calls",
-    "through",
 ]

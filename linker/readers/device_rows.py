@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Figures, Int64, Shown, Sparse, Strings, counted, distinct
+from ...schema.columns import Bool, Figures, Int64, Shown, Sparse, Strings, counted
 from ...schema.traces import MergedRank, kineto
 from .categories import Role
 
@@ -162,4 +162,4 @@ class DeviceTrace(Shown):
     @property
     def processes(self) -> list[int]:
         """The processes whose host rows the file holds."""
-        return [int(pid) for pid in distinct(self.ops.process, self.calls.process)]
+        return [int(pid) for pid in np.union1d(self.ops.process, self.calls.process)]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...schema.columns import settled
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
@@ -74,7 +73,7 @@ def read_device_trace(
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
-    trace = settled(without_duplicates(_trace(path, top, events)))
+    trace = without_duplicates(_trace(path, top, events))
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += damage.remarks

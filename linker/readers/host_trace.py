@@ -21,8 +21,6 @@ from ...schema.columns import (
     Texts,
     begins,
     rows_in_circles,
-    settled,
-    taken,
 )
 from ...schema.errors import DataError
 from ...schema.io import open_input
@@ -119,7 +117,7 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += [*damage.remarks, *_schema_remarks(path, top.schema)]
-    return settled(trace)
+    return trace
 
 
 def _what_it_is(document: bytes) -> str:
@@ -230,10 +228,10 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
 
     The children of an id out of this range follow it; those of an id that several nodes have stay with the first.
     """
-    order = settled(np.argsort(ids, kind="stable"))
+    order = np.argsort(ids, kind="stable")
     beyond = (ids < 0) | (ids > LARGEST_ID)
     again = beyond.copy()
-    again[order[~begins(taken(ids, order))]] = True
+    again[order[~begins(ids[order])]] = True
     if not again.any():
         return ids, parents, 0
     rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ...schema.columns import columns_in, let_go, mapped_file
+from ...schema.columns import columns_in, mapped_file
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, note_input
 from ...schema.progress import Advanced, unseen
@@ -129,7 +129,6 @@ def _hand_over(trace: HostTrace, descriptor: int) -> _Handed:
             sizes.append(len(rest))
             while rest:
                 rest = rest[file.write(rest[:AT_ONCE]) :]
-                let_go()
             file.seek(-file.tell() % ALIGNED, os.SEEK_CUR)
         file.truncate()
     return _Handed(pickled, sizes)

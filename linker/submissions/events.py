@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, among, one_by_one
+from ...schema.columns import Int64, Lookup, one_by_one
 from ...schema.linked import Calls, Found
 from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
 from .recordings import Recordings
@@ -81,7 +81,7 @@ class NamedEvents:
     def __init__(self, calls: Calls, records: SyncRecords, event_rows: EventRecordRows, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
         recorded, waited = records.recordings()
-        of_named = np.flatnonzero(among(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
+        of_named = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
         self._call_of = Lookup(calls.correlation[of_named], of_named)
         """The calls that records name, by correlation."""
         told = recorded > 0

@@ -19,13 +19,7 @@ from ...schema.columns import (
     Bool,
     Int64,
     Strings,
-    among,
-    distinct,
-    in_blocks,
-    let_go,
-    settled,
     split_groups,
-    taken,
 )
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
@@ -69,13 +63,13 @@ def thread_handoffs(
 
     O(n log n) in ops and calls for a bounded number of threads.
     """
-    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~among(ops.thread, transfer_threads)
-    work = settled(np.flatnonzero(work))
-    thread = taken(ops.thread, work)
-    numbers = distinct(thread).tolist()
+    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
+    work = np.flatnonzero(work)
+    thread = ops.thread[work]
+    numbers = np.unique(thread).tolist()
     if len(numbers) < 2:
         return _columns(transfers)
-    of_thread = {number: settled(work[thread == number]) for number in numbers}
+    of_thread = {number: work[thread == number] for number in numbers}
     did = {number: thread_activity(ops, parent, calls, mine, number) for number, mine in of_thread.items()}
     largest_first = sorted(numbers, key=lambda number: -len(of_thread[number]))
     callers = _callers(ops, work, of_thread, largest_first)
@@ -96,7 +90,6 @@ def _callers(ops: Ops, work: Int64, of_thread: dict[int, Int64], largest_first: 
     """The caller of each autograd worker, by the ops that do `work`, all of them and those of each thread."""
     callers: dict[int, int] = {}
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
-    let_go()
     for number in reversed(largest_first):
         caller = _forward_thread(ops, work, of_thread[number], is_backward)
         # of two threads that each ran the backward ops of the other one the larger is the caller
@@ -107,12 +100,9 @@ def _callers(ops: Ops, work: Int64, of_thread: dict[int, Int64], largest_first: 
 
 def _forward_thread(ops: Ops, work: Int64, mine: Int64, is_backward: Bool) -> int | None:
     """The thread whose forward ops share the sequence numbers of the worker's backward ops, None for threads without any."""
-    sequence = taken(ops.seq_id, mine[is_backward[mine]])
-    sequences, counts = distinct(sequence[sequence >= 0]), Counter[int]()
-    for block in in_blocks(len(work)):
-        rows = work[block]
-        forward = rows[~is_backward[rows] & np.isin(ops.seq_id[rows], sequences)]
-        counts.update(ops.thread[forward].tolist())
+    sequence = ops.seq_id[mine[is_backward[mine]]]
+    forward = work[~is_backward[work] & np.isin(ops.seq_id[work], sequence[sequence >= 0])]
+    counts = Counter(ops.thread[forward].tolist())
     return counts.most_common(1)[0][0] if counts else None
 
 

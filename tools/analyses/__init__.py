@@ -74,7 +74,6 @@ trace_diff_modules              depth name difference count_a count_b device_tim
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...schema.columns import let_go
 from ...schema.progress import Advanced, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
@@ -153,7 +152,6 @@ def analyse(
         parts = []
         for analysis in chosen:
             parts.append(analysis.of_rank(rank, options))
-            let_go()
             advanced(1)
         return parts
 
