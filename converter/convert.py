@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..schema.choices import GENERIC, Target
-from ..schema.columns import Int64, Ragged, settled
+from ..schema.columns import Int64, Ragged
 from ..schema.comm_groups import RankList
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
@@ -68,7 +68,6 @@ def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None
     edges = Edges(place[edges.source], place[edges.target], edges.kind)
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
-    edges, control = (Edges(*map(settled, one)) for one in (edges, control))
     built = graph_of(context, synthetic, time, order, edges, control, options, work)
     graph = built.graph
     if options.host:

@@ -2,7 +2,7 @@
 
 import pytest
 from execgraph.linker.submissions.evidence import Evidence
-from execgraph.schema.columns import on_disk
+from execgraph.schema.columns import workspace
 from execgraph.schema.columns.intervals import ROUNDING
 from execgraph.schema.machine import Machine, Usual
 from execgraph.schema.traces.times import NEVER
@@ -30,7 +30,7 @@ def test_an_activity_is_free_to_start_once_its_stream_is_free_and_its_call_began
 
 def test_a_row_at_a_time_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     entire = evidence()
-    monkeypatch.setattr(on_disk, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(workspace, "ROWS_AT_ONCE", 1)
     found = evidence()
     assert (found.freed, found.due, found.ahead) == (entire.freed, entire.due, entire.ahead)
 

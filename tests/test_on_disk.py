@@ -15,13 +15,9 @@ from execgraph.schema.columns import (
     Strings,
     TextPieces,
     Texts,
-    columns_in,
-    filled,
-    in_blocks,
-    let_go,
-    on_disk,
+    workspace,
     pieces,
-    settled,
+    workspace_in,
 )
 from execgraph.tools.commands import trace_convert, trace_link
 from hypothesis import given
@@ -31,9 +27,9 @@ TEXTS = st.lists(st.sampled_from([b"", b"a", b"bc", b"[1,2]"]), max_size=12)
 
 
 @pytest.fixture
-def all_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def all_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest column counts as large."""
-    monkeypatch.setattr(on_disk, "LARGE", 1)
+    monkeypatch.setattr(workspace, "LARGE", 1)
     monkeypatch.setattr(pieces, "PIECE", 1)
     monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
 
@@ -48,37 +44,37 @@ def test_a_column_of_texts_is_like_a_list(some: list[bytes], more: list[bytes]) 
     assert both.differ(b"a").tolist() == [text != b"a" for text in some + more]
 
 
-@pytest.mark.usefixtures("all_on_disk")
+@pytest.mark.usefixtures("all_workspace")
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 9)), max_size=8))
 def test_numbers_are_looked_up_as_in_a_dict(pairs: list[tuple[int, int]]) -> None:
     keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
     found, asked = dict(pairs), range(-4, 5)
-    with columns_in(Path(tempfile.gettempdir())):
+    with workspace_in(Path(tempfile.gettempdir())):
         numbers = Lookup(keys, values)
         assert numbers.of(np.array(asked)).tolist() == [numbers.get(key) for key in asked]
     assert {key: numbers.get(key) for key in asked if key in numbers} == found
 
 
-@pytest.mark.usefixtures("all_on_disk")
+@pytest.mark.usefixtures("all_workspace")
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_a_filled_column_is_of_one_value_and_keeps_changes(kind: type, tmp_path: Path) -> None:
-    count = 3 * on_disk.ROWS_AT_ONCE // 2
-    with columns_in(tmp_path):
+    count = 3 * workspace.ROWS_AT_ONCE // 2
+    with workspace_in(tmp_path):
         column = filled(count, -1, kind)
         column[5] = 3
         let_go()
     assert column.dtype == kind and len(column) == count and column[5] == 3 and (np.delete(column, 5) == -1).all()
     assert [*in_blocks(count)] == [
-        slice(0, on_disk.ROWS_AT_ONCE),
-        slice(on_disk.ROWS_AT_ONCE, 2 * on_disk.ROWS_AT_ONCE),
+        slice(0, workspace.ROWS_AT_ONCE),
+        slice(workspace.ROWS_AT_ONCE, 2 * workspace.ROWS_AT_ONCE),
     ]
 
 
-@pytest.mark.usefixtures("all_on_disk")
-def test_columns_on_disk_are_the_same_and_keep_changes(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("all_workspace")
+def test_columns_workspace_are_the_same_and_keep_changes(tmp_path: Path) -> None:
     numbers, names = np.arange(1000), Strings.of(["mm", "add", "mm"])
     pieces = [[b"a", b"bc"], [], [b"a", b""]]
-    with columns_in(tmp_path):
+    with workspace_in(tmp_path):
         column, strings, texts = settled(numbers), settled(names), TextPieces()
         for piece in pieces:
             texts.add(piece)
@@ -90,11 +86,11 @@ def test_columns_on_disk_are_the_same_and_keep_changes(tmp_path: Path) -> None:
     assert texts.column() == [b"a", b"bc", b"a", b""]
 
 
-@pytest.mark.usefixtures("all_on_disk")
+@pytest.mark.usefixtures("all_workspace")
 def test_without_a_folder_or_room_in_it_all_stays_in_memory(tmp_path: Path) -> None:
     numbers = np.arange(1000)
     assert settled(numbers) is numbers
-    with columns_in(tmp_path / "not there"):
+    with workspace_in(tmp_path / "not there"):
         texts = TextPieces()
         texts.add([b"a"])
         texts.add([b"b"])
@@ -112,7 +108,7 @@ def test_what_is_written_does_not_depend_on_where_columns_are(
             trace_link.main(["--host-trace", host, "--device-trace", device, "--output", linked, "--quiet"])
         with pytest.raises(SystemExit, match="0"):
             trace_convert.main(["--input", linked, "--output", graph, "--quiet"])
-        monkeypatch.setattr(on_disk, "LARGE", 1)
+        monkeypatch.setattr(workspace, "LARGE", 1)
         monkeypatch.setattr(pieces, "PIECE", 1)
         monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
     for name in ("linked.json", "graph.et"):
@@ -121,10 +117,10 @@ def test_what_is_written_does_not_depend_on_where_columns_are(
 
 
 @given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=5), st.booleans())
-def test_numbers_come_together_from_pieces(given_pieces: list[list[int]], on_disk_too: bool) -> None:
+def test_numbers_come_together_from_pieces(given_pieces: list[list[int]], workspace_too: bool) -> None:
     with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as folder:
         patched.setattr(pieces, "PIECE", 1)
-        with columns_in(Path(folder)) if on_disk_too else nullcontext():
+        with workspace_in(Path(folder)) if workspace_too else nullcontext():
             column = NumberPieces()
             for piece in given_pieces:
                 column.add(np.array(piece, np.int64))
@@ -140,7 +136,7 @@ def test_a_settled_record_needs_one_file_for_columns_that_came_in_pieces(
     open_files = Path("/proc/self/fd")
     if not open_files.is_dir():
         pytest.skip("only Linux shows the open files")
-    with columns_in(tmp_path):
+    with workspace_in(tmp_path):
         before = len([*open_files.iterdir()])
         columns = [NumberPieces() for _ in range(20)]
         for number, column in enumerate(columns):

@@ -18,7 +18,7 @@ from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.waits import synchronisation
 from execgraph.linker.windows.cut import cut
 from execgraph.linker.windows.windows import EVERYTHING, Window, period_of, trace_start, whole
-from execgraph.schema.columns import columns_in, on_disk, pieces
+from execgraph.schema.columns import workspace, pieces, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, write_linked
 from hypothesis import given, settings
@@ -33,13 +33,13 @@ Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
 
 
 @contextmanager
-def all_on_disk(rows: int) -> Iterator[None]:
+def all_workspace(rows: int) -> Iterator[None]:
     """The smallest column counts as large, and so many rows are a block."""
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, columns_in(Path(folder)):
-        patch.setattr(on_disk, "LARGE", 1)
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, workspace_in(Path(folder)):
+        patch.setattr(workspace, "LARGE", 1)
         patch.setattr(pieces, "PIECE", 1)
         patch.setattr(pieces, "TEXT_PIECE", 1)
-        for module, name in ((on_disk, "ROWS_AT_ONCE"), (synchronisation, "AT_ONCE")):
+        for module, name in ((workspace, "ROWS_AT_ONCE"), (synchronisation, "AT_ONCE")):
             patch.setattr(module, name, rows)
         yield
 
@@ -64,7 +64,7 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
                 part = link(*pair, window=window)
             except DataError:
                 continue
-            with all_on_disk(rows):
+            with all_workspace(rows):
                 assert written(link(*read(), window=window), Path(folder)) == written(part, Path(folder))
             if window != EVERYTHING:
                 cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).linked
@@ -106,7 +106,7 @@ def test_steps_annotations_and_times_of_a_training_loop(torch: str, sync_records
 def memory_and_rows(steps: int, folder: Path) -> tuple[int, int]:
     """The most memory that linking one step takes beside what is on disk, and the rows of the whole."""
     folder.mkdir()
-    with all_on_disk(1 << 8):
+    with all_workspace(1 << 8):
         host, device = reading(training(steps, torch="2.13", sync_records=True), folder)()
         assert host
         tables = (host.id, device.ops.start, device.calls.start, device.activities.start, device.syncs.start)

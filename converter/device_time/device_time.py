@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Int64, Strings, Table
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
 from ...schema.machine import Machine, Usuals, by_name, of_each
@@ -17,8 +17,8 @@ from ...schema.traces import NEVER
 from ..context import ConversionContext, Edges
 
 
-@dataclass(slots=True)
-class DeviceTime:
+@dataclass(slots=True, repr=False)
+class DeviceTime(Table):
     """Of each activity, in ns: the `latency` after its launch, the `gap` after what it follows on the device, and the `delay` beyond.
 
     The `delay` follows the node `after` (-1: none), the launch where `by_launch`.

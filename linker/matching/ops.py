@@ -12,6 +12,7 @@ from ...schema.columns import (
     Int64,
     Numbering,
     Strings,
+    Table,
     thread_order,
 )
 from ...schema.errors import DataError
@@ -22,8 +23,8 @@ from .alignment import Alignment, align_steps
 SMALLEST_AGREEMENT = 0.5
 
 
-@dataclass(slots=True)
-class Match:
+@dataclass(slots=True, repr=False)
+class Match(Table):
     """Row pairs that are the same op, how they were found, and matched ÷ the smaller side.
 
     `places` is in how many places of the other file the shorter one fits.

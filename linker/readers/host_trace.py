@@ -12,11 +12,11 @@ from ...schema.columns import (
     Figures,
     Int64,
     NumberPieces,
-    Shown,
     Sparse,
     SparsePieces,
     StringPieces,
     Strings,
+    Table,
     TextPieces,
     Texts,
     begins,
@@ -50,7 +50,7 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 @dataclass(slots=True, repr=False)
-class HostTrace(Shown):
+class HostTrace(Table):
     """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back ends. `skipped`

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ...schema.columns import columns_in, mapped_file
+from ...schema.columns import mapped, workspace_in
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, note_input
 from ...schema.progress import Advanced, unseen
@@ -110,7 +110,7 @@ def _taken_over(answer: bytes, columns: IO[bytes]) -> HostTrace:
     handed = pickle.loads(answer)
     if isinstance(handed, DataError):
         raise handed
-    whole = mapped_file(columns) if any(handed.sizes) else memoryview(b"")
+    whole = mapped(columns) if any(handed.sizes) else memoryview(b"")
     buffers, place = [], 0
     for size in handed.sizes:
         buffers.append(whole[place : place + size])
@@ -140,7 +140,7 @@ def read_for_another() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.disable()
     try:
-        with columns_in(Path(folder)):
+        with workspace_in(Path(folder)):
             answer: _Handed | DataError = _hand_over(read_host_trace(path, bool(int(strict))), int(descriptor))
     except DataError as error:
         answer = error

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, one_by_one
+from ...schema.columns import Int64, Lookup
 from ...schema.linked import Calls, Found
 from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
 from .recordings import Recordings
@@ -39,7 +39,7 @@ class SyncRecords:
         kinds = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
         self._row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
         columns = (kinds, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
-        self._columns = [*map(one_by_one, columns)]
+        self._columns = [column.data for column in columns]
         _, first = np.unique(syncs.correlation, return_index=True)
         self._rows = self._row_of.of(syncs.correlation[np.sort(first)])
 

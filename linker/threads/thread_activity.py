@@ -13,6 +13,7 @@ from ...schema.columns import (
     Bool,
     Int64,
     Intervals,
+    Table,
     within,
 )
 from ...schema.linked import Calls, Ops
@@ -21,8 +22,8 @@ from ...schema.traces import NEVER
 STRETCHES = 8
 
 
-@dataclass(slots=True)
-class ThreadActivity:
+@dataclass(slots=True, repr=False)
+class ThreadActivity(Table):
     """`boundaries` are the times at which an op or call begins or ends. `may_wait` and `idle` tell of the stretches between two of them.
 
     `top_start` and `top_end` are those of its outermost ops, by start.

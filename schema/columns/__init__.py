@@ -7,9 +7,7 @@ from .byte_strings import Bytes, Spans, first_not_utf8, join, join_parts, repeat
 from .column_types import ABSENT, Bool, Int32, Int64, NodeIds, Ns, Ragged, Rows, Strings, Us
 from .frames import Values, nullable, to_pandas, to_polars
 from .groups import (
-    among,
     begins,
-    distinct,
     first_from,
     last_up_to,
     numbered,
@@ -17,24 +15,25 @@ from .groups import (
     previous_in_group,
     repetition,
     split_groups,
-    stacked,
-    taken,
     within,
 )
 from .intervals import ROUNDING, TOLERANCE, Intervals, Nesting, innermost, nest, thread_order
-from .lookups import Lookup, one_by_one
+from .lookups import Lookup
 from .numbering import Numbering, rows_of
-from .on_disk import columns_in, filled, in_blocks, let_go, mapped_file, settled
 from .pieces import NumberPieces, RowPieces, StringPieces, TextPieces
+from .row_map import RowMap
 from .shown import Figures, Shown, counted, microseconds, time_text
 from .sparse import Sparse, SparsePieces
+from .table import AttributeTable, Table
 from .texts import Texts
 from .trees import Tree, nearest, parent_rows, rows_in_circles
+from .workspace import mapped, workspace_in
 
 __all__ = [
     "ABSENT",
     "ROUNDING",
     "TOLERANCE",
+    "AttributeTable",
     "Bool",
     "Bytes",
     "Figures",
@@ -48,6 +47,7 @@ __all__ = [
     "NumberPieces",
     "Numbering",
     "Ragged",
+    "RowMap",
     "RowPieces",
     "Rows",
     "Shown",
@@ -56,32 +56,26 @@ __all__ = [
     "SparsePieces",
     "StringPieces",
     "Strings",
+    "Table",
     "TextPieces",
     "Texts",
     "Tree",
     "Us",
     "Values",
-    "among",
     "begins",
-    "columns_in",
     "counted",
-    "distinct",
-    "filled",
     "first_from",
     "first_not_utf8",
-    "in_blocks",
     "innermost",
     "join",
     "join_parts",
     "last_up_to",
-    "let_go",
-    "mapped_file",
+    "mapped",
     "microseconds",
     "nearest",
     "nest",
     "nullable",
     "numbered",
-    "one_by_one",
     "parent_rows",
     "places",
     "previous_in_group",
@@ -89,14 +83,12 @@ __all__ = [
     "repetition",
     "rows_in_circles",
     "rows_of",
-    "settled",
     "split_groups",
-    "stacked",
-    "taken",
     "thread_order",
     "time_text",
     "to_pandas",
     "to_polars",
     "total_lengths",
     "within",
+    "workspace_in",
 ]
