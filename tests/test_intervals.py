@@ -7,8 +7,7 @@ import pytest
 from execgraph.schema.columns import intervals, workspace
 from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.columns.intervals import TOLERANCE, Nesting, innermost, nest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 
 class Span(NamedTuple):

@@ -15,13 +15,12 @@ from execgraph.schema.columns import (
     Strings,
     TextPieces,
     Texts,
-    workspace,
     pieces,
+    workspace,
     workspace_in,
 )
 from execgraph.tools.commands import trace_convert, trace_link
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 TEXTS = st.lists(st.sampled_from([b"", b"a", b"bc", b"[1,2]"]), max_size=12)
 

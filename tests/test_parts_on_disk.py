@@ -18,11 +18,10 @@ from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.waits import synchronisation
 from execgraph.linker.windows.cut import cut
 from execgraph.linker.windows.windows import EVERYTHING, Window, period_of, trace_start, whole
-from execgraph.schema.columns import workspace, pieces, workspace_in
+from execgraph.schema.columns import pieces, workspace, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, write_linked
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 
 ROWS = 3
