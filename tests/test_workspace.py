@@ -1,18 +1,25 @@
-"""Large columns may be on disk: they are the same there, no file of theirs ever has a name, and what is written is the same."""
+"""Large columns may be in the workspace: they are the same there, no file of theirs ever has a name, and what is written is the same."""
 
+import mmap
 import tempfile
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from execgraph.schema.columns import (
+    AttributeTable,
+    Int64,
     Lookup,
+    Nesting,
     NumberPieces,
     Sparse,
     Strings,
+    Table,
     TextPieces,
     Texts,
     pieces,
@@ -26,7 +33,7 @@ TEXTS = st.lists(st.sampled_from([b"", b"a", b"bc", b"[1,2]"]), max_size=12)
 
 
 @pytest.fixture
-def all_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+def all_in_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest column counts as large."""
     monkeypatch.setattr(workspace, "LARGE", 1)
     monkeypatch.setattr(pieces, "PIECE", 1)
@@ -43,7 +50,7 @@ def test_a_column_of_texts_is_like_a_list(some: list[bytes], more: list[bytes]) 
     assert both.differ(b"a").tolist() == [text != b"a" for text in some + more]
 
 
-@pytest.mark.usefixtures("all_workspace")
+@pytest.mark.usefixtures("all_in_workspace")
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 9)), max_size=8))
 def test_numbers_are_looked_up_as_in_a_dict(pairs: list[tuple[int, int]]) -> None:
     keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -54,46 +61,70 @@ def test_numbers_are_looked_up_as_in_a_dict(pairs: list[tuple[int, int]]) -> Non
     assert {key: numbers.get(key) for key in asked if key in numbers} == found
 
 
-@pytest.mark.usefixtures("all_workspace")
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_a_filled_column_is_of_one_value_and_keeps_changes(kind: type, tmp_path: Path) -> None:
-    count = 3 * workspace.ROWS_AT_ONCE // 2
-    with workspace_in(tmp_path):
-        column = filled(count, -1, kind)
-        column[5] = 3
-        let_go()
-    assert column.dtype == kind and len(column) == count and column[5] == 3 and (np.delete(column, 5) == -1).all()
-    assert [*in_blocks(count)] == [
-        slice(0, workspace.ROWS_AT_ONCE),
-        slice(workspace.ROWS_AT_ONCE, 2 * workspace.ROWS_AT_ONCE),
-    ]
+@dataclass(slots=True, repr=False)
+class Shapes(Table):
+    """Columns of all kinds."""
+
+    number: Int64
+    name: Strings
+    text: Texts
+    record: Sparse[int]
 
 
-@pytest.mark.usefixtures("all_workspace")
-def test_columns_workspace_are_the_same_and_keep_changes(tmp_path: Path) -> None:
-    numbers, names = np.arange(1000), Strings.of(["mm", "add", "mm"])
+def shapes(pieces: list[list[bytes]]) -> Shapes:
+    texts = TextPieces()
+    for piece in pieces:
+        texts.add(piece)
+    return Shapes(np.arange(1000), Strings.of(["mm", "add", "mm"]), texts.column(), Sparse.of({3: 7}, int))
+
+
+@pytest.mark.usefixtures("all_in_workspace")
+def test_the_columns_of_a_table_are_the_same_in_the_workspace_and_keep_changes(tmp_path: Path) -> None:
     pieces = [[b"a", b"bc"], [], [b"a", b""]]
     with workspace_in(tmp_path):
-        column, strings, texts = settled(numbers), settled(names), TextPieces()
-        for piece in pieces:
-            texts.add(piece)
-        column[3] = -1
-        let_go()
+        table = shapes(pieces)
+        table.number[3] = -1
         assert not [*tmp_path.iterdir()]
-    assert column is not numbers and column.tolist() == [0, 1, 2, -1, *range(4, 1000)]
-    assert [strings[row] for row in range(3)] == ["mm", "add", "mm"]
-    assert texts.column() == [b"a", b"bc", b"a", b""]
+    assert is_mapped(table.number) and is_mapped(table.name.codes) and is_mapped(table.text.start)
+    assert table.number.tolist() == [0, 1, 2, -1, *range(4, 1000)]
+    assert [table.name[row] for row in range(3)] == ["mm", "add", "mm"]
+    assert table.text == [b"a", b"bc", b"a", b""] and {**table.record} == {3: 7}
 
 
-@pytest.mark.usefixtures("all_workspace")
-def test_without_a_folder_or_room_in_it_all_stays_in_memory(tmp_path: Path) -> None:
-    numbers = np.arange(1000)
-    assert settled(numbers) is numbers
+@pytest.mark.usefixtures("all_in_workspace")
+def test_a_changed_table_keeps_the_columns_that_did_not_change_where_they_are(tmp_path: Path) -> None:
+    with workspace_in(tmp_path):
+        table = shapes([[b"a"]])
+        changed = replace(table, number=np.zeros(1000, np.int64))
+    assert changed.name.codes is table.name.codes and changed.text.start is table.text.start
+    assert is_mapped(changed.number) and not changed.number.any()
+
+
+@pytest.mark.usefixtures("all_in_workspace")
+def test_attributes_go_to_the_workspace_one_by_one(tmp_path: Path) -> None:
+    with workspace_in(tmp_path):
+        attributes = AttributeTable()
+        attributes["size"] = np.arange(5)
+        attributes.extend([("kind", Strings.of(["a", "b"]))])
+    assert is_mapped(attributes["size"]) and is_mapped(attributes["kind"].codes)
+    assert attributes["size"].tolist() == [0, 1, 2, 3, 4] and attributes["kind"][1] == "b"
+
+
+def test_without_a_folder_or_room_in_it_all_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "LARGE", 1)
+    monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
+    assert not is_mapped(shapes([[b"a"]]).number)
     with workspace_in(tmp_path / "not there"):
-        texts = TextPieces()
-        texts.add([b"a"])
-        texts.add([b"b"])
-        assert settled(numbers) is numbers and texts.column() == [b"a", b"b"]
+        table = shapes([[b"a"], [b"b"]])
+    assert not is_mapped(table.number) and table.text == [b"a", b"b"]
+
+
+def is_mapped(column: npt.NDArray[Any]) -> bool:
+    """Whether an array is a view of a file."""
+    base: Any = column
+    while getattr(base, "base", None) is not None:
+        base = base.base
+    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
 
 
 def test_what_is_written_does_not_depend_on_where_columns_are(
@@ -123,12 +154,12 @@ def test_numbers_come_together_from_pieces(given_pieces: list[list[int]], worksp
             column = NumberPieces()
             for piece in given_pieces:
                 column.add(np.array(piece, np.int64))
-            found = settled(column.column())
-            assert found.tolist() == column.column().tolist() == [*chain.from_iterable(given_pieces)]
+            found = column.column()
+            assert found.tolist() == [*chain.from_iterable(given_pieces)]
             found[:] = 0  # a column may be changed
 
 
-def test_a_settled_record_needs_one_file_for_columns_that_came_in_pieces(
+def test_a_table_needs_one_file_for_columns_that_came_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "PIECE", 1)
@@ -137,19 +168,10 @@ def test_a_settled_record_needs_one_file_for_columns_that_came_in_pieces(
         pytest.skip("only Linux shows the open files")
     with workspace_in(tmp_path):
         before = len([*open_files.iterdir()])
-        columns = [NumberPieces() for _ in range(20)]
-        for number, column in enumerate(columns):
+        columns = {name: NumberPieces() for name in ("parent", "end", "exclusive")}
+        for number, column in enumerate(columns.values()):
             column.add(np.full(9, number))
-        record = settled({str(number): column.column() for number, column in enumerate(columns)})
+        nesting = Nesting(**{name: column.column() for name, column in columns.items()}, clipped=0)
         del column, columns
         assert len([*open_files.iterdir()]) <= before + 1
-    assert [values.tolist() for values in record.values()] == [[number] * 9 for number in range(20)]
-
-
-def test_records_of_some_rows_are_as_they_were_given() -> None:
-    records = {2: {"a": [1, 2.5]}, 7: {"b": "text", "large": 1 << 70}}
-    sparse = Sparse.of(records, dict[str, Any])
-    assert sparse == records and 3 not in sparse and sparse.get(8) is None
-    kept = np.ones(9, np.bool_)
-    kept[[0, 2]] = False
-    assert sparse.take(kept) == {5: records[7]}
+    assert nesting.end.tolist() == [1] * 9
