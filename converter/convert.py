@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..schema.choices import GENERIC, Target
-from ..schema.columns import Int64, Ragged, let_go, settled
+from ..schema.columns import Int64, Ragged
 from ..schema.comm_groups import RankList
 from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
@@ -51,11 +51,10 @@ def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None
     recorded = linked.activities
     linked = replace(linked, activities=on_host_clock(recorded, linked.info.machine))
     shift = linked.activities.start - recorded.start
-    context = ConversionContext(linked, settled(slice_host(linked, options.shortest_slice)), shift)
+    context = ConversionContext(linked, slice_host(linked, options.shortest_slice), shift)
     edges, dropped = _dependencies(context, options)
     time, room = _device_time(context, edges)
     explained = delays(context, time, room)
-    let_go()
     synthetic = SyntheticNodes(
         explained if options.delays else explained.none(), _group_nodes(context, options.target), context.node_count
     )
@@ -73,7 +72,6 @@ def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None
     edges = Edges(place[edges.source], place[edges.target], edges.kind)
     control = Edges(place[control.source], place[control.target], control.kind)
     check(edges, control, len(order))
-    edges, control = (Edges(*map(settled, one)) for one in (edges, control))
     built = graph_of(context, synthetic, time, order, edges, control, options, work)
     graph = built.graph
     if options.host:

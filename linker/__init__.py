@@ -4,8 +4,11 @@
 file.
 """
 
-from .foreign import read_linked
-from .link import link
-from .readers import DeviceTrace, HostTrace, read_device_trace, read_host_trace
-
-__all__ = ["DeviceTrace", "HostTrace", "link", "read_device_trace", "read_host_trace", "read_linked"]
+from .foreign import read_linked as read_linked
+from .link import link as link
+from .readers import (
+    DeviceTrace as DeviceTrace,
+    HostTrace as HostTrace,
+    read_device_trace as read_device_trace,
+    read_host_trace as read_host_trace,
+)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schema.linked import LinkedTrace, op_parents
-from ..schema.linked import read_linked as read_linked_file
+from ..schema.linked import LinkedTrace, op_parents, read_linked as read_linked_file
 from ..schema.progress import Advanced, unseen
 from .communication import (
     MANY_MEMBERS,

@@ -7,18 +7,15 @@ from ..schema.columns import (
     ABSENT,
     Int64,
     Nesting,
+    RowMap,
     Strings,
     Texts,
-    filled,
-    in_blocks,
     rows_in_circles,
-    settled,
-    stacked,
 )
 from ..schema.linked import Ops
 from ..schema.traces import NO_TENSORS, plain_escapes
 from .matching import Match
-from .readers import HostTrace, OpRows, through
+from .readers import HostTrace, OpRows
 
 IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
 
@@ -29,7 +26,7 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
     alone = np.ones(len(device.start), np.bool_)
     if match is not None:
         alone[match.device_row] = False
-    device_op = filled(len(device.start), -1)
+    device_op = np.full(len(device.start), -1, np.int64)
     device_op[alone] = nodes + np.arange(int(alone.sum()))
     if match is not None:
         device_op[match.device_row] = match.host_row
@@ -37,21 +34,19 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
     largest = int(host.id.max(initial=0))
 
     def timed(column: Int64) -> Int64:
-        full = filled(count, ABSENT)
-        for rows in in_blocks(len(device_op)):
-            full[device_op[rows]] = column[rows]
+        full = np.full(count, ABSENT, np.int64)
+        full[device_op] = column
         return full
 
     def joined(from_host: Int64, from_device: Int64) -> Int64:
-        return stacked(from_host, from_device[alone])
+        return np.concatenate((from_host, from_device[alone]))
 
-    ids = stacked(host.id, largest + 1 + np.arange(int(alone.sum())))
-    parent_id, outer = stacked(host.parent, np.full(int(alone.sum()), -1)), through(device_op, nesting.parent)
-    for rows in in_blocks(len(device_op)):
-        inside = outer[rows] >= 0
-        parent_id[device_op[rows][inside]] = ids[outer[rows][inside]]
-    blank, unknown = filled(len(device.start), 0), filled(len(device.start), -1)
-    names = settled(Strings.joined((host.name, device.name.take(alone))))
+    ids = np.concatenate((host.id, largest + 1 + np.arange(int(alone.sum()))))
+    parent_id, outer = np.concatenate((host.parent, np.full(int(alone.sum()), -1))), RowMap(device_op)[nesting.parent]
+    inside = outer >= 0
+    parent_id[device_op[inside]] = ids[outer[inside]]
+    blank, unknown = np.full(len(device.start), 0, np.int64), np.full(len(device.start), -1, np.int64)
+    names = Strings.joined((host.name, device.name.take(alone)))
     missing = [NO_TENSORS] * int(alone.sum())
     recorded = [
         msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS
@@ -67,23 +62,22 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
         end=timed(nesting.end),
         exclusive=timed(nesting.exclusive),
         recorded_by_host=np.arange(count) < nodes,
-        op_schema=settled(Strings.joined((host.schema_text, Strings.of("" for _ in missing)))),
+        op_schema=Strings.joined((host.schema_text, Strings.of("" for _ in missing))),
         rf_id=joined(host.rf_id, device.rf_id),
         fw_parent=joined(host.fw_parent, blank),
         seq_id=joined(host.seq_id, device.sequence),
         scope=joined(host.scope, np.where(device.annotation, 7, 0)),
         tid=joined(host.tid, unknown),
         fw_tid=joined(host.fw_tid, device.forward_thread),
-        inputs=settled(Texts.joined([host.inputs, Texts.of(arguments)])),
-        outputs=settled(Texts.joined([host.outputs, Texts.of(missing)])),
+        inputs=Texts.joined([host.inputs, Texts.of(arguments)]),
+        outputs=Texts.joined([host.outputs, Texts.of(missing)]),
         extra=host.extra,
-        communication_row=filled(count, -1),
+        communication_row=np.full(count, -1, np.int64),
     )
     # only the device trace tells sequence and forward thread of evaluate_function nodes
-    for rows in in_blocks(len(device_op)):
-        own = device_op[rows]
-        ops.seq_id[own] = np.where(ops.seq_id[own] < 0, device.sequence[rows], ops.seq_id[own])
-        ops.fw_tid[own] = np.where(ops.fw_tid[own] <= 0, device.forward_thread[rows], ops.fw_tid[own])
+    seq_id, fw_tid = ops.seq_id[device_op], ops.fw_tid[device_op]
+    ops.seq_id[device_op] = np.where(seq_id < 0, device.sequence, seq_id)
+    ops.fw_tid[device_op] = np.where(fw_tid <= 0, device.forward_thread, fw_tid)
     return ops, device_op
 
 

@@ -9,11 +9,8 @@ import numpy as np
 from ..schema.columns import (
     Int64,
     Nesting,
-    filled,
-    in_blocks,
-    let_go,
+    RowMap,
     nest,
-    settled,
 )
 from ..schema.errors import DataError
 from ..schema.linked import Calls, Communications, LinkedTrace, Ops, TraceInfo, on_host_clock
@@ -36,7 +33,7 @@ from .link_report import report_of
 from .machine import machine_of
 from .matching import Match, enclosing_ops, external_ids_name_ops, launching_calls, launching_ops, match_ops
 from .modules import places_of
-from .readers import DeviceTrace, HostTrace, one_rank, through
+from .readers import DeviceTrace, HostTrace, one_rank
 from .submissions import process_of
 from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
@@ -63,15 +60,14 @@ def link(
         raise DataError(
             f"{device.path}: is of rank {device.rank}, not {rank}; leave --rank out or pass that rank's file"
         )
-    match = settled(match_ops(host, device, allow_mismatch)) if host is not None else None
+    match = match_ops(host, device, allow_mismatch) if host is not None else None
     device = messages_in_flight(device)
-    nesting = settled(nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index))
+    nesting = nest(device.ops.thread, device.ops.start, device.ops.end, device.ops.event_index)
     linked, sync, contradicting = _linked(
         host if host is not None else HostTrace.without_nodes(), device, match, nesting, rank
     )
-    linked = settled(linked)
+    linked = linked
     part, remarks = _part(linked, device, match, window)
-    let_go()
     report = report_of(host, device, match, sync, linked, part, nesting.clipped)
     report.remarks += contradicting
     report.remarks += remarks if host is not None else [*remarks, _without_host(part.linked.ops)]
@@ -90,9 +86,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
     """What of the whole belongs to the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
     held = of_both(linked)
-    let_go()
     covered = host_period(device, match) if match is not None else None
-    let_go()
     if match is not None and match.places > 1:
         shorter, longer = ("device", "host") if match.host_is_longer else ("host", "device")
         remarks.append(f"the {shorter} trace fits in {match.places} places of the {longer} trace; linked to the first")
@@ -101,7 +95,6 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
             f"the host trace covers {covered.in_words(zero)} of the device trace; the rest is outside the window"
         )
     period = period_of(device, window, covered or whole(device)) if window != EVERYTHING else covered
-    let_go()
     if period is None:
         return held, remarks
     if window != EVERYTHING:
@@ -116,45 +109,38 @@ def _linked(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation, list[str]]:
     """The whole of both traces, and what they contradict each other in."""
-    let_go()
     is_step = are_step_marks(device.ops.name)
-    call_op = settled(enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step))
-    call_row = settled(launching_calls(device.activities, device.calls))
+    call_op = enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step)
+    call_row = launching_calls(device.activities, device.calls)
     activity_op = launching_ops(
         device.activities, call_row, call_op, device.ops, external_ids_name_ops(device.activities)
     )
     ops, device_op = ops_of_both(host, device.ops, match, nesting)
-    ops = settled(ops)
-    op_parent, outer = filled(len(ops), -1), through(device_op, nesting.parent)
-    for rows in in_blocks(len(device_op)):
-        op_parent[device_op[rows]] = outer[rows]
+    op_parent, outer = np.full(len(ops), -1, np.int64), RowMap(device_op)[nesting.parent]
+    op_parent[device_op] = outer
     uncalled = cut_circles(ops, op_parent)
     calls = Calls(
         device.calls.name, device.calls.thread, device.calls.start, device.calls.end, device.calls.correlation,
-        settled(through(device_op, call_op)),
+        RowMap(device_op)[call_op],
     )  # fmt: skip
     collectives = collective_ops(ops, op_parent, device.communication, device_op)
-    activity_op = settled(through(device_op, activity_op))
+    activity_op = RowMap(device_op)[activity_op]
     communications, communication_row = link_communications(
         collectives, device.activities, ops, calls, call_row, activity_op
     )
-    activities = settled(activities_of(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0))))
+    activities = activities_of(device, call_row, activity_op, communication_row, int(ops.id.max(initial=0)))
     awaited = awaited_collectives(collectives, ops, activities, communications)
     info = _info(host, device, rank)
-    let_go()
     info.machine = machine_of(activities, calls, device.syncs)
     contradicting = [one.sentence for one in contradictions(host, device, call_row, info.machine)]
     shifted = on_host_clock(activities, info.machine)
-    let_go()
     sync = synchronise(process_of(device, calls, shifted, collectives, awaited, info.machine), device, info.machine)
-    impossible = (call_row >= 0) & (through(calls.start, call_row) > shifted.end)
+    impossible = (call_row >= 0) & (RowMap(calls.start)[call_row] > shifted.end)
     sync.noted[ENDED_BEFORE].extend(call_row[impossible].tolist())
-    activities = replace(activities, call_row=settled(np.where(impossible, -1, call_row)))
+    activities = replace(activities, call_row=np.where(impossible, -1, call_row))
     sync.noted[IN_CIRCLES].extend([-1] * uncalled)
-    let_go()
     unresolved = [*sync.guessed.values(), sync.dropped["stream waits whose event was not found"]]
     info.unresolved_waits = sum(map(len, unresolved))
-    let_go()
     unlisted = sync.noted[MANY_MEMBERS]
     described = groups_of_host(host.name, host.inputs, sync.noted[UNREADABLE_GROUPS])
     groups = process_groups([*described, *device.groups], unlisted)
@@ -162,7 +148,7 @@ def _linked(
     on_host, host_row = host_communications(transfers, groups)
     around = transfer_waits(transfers, calls)
     sync.noted.update(around.noted)
-    ops.communication_row = settled(np.where(host_row >= 0, host_row + len(communications), -1))
+    ops.communication_row = np.where(host_row >= 0, host_row + len(communications), -1)
     together = Communications.of(chain(communications, on_host))
     linked = LinkedTrace(
         info=info,

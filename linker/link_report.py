@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.columns import ABSENT, among
+from ..schema.columns import ABSENT
 from ..schema.linked import LinkedTrace, LinkReport
 from .matching import Match, are_ops
 from .readers import DeviceTrace, HostTrace
@@ -90,7 +90,7 @@ def _sizes(linked: LinkedTrace) -> _Sizes:
 def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, int]:
     """What the part left out of each table."""
     all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
-    has_call, inside = (among(recorded, linked.calls.correlation) for linked in (whole, part.linked))
+    has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
     has_call &= recorded != 0
     return {
         "host ops outside the window": all_rows.host_ops - kept.host_ops,

@@ -57,7 +57,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "versions",
         *LINKING,
     ),
-    "linker/windows/cut": ("cut", "parts_on_disk", "window_borders", "windows", "match"),
+    "linker/windows/cut": ("cut", "parts_in_workspace", "window_borders", "windows", "match"),
     "linker/submissions/data_origins": ("data_origins", "waits_by_place", "guesses_by_order", *LINKING),
     "linker/readers/clock_range": ("device_events", *LINKING),
     "linker/readers/device_events": ("device_events", "times", "versions", "damage", "merged", "json_stream", *LINKING),

@@ -12,8 +12,7 @@ import pytest
 from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
-from execgraph.tools.accuracy import __main__ as accuracy
-from execgraph.tools.accuracy import measuring
+from execgraph.tools.accuracy import __main__ as accuracy, measuring
 from execgraph.tools.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
 from execgraph.tools.accuracy.partial_order import PartialOrder
 from execgraph.tools.accuracy.tables import Result, Subject, groups

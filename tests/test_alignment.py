@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from execgraph.linker.matching.alignment import ANCHOR, LARGEST_DIFFERENCE, align, align_steps, occurrences
 from execgraph.schema.columns.column_types import Int64
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tables import column
 
 MARKS = np.arange(200) >= 100

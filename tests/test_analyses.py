@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from execgraph.tools.analyses import Options, RankTrace, Table, analyse
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from references import (
     COMMUNICATION,
     COMPUTATION,

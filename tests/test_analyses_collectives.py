@@ -6,8 +6,7 @@ import pytest
 from builder import TraceBuilder
 from execgraph.schema.linked.linked_trace import Communication
 from execgraph.tools.analyses import RankTrace, Table, analyse
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from references import COMMUNICATION, Act, linked_of
 from runs import link_run
 

@@ -12,8 +12,7 @@ from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.critical_path import to_networkx
 from generated import graphs_of
 from graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from references import MEMORY, Act, bandwidth_at, began, linked_of
 from runs import link_run
 

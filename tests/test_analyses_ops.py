@@ -9,8 +9,7 @@ from builder import TraceBuilder
 from execgraph.schema.linked import op_tree
 from execgraph.tools.analyses import Options, RankTrace, analyse, trace_diff
 from execgraph.tools.analyses.ops.frequent_kernel_patterns import ARROW
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from references import Act, Call, Op, began, below, exclusive, launched_below, linked_of, ops_of
 from runs import link_run
 

@@ -10,8 +10,7 @@ from execgraph.tools.build_job import Simulation, write_astra_sim_files
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
 from graph_file import read_nodes
-from simulator import Generation, read_files
-from simulator import simulate as simulate_files
+from simulator import Generation, read_files, simulate as simulate_files
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

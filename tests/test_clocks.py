@@ -11,8 +11,7 @@ from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace, on_host_clock
 from execgraph.tools.replay.execution import replay
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from programs import Step, go_on, one_thread
 from runs import Nodes, broken_rules, convert_linked, convert_run, link_run
 

@@ -10,8 +10,7 @@ from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.graph.execution_graph import CollectiveType, Delay, DependencyKind, NodeType
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay.execution import replay
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads
 from runs import Nodes, broken_rules, convert_linked, convert_run, link_run
 

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from builder import TraceBuilder
 from builder.records import Group
-from execgraph.converter.ranks import Group as RankGroup
-from execgraph.converter.ranks import ranks_of, ranks_text
+from execgraph.converter.ranks import Group as RankGroup, ranks_of, ranks_text
 from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.linked.linked_trace import Communication
 from execgraph.tools.build_job.build_options import BuildOptions
@@ -19,8 +18,7 @@ from execgraph.tools.build_job.job import build
 from execgraph.tools.build_job.rank_comms import RankComms, group_summary
 from execgraph.tools.commands.trace_build import main
 from generated import here
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -14,8 +14,7 @@ from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.event_rows import unpadded
 from execgraph.schema.traces import kineto
 from execgraph.schema.traces.kineto import Args, Event, ExactEvent
-from msgspec import Raw
-from msgspec import json as msgspec_json
+from msgspec import Raw, json as msgspec_json
 
 YEAR = "36028797018963.968"
 """µs, the shortest that is taken for no measured duration."""

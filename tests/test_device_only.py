@@ -13,8 +13,7 @@ from execgraph.tools.generate import PRESETS
 from execgraph.tools.replay.execution import replay
 from generated import graphs_of
 from graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def follows(graph: ExecutionGraph, name: str) -> dict[str, DependencyKind]:

@@ -8,13 +8,11 @@ import pytest
 from execgraph.schema.columns import Texts
 from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import et_file, framing
-from execgraph.schema.graph import execution_graph_pb2 as pb
+from execgraph.schema.graph import et_file, execution_graph_pb2 as pb, framing
 from execgraph.schema.graph.execution_graph import ATTRIBUTES, ExecutionGraph, TensorText
 from execgraph.schema.graph.framing import read_frames
 from execgraph.schema.graph.varints import varint
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 INT64 = st.one_of(st.integers(-(1 << 63) + 1, (1 << 63) - 1), st.integers(-3, 300))
 INT32 = st.one_of(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-3, 300))

@@ -2,7 +2,6 @@
 
 import pytest
 from execgraph.linker.submissions.evidence import Evidence
-from execgraph.schema.columns import on_disk
 from execgraph.schema.columns.intervals import ROUNDING
 from execgraph.schema.machine import Machine, Usual
 from execgraph.schema.traces.times import NEVER
@@ -26,13 +25,6 @@ def test_an_activity_is_free_to_start_once_its_stream_is_free_and_its_call_began
     assert evidence().freed.tolist() == [0, 30_000, 40_000, NEVER]
     late = [RAN[0]._replace(end=5_000), *RAN[1:]]
     assert evidence(late).freed.tolist() == [0, 6_000, 40_000, NEVER]
-
-
-def test_a_row_at_a_time_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    entire = evidence()
-    monkeypatch.setattr(on_disk, "ROWS_AT_ONCE", 1)
-    found = evidence()
-    assert (found.freed, found.due, found.ahead) == (entire.freed, entire.due, entire.ahead)
 
 
 def test_an_activity_is_due_when_its_launch_and_the_gap_usually_have_passed() -> None:

@@ -4,8 +4,7 @@ import pytest
 from execgraph.converter.targets import MESSAGE, Network, Transfer, fitted_network
 from execgraph.converter.targets.fitted_network import GIB
 from execgraph.schema.graph import CollectiveType
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 ALL_REDUCE, ALL_TO_ALL = CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL
 MB = 1 << 20

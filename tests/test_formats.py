@@ -18,8 +18,7 @@ from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts
 from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
-from execgraph.schema.graph import ExecutionGraph
-from execgraph.schema.graph import execution_graph_pb2 as pb
+from execgraph.schema.graph import ExecutionGraph, execution_graph_pb2 as pb
 from execgraph.schema.graph.attributes import ATTRIBUTES, DELAYS, KINDS, METADATA, TYPES, Where
 from execgraph.schema.graph.framing import read_frames
 from execgraph.schema.graph.nodes import Delay, DependencyKind, NodeType

@@ -8,8 +8,7 @@ from execgraph.tools.generate import DEFAULT, RANDOM, Job, Run, build_job, draw_
 from execgraph.tools.generate.instructions import GraphLaunch, HostWork, Launch
 from execgraph.tools.generate.programs.random_jobs import ranks_of
 from execgraph.tools.generate.simulation.record import RankRun
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from test_generate import assert_storages_are_ordered, spans
 
 SEEDS = range(12)

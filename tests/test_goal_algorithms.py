@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from execgraph.converter.targets.goal.algorithms import ALGORITHMS, Part, Step, blocks, steps_of
 from goal_simulator import Op, run, troubles
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 POWERS_ALONE = ("all-reduce by recursive doubling", "all-gather by recursive doubling")
 

@@ -11,8 +11,7 @@ from execgraph.tools.analyses import Options, RankTrace, analyse, read_captures
 from execgraph.tools.analyses.graphs.attribution import BY_NAME, BY_NODE, BY_ORDER, attribution
 from execgraph.tools.analyses.rank import KERNEL, Capture, Launched, read_rank
 from execgraph.tools.commands import trace_report
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from runs import link_run
 
 GRAPH = [("gemm", 7, 10), ("relu", 7, 2), ("gemm", 7, 12)]

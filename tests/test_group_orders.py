@@ -6,8 +6,7 @@ from itertools import permutations
 from effort import growth
 from execgraph.converter.ranks import Group, ranks_of
 from execgraph.tools.build_job.rank_comms import _digest, _orders
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 RANKS = st.sampled_from(["0", "0-1", "0,2", "0-3", "1-2", "0-7:7", ""])
 

@@ -8,8 +8,7 @@ import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from programs import BACKWARD, STEPS, VERSIONS, Step, play
 from runs import broken_rules, convert_linked, convert_run, link_run
 

@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import intervals, on_disk
+from execgraph.schema.columns import intervals
 from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.columns.intervals import TOLERANCE, Nesting, innermost, nest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 
 class Span(NamedTuple):
@@ -74,7 +73,7 @@ def nested_by_hand(spans: list[Span]) -> tuple[list[int], list[int]]:
 @given(SPANS, st.sampled_from([1, 3, 1 << 16]))
 def test_the_parent_is_the_last_earlier_interval_that_has_not_ended(spans: list[Span], at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_disk, "ROWS_AT_ONCE", at_once)
+        patch.setattr(intervals, "ROWS_AT_ONCE", at_once)
         found = nested(spans)
     parents, ends = nested_by_hand(spans)
     assert (found.parent.tolist(), found.end.tolist()) == (parents, ends)

@@ -7,8 +7,7 @@ import numpy as np
 from execgraph.schema.columns.byte_strings import Spans
 from execgraph.schema.linked.json_columns import Member, SparseMember, integers, lists, microseconds, objects, texts
 from execgraph.schema.traces.times import nanoseconds
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 ROWS = st.lists(st.tuples(INT64, st.text(), st.none() | INT64), min_size=1, max_size=20)

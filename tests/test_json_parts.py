@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from execgraph.tools.inputs import json_parts
 from execgraph.tools.inputs.json_parts import objects_after, objects_in
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 ROWS = st.lists(
     st.recursive(

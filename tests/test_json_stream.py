@@ -11,8 +11,7 @@ from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.errors import DataError
 from execgraph.schema.recovery import Damage, json_stream, opening_of
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 DOCUMENT: dict[str, Any] = {
     "schemaVersion": 1,

@@ -14,13 +14,11 @@ import pytest
 from execgraph.converter import jsonizer
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph import execution_graph_pb2 as pb
-from execgraph.schema.graph import framing
+from execgraph.schema.graph import execution_graph_pb2 as pb, framing
 from execgraph.schema.graph.varints import varint
 from execgraph.schema.recovery import json_stream
 from execgraph.tools.commands import trace_jsonize
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 UNSIGNED32, SIGNED32 = st.integers(0, (1 << 32) - 1), st.integers(-(1 << 31), (1 << 31) - 1)

@@ -13,8 +13,7 @@ from execgraph.converter.targets.ready_set import widest_ready_set
 from execgraph.schema.columns.column_types import Int64
 from execgraph.schema.columns.groups import numbered, previous_in_group
 from graphs import STREAM_ORDER, GraphBuilder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 LANES = st.lists(st.integers(0, 2), min_size=1, max_size=8)
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda span: (span[0], sum(span))), max_size=6)

@@ -10,8 +10,7 @@ from execgraph.linker.readers import read_device_trace
 from execgraph.linker.readers.categories import INSTANT, bulky
 from execgraph.schema.recovery import json_stream
 from execgraph.tools.generate import build_job, simulate, write_traces
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 CALL: dict[str, Any] = {
     "ph": "X",

@@ -8,8 +8,7 @@ import pytest
 from builder import TraceBuilder
 from execgraph.converter.storages import HOST, Lifetimes, highest_within, lifetimes, live_bytes
 from execgraph.converter.storages.lifetimes import BEFORE, Steps
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from runs import link_run
 from tables import Op, ops
 

@@ -18,8 +18,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.tools.replay.execution import replay
 from execgraph.tools.replay.scaling import parse_scale
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from programs import VERSIONS, Step, play, two_threads
 from runs import convert_linked, convert_run, launchers, link_run, read_pair
 

@@ -10,8 +10,14 @@ import pytest
 from builder import TraceBuilder
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.traces import UNREADABLE_LISTS, integer_list, literal
-from execgraph.tools.commands import trace_build as build
-from execgraph.tools.commands import trace_convert, trace_diagnose, trace_link, trace_merge, trace_report
+from execgraph.tools.commands import (
+    trace_build as build,
+    trace_convert,
+    trace_diagnose,
+    trace_link,
+    trace_merge,
+    trace_report,
+)
 
 ROOT = Path(__file__).parent.parent
 DEPTH = 5000

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from execgraph.linker.machine.measured_machine import machine_of
 from execgraph.schema.machine import ANY_MACHINE, ENOUGH, LONGEST, Machine, Usual, of_name, usual
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tables import Called, Ran, Synced, activities, calls, syncs
 
 

@@ -11,8 +11,7 @@ from execgraph.tools.rank_rows import MOST_ROWS, ranges, rank_rows
 from execgraph.tools.report.inputs import find_sources
 from execgraph.tools.report.rank_groups import ALIKE, MANY, MOST, groups_table, in_words, of_ranks, rank_groups
 from execgraph.tools.report.report import report_on
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def tables_of(spans: list[float], computing: list[float] | None = None) -> dict[str, Table]:

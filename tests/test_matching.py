@@ -8,8 +8,7 @@ from operator import itemgetter
 
 from execgraph.converter.ranks import Call, Calls, Group, match, recognised
 from execgraph.schema.graph.execution_graph import NodeType
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 COLL, SEND, RECV = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
 WORLD = Group("0,1", "0")

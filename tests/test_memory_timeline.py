@@ -12,8 +12,7 @@ from execgraph.linker.windows import Window
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.rank.recorded import Allocations, Recorded
 from execgraph.tools.report.report import Wanted
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from references import linked_of
 
 HOST, CUDA, HIP = 0, 1, 6

@@ -14,8 +14,7 @@ from execgraph.linker.windows import Window
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
 from execgraph.tools.commands import trace_build, trace_convert, trace_jsonize, trace_link, trace_merge
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from module_references import Place, Reference, rows_of
 from runs import link_run
 

@@ -12,8 +12,7 @@ from execgraph.converter.edit.order import ROUNDS, check, deduplicated, topologi
 from execgraph.schema.columns.column_types import Int64, Strings
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from runs import broken_rules, convert_run
 
 

@@ -4,8 +4,7 @@ from collections import defaultdict
 
 from builder import TraceBuilder
 from execgraph.schema.graph.execution_graph import DependencyKind
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from programs import Step, one_thread, play
 from runs import Nodes, broken_rules, convert_run
 

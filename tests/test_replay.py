@@ -9,8 +9,7 @@ from execgraph.tools.replay.execution import Replay, replay, replay_ranks
 from execgraph.tools.replay.scaling import parse_scale
 from execgraph.tools.replay.summary import busy_ns, start_error
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def starts(replayed: Replay) -> list[int]:

@@ -22,8 +22,7 @@ from execgraph.tools.report.timeline.summary import KINDS, Summary, kinds, summa
 from execgraph.tools.report.timeline.timeline import timeline, told_within
 from execgraph.tools.view import LOOKS
 from graphs import LAUNCH, GraphBuilder, rank_with_collective, training_step
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def bars(graph: ExecutionGraph) -> Bars:

@@ -17,8 +17,7 @@ from execgraph.schema.columns.column_types import ABSENT, Int64, Ragged, Strings
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph, TensorText
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 Pairs = list[tuple[int, int]]
 

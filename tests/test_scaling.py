@@ -13,8 +13,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.replay import replay_ranks
 from graphs import LAUNCH, STREAM_ORDER, GraphBuilder
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
     CollectiveType.ALL_REDUCE,

@@ -3,7 +3,7 @@
 import numpy as np
 from device_rows import ActivityRow, CallRow, OpRow, device_trace
 from execgraph.linker.readers.categories import Role
-from execgraph.linker.readers.selection import Kept, select, select_linked, select_rows, through
+from execgraph.linker.readers.selection import Kept, select, select_linked, select_rows
 from execgraph.schema.columns import Sparse
 from execgraph.schema.linked import Communication
 from execgraph.schema.traces import kineto
@@ -13,11 +13,6 @@ from tables import Called, calls, column
 
 def mask(*kept: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     return np.array(kept, np.bool_)
-
-
-def test_a_chain_of_rows_keeps_what_leads_nowhere() -> None:
-    assert through(column(5, 6), column(1, -1, 0)).tolist() == [6, -1, 5]
-    assert through(column(), column(-1, -1)).tolist() == [-1, -1]
 
 
 def test_rows_are_selected_by_mask_and_by_number() -> None:

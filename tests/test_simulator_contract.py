@@ -25,20 +25,17 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.job import build
-from execgraph.tools.generate import build_job, write_traces
-from execgraph.tools.generate import simulate as simulated
+from execgraph.tools.generate import build_job, simulate as simulated, write_traces
 from execgraph.tools.replay.execution import replay
 from execgraph.tools.scale_job import scale
 from generated import ALONE, TOGETHER, built_job, graphs_of, here
 from graph_file import read_nodes
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from programs import Step, one_thread
 from runs import convert_run
 from simulator import COLL, COMMUNICATION, RECV, SEND, Generation, Outcome, read_files, simulate
-from test_cross_rank import FAULTS as CROSS_RANK_FAULTS
-from test_cross_rank import RANKS, write
+from test_cross_rank import FAULTS as CROSS_RANK_FAULTS, RANKS, write
 
 V1, V3 = Generation.V1, Generation.V3
 BOTH = (V1, V3)

@@ -2,8 +2,7 @@
 
 import numpy as np
 from execgraph.schema.columns.byte_strings import Spans, join_parts
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 TEXT = st.binary(max_size=3) | st.sampled_from([b"a" * 40, b"a" * 39 + b"b", b"a" * 5000, b"12345678", b"123456789"])
 COLUMN = st.lists(TEXT, min_size=1, max_size=100)

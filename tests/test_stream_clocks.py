@@ -5,8 +5,7 @@ from execgraph.converter.context import ConversionContext
 from execgraph.converter.dependencies.stream_clocks import StreamClocks
 from execgraph.converter.host_timeline.timeline import slice_host
 from execgraph.schema.linked.linked_trace import LinkedTrace
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from references import Act, linked_of
 
 Pairs = list[tuple[int, int]]

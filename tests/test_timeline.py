@@ -10,8 +10,7 @@ from execgraph.linker.link import link
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import read_host_trace
 from execgraph.schema.graph.execution_graph import DependencyKind
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads
 from runs import Nodes, convert_linked, convert_run, link_run
 

@@ -13,8 +13,7 @@ from execgraph.schema.traces.times import (
     nanoseconds,
     with_padding,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 EPOCH_US = 1_694_128_201_427_784
 TIMES = st.integers(-(1 << 60), 1 << 60)

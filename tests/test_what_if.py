@@ -23,8 +23,7 @@ from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
 from execgraph.tools.generate.simulation.record import RankRun, Run, as_numpy
 from execgraph.tools.generate.writing.identity import FIRST_NS, correlation
 from execgraph.tools.replay.execution import replay_ranks
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 RESOLVED = VARIANTS[0]
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)

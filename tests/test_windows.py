@@ -18,8 +18,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace
 from execgraph.tools.generate import build_job, simulate, write_traces
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from programs import VERSIONS, Step, play, two_threads
 from runs import broken_rules, convert_linked, read_pair
 

@@ -1,12 +1,23 @@
 """Fills the graph's columns in the order of ids: names, types, times, dependencies and attributes of every node."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schema.choices import GENERIC
-from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings, TextPieces, Texts, let_go, repetition, settled
+from ...schema.columns import (
+    ABSENT,
+    AttributeTable,
+    Bool,
+    Int64,
+    Ragged,
+    Strings,
+    TextPieces,
+    Texts,
+    repetition,
+)
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
 from ..context import ConversionContext, Edges
@@ -52,43 +63,41 @@ def graph_of(
     communication.types[columns.group_nodes()] = NodeType.METADATA
     if work is None:
         work = kernel_work(context.linked, context.op_parent)
-    let_go()
-    dependencies, kinds = map(settled, _by_target(edges, len(order)))
+    dependencies, kinds = _by_target(edges, len(order))
     recorded = start - columns.clock_shift()
-    attributes: dict[str, Column] = {
-        "is_cpu_op": columns.is_host.astype(np.int64),
-        "start_time_ns": recorded,
-        "duration_ns": end - start,
-        "gap_ns": gap,
-        "latency_ns": _unless_equal(columns.of_activities(time.latency), gap),
-        "chain_gap_ns": _unless_equal(columns.of_activities(time.gap), gap),
-        "delay": columns.delays(),
-        "overlap_ns": columns.of_activities(context.linked.activities.end - context.activity_end),
-        **columns.host_attributes(),
-        **columns.python_attributes(),
-        **columns.device_attributes(),
-        "num_ops": columns.of_activities(work.operations),
-        "tensor_size": columns.of_activities(work.bytes),
-        "element_size": columns.of_activities(work.element),
-        **(columns.live_bytes() if options.live_bytes else {}),
-        **communication.attributes,
-    }
+    attributes = AttributeTable()
+    attributes["is_cpu_op"] = columns.is_host.astype(np.int64)
+    attributes["start_time_ns"] = recorded
+    attributes["duration_ns"] = end - start
+    attributes["gap_ns"] = gap
+    attributes["latency_ns"] = _unless_equal(columns.of_activities(time.latency), gap)
+    attributes["chain_gap_ns"] = _unless_equal(columns.of_activities(time.gap), gap)
+    attributes["delay"] = columns.delays()
+    attributes["overlap_ns"] = columns.of_activities(context.linked.activities.end - context.activity_end)
+    attributes.extend(columns.host_attributes())
+    attributes.extend(columns.python_attributes())
+    attributes.extend(columns.device_attributes())
+    attributes["num_ops"] = columns.of_activities(work.operations)
+    attributes["tensor_size"] = columns.of_activities(work.bytes)
+    attributes["element_size"] = columns.of_activities(work.element)
+    if options.live_bytes:
+        attributes.extend(columns.live_bytes())
+    attributes.extend(communication.attributes.items())
     graph = ExecutionGraph(
         id=np.arange(1, len(order) + 1, dtype=np.int64),
         name=synthetic.names(context).take(order),
         type=communication.types,
         data_deps=dependencies,
-        ctrl_deps=settled(_by_target(control, len(order))[0]),
+        ctrl_deps=_by_target(control, len(order))[0],
         start_time_micros=recorded // 1000,
         duration_micros=np.zeros(len(order), np.int64),
         attributes=used(attributes) | {"data_dep_kinds": kinds},
         metadata=_metadata(context),
     )
-    graph = settled(graph)
     left_out = Counter[str]()
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     if options.io == "full":
-        graph.tensors = settled(columns.tensors(left_out))
+        graph.tensors = columns.tensors(left_out)
     return Built(graph, communication, work, dict(+left_out))
 
 
@@ -128,7 +137,7 @@ class _Columns:
         column = np.full(self.synthetic.node_count, missing, np.int64)
         for first, values in parts:
             column[first : first + len(values)] = values
-        return settled(column[self.order])
+        return column[self.order]
 
     def of_activities(self, values: Int64) -> Int64:
         return self._spread((self.context.activities_from, values))
@@ -148,7 +157,7 @@ class _Columns:
         """The op whose time a host node is, -1 for none."""
         return self._spread((0, self._own_op), missing=-1)
 
-    def host_attributes(self) -> dict[str, Column]:
+    def host_attributes(self) -> Iterator[tuple[str, Column]]:
         ops, rows = self.context.linked.ops, self._op_rows()
         by_host = ops.recorded_by_host
         # an activity belongs to the op that launched it
@@ -157,25 +166,22 @@ class _Columns:
 
         def spread(values: Int64, rows: Int64 = rows) -> Int64:
             # what has no op (-1) finds the value at the end: none
-            return settled(np.append(values, ABSENT)[rows])
+            return np.append(values, ABSENT)[rows]
 
         schema = np.append(np.where(ops.op_schema.where(bool), ops.op_schema.codes, -1), -1)[rows]
-        return {
-            "op_id": spread(np.where(by_host, ops.id, ABSENT), launched_by),
-            "slice": _slice_numbers(rows),
-            "tid": self._threads(),
-            "rf_id": spread(ops.rf_id),
-            "fw_parent": spread(np.where(by_host, ops.fw_parent, ABSENT)),
-            "seq_id": spread(ops.seq_id),
-            "scope": spread(ops.scope),
-            "fw_tid": spread(ops.fw_tid),
-            "op_schema": Strings(schema.astype(np.int32), ops.op_schema.table),
-        }
+        yield "op_id", spread(np.where(by_host, ops.id, ABSENT), launched_by)
+        yield "slice", _slice_numbers(rows)
+        yield "tid", self._threads()
+        yield "rf_id", spread(ops.rf_id)
+        yield "fw_parent", spread(np.where(by_host, ops.fw_parent, ABSENT))
+        yield "seq_id", spread(ops.seq_id)
+        yield "scope", spread(ops.scope)
+        yield "fw_tid", spread(ops.fw_tid)
+        yield "op_schema", Strings(schema.astype(np.int32), ops.op_schema.table)
 
-    def python_attributes(self) -> dict[str, Column]:
+    def python_attributes(self) -> Iterator[tuple[str, Column]]:
         """The modules and functions of host nodes, by their op or call, and of activities."""
         linked, timeline = self.context.linked, self.context.timeline
-        attributes: dict[str, Column] = {}
         for name in ("module", "python_function"):
             of_op, of_call, of_activity = (
                 getattr(table, name) for table in (linked.ops, linked.calls, linked.activities)
@@ -187,23 +193,20 @@ class _Columns:
             called = np.append(calls, -1)[timeline.call_row]
             of_host = np.where(self._own_op >= 0, np.append(ops, -1)[self._own_op], called)
             codes = self._spread((0, of_host), (self.context.activities_from, activities), missing=-1)
-            attributes[name] = Strings(codes.astype(np.int32), texts.table)
-        return attributes
+            yield name, Strings(codes.astype(np.int32), texts.table)
 
-    def device_attributes(self) -> dict[str, Column]:
+    def device_attributes(self) -> Iterator[tuple[str, Column]]:
         activities = self.context.linked.activities
         codes = activities.category.codes.astype(np.int64)
         category = self._spread((self.context.activities_from, codes), missing=-1)
-        return {
-            "device": self.of_activities(activities.device),
-            "stream": self.of_activities(activities.stream),
-            "correlation": self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT)),
-            "cat": Strings(category.astype(np.int32), activities.category.table),
-        }
+        yield "device", self.of_activities(activities.device)
+        yield "stream", self.of_activities(activities.stream)
+        yield "correlation", self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT))
+        yield "cat", Strings(category.astype(np.int32), activities.category.table)
 
-    def live_bytes(self) -> dict[str, Column]:
+    def live_bytes(self) -> Iterator[tuple[str, Column]]:
         found = most_live_bytes(self.context)
-        return {"live_bytes": self._spread((0, found.host), (self.context.activities_from, found.activities))}
+        yield "live_bytes", self._spread((0, found.host), (self.context.activities_from, found.activities))
 
     def communications(self) -> list[Place]:
         """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""
@@ -249,7 +252,6 @@ def _texts(lists: Texts, left_out: Counter[str]) -> list[Texts]:
     for start in range(0, len(lists), LISTS_AT_ONCE):
         for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
             pieces.add(column)
-        let_go()
     left_out += members.left_out
     return [pieces.column() for pieces in parts]
 

@@ -11,8 +11,8 @@ from .event_wait import event_wait
 from .graph_launch import graph_launch
 from .hand_over import hand_over
 from .host_sync import host_sync
-from .inferred import CUT_OFF, inferred
-from .launch import launch, launching_node
+from .inferred import CUT_OFF as CUT_OFF, inferred as inferred
+from .launch import launch as launch, launching_node as launching_node
 from .program_order import program_order
 from .stream_order import stream_order
 from .tensor_flow import tensor_flow
@@ -29,13 +29,3 @@ RULES: tuple[Rule, ...] = (
     tensor_flow,
     hand_over,
 )
-
-
-__all__ = [
-    "CUT_OFF",
-    "RULES",
-    "Rule",
-    "inferred",
-    "launch",
-    "launching_node",
-]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, among, rows_by_number
+from ...schema.columns import Bool, Int64, rows_by_number
 from ...schema.machine import BY_CHANCE, CROWDED
 from ..context import ConversionContext
 from .device_time import DeviceTime
@@ -26,7 +26,7 @@ def device_room(context: ConversionContext, time: DeviceTime) -> Room:
     """The room of every device. O(n log n)."""
     activities = context.linked.activities
     room = Room({}, np.zeros(len(activities), np.bool_))
-    late = among(activities.device, activities.device[time.delay > 0]) & (activities.communication_row < 0)
+    late = np.isin(activities.device, activities.device[time.delay > 0]) & (activities.communication_row < 0)
     for device, own in rows_by_number(np.flatnonzero(late), activities.device).items():
         _measure(context, time, device, own, room)
     return room

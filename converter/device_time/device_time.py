@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings, among, rows_by_number
+from ...schema.columns import Bool, Int64, Strings, Table, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
 from ...schema.machine import Machine, Usuals, by_name, of_each
@@ -17,8 +17,8 @@ from ...schema.traces import NEVER
 from ..context import ConversionContext, Edges
 
 
-@dataclass(slots=True)
-class DeviceTime:
+@dataclass(slots=True, repr=False)
+class DeviceTime(Table):
     """Of each activity, in ns: the `latency` after its launch, the `gap` after what it follows on the device, and the `delay` beyond.
 
     The `delay` follows the node `after` (-1: none), the launch where `by_launch`.
@@ -76,7 +76,7 @@ def device_time(context: ConversionContext, edges: Edges, machine: Machine, plac
 def _in_turn(context: ConversionContext, placed: Bool, delay: Int64, spread: Int64) -> Int64:
     """How much later than usual, within the usual spread, what waited for room was ready, as those that started before it were first."""
     activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
-    on_full = np.flatnonzero(among(activities.device, activities.device[placed]))
+    on_full = np.flatnonzero(np.isin(activities.device, activities.device[placed]))
     for own in rows_by_number(on_full, activities.device).values():
         own = own[np.argsort(activities.start[own], kind="stable")]
         ready = activities.start[own] - np.where(placed[own], delay[own], 0)

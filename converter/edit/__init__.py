@@ -1,43 +1,19 @@
 """Changes to a graph's nodes and edges: order, lanes, nodes taken out with what depended on them kept in order."""
 
-from .circles import order_through_circles
-from .device_only import COMMUNICATION, SILENT, without_host
-from .lane_clocks import known_after
-from .lanes import lanes_of, whole_microseconds
-from .order import check, deduplicated, topological_order
+from .circles import order_through_circles as order_through_circles
+from .device_only import COMMUNICATION as COMMUNICATION, SILENT as SILENT, without_host as without_host
+from .lane_clocks import known_after as known_after
+from .lanes import lanes_of as lanes_of, whole_microseconds as whole_microseconds
+from .order import check as check, deduplicated as deduplicated, topological_order as topological_order
 from .rewiring import (
-    NO_EDGES,
-    control_edges,
-    data_edges,
-    edited_graph,
-    recorded_edges,
-    rows_of_graph,
-    spliced,
-    take_rows,
-    used,
+    NO_EDGES as NO_EDGES,
+    control_edges as control_edges,
+    data_edges as data_edges,
+    edited_graph as edited_graph,
+    recorded_edges as recorded_edges,
+    rows_of_graph as rows_of_graph,
+    spliced as spliced,
+    take_rows as take_rows,
+    used as used,
 )
-from .uncovered_time import alone, covered_until
-
-__all__ = [
-    "COMMUNICATION",
-    "NO_EDGES",
-    "SILENT",
-    "alone",
-    "check",
-    "control_edges",
-    "covered_until",
-    "data_edges",
-    "deduplicated",
-    "edited_graph",
-    "known_after",
-    "lanes_of",
-    "order_through_circles",
-    "recorded_edges",
-    "rows_of_graph",
-    "spliced",
-    "take_rows",
-    "topological_order",
-    "used",
-    "whole_microseconds",
-    "without_host",
-]
+from .uncovered_time import alone as alone, covered_until as covered_until

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, begins, innermost, places
+from ...schema.columns import ABSENT, Bool, Int64, Table, begins, innermost, places
 from ...schema.linked import LinkedTrace
 from ...schema.traces import FOREVER, NEVER
 from .blocking_calls import Blocking
 from .time_owners import Owners
 
 
-@dataclass(slots=True)
-class HostNodes:
+@dataclass(slots=True, repr=False)
+class HostNodes(Table):
     """n nodes. `owner` is a row of `Owners`, -1 for idle time; `call` is what a node launches or waits by, -1 for none.
 
     `moment` orders nodes of no length that stand at one time.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, nest
+from ...schema.columns import ABSENT, Int64, Table, nest
 from ...schema.linked import LinkedTrace
 from ...schema.traces import are_step_marks
 
 
-@dataclass(slots=True)
-class Owners:
+@dataclass(slots=True, repr=False)
+class Owners(Table):
     """Ops, then calls outside ops. `op_row` and `call_row` say which one a row is, `parent` points into this table.
 
     `of_op` and `of_call` lead back: from each op to its own row, from each call to the op around it, else to its own row.

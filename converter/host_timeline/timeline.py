@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings, first_from, last_up_to, places
+from ...schema.columns import ABSENT, Bool, Int64, Strings, Table, first_from, last_up_to, places
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, host_nodes
@@ -19,8 +19,8 @@ from .time_owners import Owners, time_owners
 IDLE = "host idle"
 
 
-@dataclass(slots=True)
-class Timeline:
+@dataclass(slots=True, repr=False)
+class Timeline(Table):
     """n host nodes, by thread and then in program order.
 
     `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not; `is_wait` are those

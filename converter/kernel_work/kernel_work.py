@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64
+from ...schema.columns import ABSENT, Bool, Int64, Table
 from ...schema.linked import LinkedTrace
 from .op_works import OpWorks
 from .sharing import owners, shares
@@ -17,8 +17,8 @@ MOVING = ("gpu_memcpy", "gpu_memset")
 NO_OP = "no recorded op"
 
 
-@dataclass(slots=True)
-class KernelWork:
+@dataclass(slots=True, repr=False)
+class KernelWork(Table):
     """By activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an element. Communication has
     none. `op_row` is the row of the op whose work it does, -1 where not known.
 

@@ -11,45 +11,28 @@ message, `recognised` which groups are one.
 `compute_instead` and `restrict_to_ranks` make it so.
 """
 
-from .applying import compute_instead, order_collectives, resize_communication
-from .calls import Call, Calls, awaits_all, graph_calls, recorded_calls
-from .clocks import EVER, Attendance, begin_of_ranks
-from .communication_summary import CommunicationEntry, CommunicationSummary, communication_summary, settled
-from .consensus import common_order, common_sizes, unmatched
-from .groups import Group, GroupNames, recognised
-from .matching import Matching, match
-from .rank_lists import given_ranks, ranks_of, ranks_text
-from .recorded_groups import Groups, recorded_groups
-from .subset import restrict_to_ranks
-
-__all__ = [
-    "EVER",
-    "Attendance",
-    "Call",
-    "Calls",
-    "CommunicationEntry",
-    "CommunicationSummary",
-    "Group",
-    "GroupNames",
-    "Groups",
-    "Matching",
-    "awaits_all",
-    "begin_of_ranks",
-    "common_order",
-    "common_sizes",
-    "communication_summary",
-    "compute_instead",
-    "given_ranks",
-    "graph_calls",
-    "match",
-    "order_collectives",
-    "ranks_of",
-    "ranks_text",
-    "recognised",
-    "recorded_calls",
-    "recorded_groups",
-    "resize_communication",
-    "restrict_to_ranks",
-    "settled",
-    "unmatched",
-]
+from .applying import (
+    compute_instead as compute_instead,
+    order_collectives as order_collectives,
+    resize_communication as resize_communication,
+)
+from .calls import (
+    Call as Call,
+    Calls as Calls,
+    awaits_all as awaits_all,
+    graph_calls as graph_calls,
+    recorded_calls as recorded_calls,
+)
+from .clocks import EVER as EVER, Attendance as Attendance, begin_of_ranks as begin_of_ranks
+from .communication_summary import (
+    CommunicationEntry as CommunicationEntry,
+    CommunicationSummary as CommunicationSummary,
+    communication_summary as communication_summary,
+    settled as settled,
+)
+from .consensus import common_order as common_order, common_sizes as common_sizes, unmatched as unmatched
+from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised
+from .matching import Matching as Matching, match as match
+from .rank_lists import given_ranks as given_ranks, ranks_of as ranks_of, ranks_text as ranks_text
+from .recorded_groups import Groups as Groups, recorded_groups as recorded_groups
+from .subset import restrict_to_ranks as restrict_to_ranks

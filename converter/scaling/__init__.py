@@ -5,28 +5,11 @@ decides on them which groups grow (`Role`), what becomes of sizes, and by which 
 whose group grew follow. `resized` and `copied` make the graph of each copy of a rank, one at a time.
 """
 
-from .copies import copied, resized
-from .fits import Fit, Line
-from .lengths import Grown
-from .numbering import all_groups
-from .places import Places
-from .plan import Growth, RankPlan, ScalePlan, plan_scaling
-from .rank_facts import RankFacts, rank_facts
-from .roles import Role
-
-__all__ = [
-    "Fit",
-    "Grown",
-    "Growth",
-    "Line",
-    "Places",
-    "RankFacts",
-    "RankPlan",
-    "Role",
-    "ScalePlan",
-    "all_groups",
-    "copied",
-    "plan_scaling",
-    "rank_facts",
-    "resized",
-]
+from .copies import copied as copied, resized as resized
+from .fits import Fit as Fit, Line as Line
+from .lengths import Grown as Grown
+from .numbering import all_groups as all_groups
+from .places import Places as Places
+from .plan import Growth as Growth, RankPlan as RankPlan, ScalePlan as ScalePlan, plan_scaling as plan_scaling
+from .rank_facts import RankFacts as RankFacts, rank_facts as rank_facts
+from .roles import Role as Role

@@ -1,31 +1,24 @@
 """Collectives and messages: arguments as recorded in, who communicates what in which process group out."""
 
 from .communication import (
-    RECORD,
-    CollectiveOps,
-    awaited_collectives,
-    collective_ops,
-    is_communication_kernel,
-    link_communications,
+    RECORD as RECORD,
+    CollectiveOps as CollectiveOps,
+    awaited_collectives as awaited_collectives,
+    collective_ops as collective_ops,
+    is_communication_kernel as is_communication_kernel,
+    link_communications as link_communications,
 )
-from .process_groups import MANY_MEMBERS, UNREADABLE_GROUPS, groups_of_host, process_groups, with_members
-from .recorded_arguments import dtype_of, elements, from_device, from_host, members
-
-__all__ = [
-    "MANY_MEMBERS",
-    "RECORD",
-    "UNREADABLE_GROUPS",
-    "CollectiveOps",
-    "awaited_collectives",
-    "collective_ops",
-    "dtype_of",
-    "elements",
-    "from_device",
-    "from_host",
-    "groups_of_host",
-    "is_communication_kernel",
-    "link_communications",
-    "members",
-    "process_groups",
-    "with_members",
-]
+from .process_groups import (
+    MANY_MEMBERS as MANY_MEMBERS,
+    UNREADABLE_GROUPS as UNREADABLE_GROUPS,
+    groups_of_host as groups_of_host,
+    process_groups as process_groups,
+    with_members as with_members,
+)
+from .recorded_arguments import (
+    dtype_of as dtype_of,
+    elements as elements,
+    from_device as from_device,
+    from_host as from_host,
+    members as members,
+)

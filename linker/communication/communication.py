@@ -19,13 +19,7 @@ from ...schema.columns import (
     Int64,
     Lookup,
     Strings,
-    among,
-    filled,
-    in_blocks,
-    one_by_one,
-    settled,
     split_groups,
-    taken,
 )
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops
 from ...schema.traces import integer, kineto
@@ -68,9 +62,9 @@ class CollectiveOps:
     number: "memoryview[int]" = field(init=False)
 
     def __post_init__(self) -> None:
-        number = filled(len(self.ops), -1)
+        number = np.full(len(self.ops), -1, np.int64)
         number[self.rows] = np.arange(len(self.rows))
-        self.number = one_by_one(number)
+        self.number = number.data
 
     def around(self, op: int) -> int:
         """The nearest of them around an op (or itself), -1 for none."""
@@ -80,14 +74,11 @@ class CollectiveOps:
 
     def around_each(self, ops: Int64) -> Int64:
         """The same for many ops."""
-        found = filled(len(ops), -1)
-        for block in in_blocks(len(ops), AT_ONCE):
-            found[block] = [*map(self.around, ops[block].tolist())]
-        return found
+        return np.fromiter(map(self.around, ops.tolist()), np.int64, len(ops))
 
     def outer(self) -> Int64:
         """For each of them the nearest of them that it lies in, -1 for none."""
-        return self.around_each(taken(self.parent, self.rows))
+        return self.around_each(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
         """What is recorded of one of them."""
@@ -129,7 +120,7 @@ def collective_ops(
 
     `device_op` holds the row in `ops` of each op row of the device trace.
     """
-    device_row = filled(len(ops), -1)
+    device_row = np.full(len(ops), -1, np.int64)
     device_row[device_op] = np.arange(len(device_op))
     rows = np.flatnonzero(ops.name.equal(RECORD))
 
@@ -140,7 +131,7 @@ def collective_ops(
             args = arguments[Role.OP].get(int(device_row[op]))
             yield merge(found, from_device(args)) if args else found
 
-    collectives = CollectiveOps(rows, settled(Communications.of(recorded())), parent, ops, arguments, device_row)
+    collectives = CollectiveOps(rows, Communications.of(recorded()), parent, ops, arguments, device_row)
     _name_barriers(collectives)
     return collectives
 
@@ -169,11 +160,11 @@ def link_communications(
     Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around the launch; a
     communication kernel without either keeps an empty record.
     """
-    position, of_record = filled(len(activity_op), -1), dict[int, int]()
+    position, of_record = np.full(len(activity_op), -1, np.int64), dict[int, int]()
     of_library = activities.category.equal("collective_comm")
     kernels = np.flatnonzero(is_communication_kernel(activities.name) | of_library)
-    kernels = kernels[np.argsort(taken(activities.start, kernels), kind="stable")]
-    launching = taken(activity_op, kernels)
+    kernels = kernels[np.argsort(activities.start[kernels], kind="stable")]
+    launching = activity_op[kernels]
     around = collectives.around_each(launching)
     together = _launched_together(collectives, ops, calls, call_row, kernels, launching, around)
 
@@ -188,7 +179,7 @@ def link_communications(
                 yield _completed(args, told) if args and not parts else told
                 count += 1
 
-    return settled(Communications.of(linked())), position
+    return Communications.of(linked()), position
 
 
 def _completed(args: kineto.Args, told: Communication) -> Communication:
@@ -210,18 +201,18 @@ def _launched_together(
     Any launch ends the group that they were given in. Further kernels of the same `launching` op belong to the same records. `around`
     is the record around each launch.
     """
-    call, alone = taken(call_row, kernels), np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
+    call, alone = call_row[kernels], np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
     # a call with several activities launches what was captured before, not what was just given
     outside = (around < 0) & np.append(alone, False)[call]
     if not outside.any():
         return {}
-    rows, start = collectives.rows, taken(ops.start, collectives.rows)
+    rows, start = collectives.rows, ops.start[collectives.rows]
     launched = np.array([*_with_outer(collectives, {*around.tolist()})], np.int64)
     given = np.array([name not in SINGLE for name in collectives.recorded.texts("name")], np.bool_) & (start != ABSENT)
-    given &= ~among(rows, launched) & ~among(collectives.outer(), launched)
+    given &= ~np.isin(rows, launched) & ~np.isin(collectives.outer(), launched)
     records, places = rows[given], np.flatnonzero(call >= 0)
-    thread = np.concatenate((taken(ops.thread, records), taken(calls.thread, call[places])))
-    time = np.concatenate((start[given], taken(calls.start, call[places])))
+    thread = np.concatenate((ops.thread[records], calls.thread[call[places]]))
+    time = np.concatenate((start[given], calls.start[call[places]]))
     record, place = np.full((2, len(thread)), -1)
     record[: len(records)], place[len(records) :] = records, places
     together: dict[int, list[int]] = {}

@@ -5,10 +5,10 @@ Of a group only ranks that are listed one by one count: a first rank, a distance
 
 import re
 from collections import Counter, defaultdict
+from itertools import chain
 
 import numpy as np
 
-from ...schema.columns import in_blocks
 from ...schema.traces import name_of
 from ..communication import RECORD, from_host, groups_of_host, members
 from ..readers import DeviceTrace, HostTrace, Role
@@ -19,7 +19,7 @@ OWN_PLACE = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|ba
 TENSOR_DEVICE = re.compile(rb'"cuda:(\d+)"')
 CUDA_CALL = re.compile(r"^cu(da)?[A-Z]")
 RANKS_SHOWN = 8
-NODES_SEARCHED, TEXTS_AT_ONCE = 1 << 12, 1 << 8
+NODES_SEARCHED = 1 << 12
 """A process mostly uses one device; so many nodes of its host trace name it, if any does."""
 
 
@@ -123,6 +123,5 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 
 def _devices_of_host(host: HostTrace) -> set[int]:
     """The numbers of the devices that tensors of the first nodes are on."""
-    blocks = in_blocks(min(len(host.inputs), NODES_SEARCHED), TEXTS_AT_ONCE)
-    texts = (text for rows in blocks for column in (host.inputs, host.outputs) for text in column[rows])
+    texts = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
     return {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}

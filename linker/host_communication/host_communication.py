@@ -8,7 +8,7 @@ import re
 import msgspec
 import numpy as np
 
-from ...schema.columns import Int64, filled
+from ...schema.columns import Int64
 from ...schema.linked import Communication, Ops, ProcessGroup
 from ...schema.traces import argument_lists, integer, kineto, listed
 from ..communication import dtype_of, elements, from_device
@@ -23,7 +23,7 @@ UNKNOWN = Communication()
 def host_communications(transfers: Transfers, groups: list[ProcessGroup]) -> tuple[list[Communication], Int64]:
     """The communications of the host, and for each op the position of its own, -1 for none. O(n)."""
     ops, recorded = transfers.ops, transfers.recorded
-    position = filled(len(ops), -1)
+    position = np.full(len(ops), -1, np.int64)
     position[transfers.op] = np.arange(len(transfers))
     columns = (transfers.op.tolist(), transfers.node.tolist(), transfers.request.tolist(), transfers.names)
     found: list[Communication] = []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, among, begins, rows_by_number, split_groups
+from ...schema.columns import Int64, begins, rows_by_number, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.machine import AGREEING
 from ...schema.traces import NEVER
@@ -157,7 +157,7 @@ def _synchronised(activities: Activities, calls: Calls, syncs: SyncRows) -> list
         found.append(streams.all_ended(device_calls, calls.start[device_calls]))
     kind = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
     told = np.unique(np.concatenate((syncs.correlation, syncs.record_correlation)))
-    rows = np.flatnonzero(among(calls.correlation, told) & (calls.correlation != 0))
+    rows = np.flatnonzero(np.isin(calls.correlation, told) & (calls.correlation != 0))
     row_of = dict(zip(calls.correlation[rows].tolist(), rows.tolist(), strict=True))
     waits: dict[int, list[tuple[int, int]]] = {}
     for what, correlation, stream, awaited, record in zip(

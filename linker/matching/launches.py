@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, innermost, settled, taken, within
+from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, innermost, within
 from ..readers import ActivityRows, CallRows, OpRows
 
 
@@ -43,14 +43,14 @@ def external_ids_name_ops(activities: ActivityRows) -> bool:
 
 def enclosing_ops(calls: CallRows, ops: OpRows, op_end: Int64, op_parent: Int64, is_step: Bool) -> Int64:
     """For each call the row of the innermost op around it on its thread; step marks enclose everything and launch nothing."""
-    real = settled(np.flatnonzero(~is_step))
+    real = np.flatnonzero(~is_step)
     row = innermost(
         calls.thread,
         calls.start,
         calls.end,
-        taken(ops.thread, real),
-        taken(ops.start, real),
-        taken(op_end, real),
+        ops.thread[real],
+        ops.start[real],
+        op_end[real],
         within(real, op_parent),
         ROUNDING,
         TOLERANCE,

@@ -12,12 +12,9 @@ from ...schema.columns import (
     Bool,
     Int64,
     Numbering,
-    NumberPieces,
     Strings,
-    in_blocks,
+    Table,
     rows_by_number,
-    settled,
-    taken,
     thread_order,
 )
 from ...schema.errors import DataError
@@ -28,8 +25,8 @@ from .alignment import Alignment, align_steps
 SMALLEST_AGREEMENT = 0.5
 
 
-@dataclass(slots=True)
-class Match:
+@dataclass(slots=True, repr=False)
+class Match(Table):
     """Row pairs that are the same op, how they were found, and matched ÷ the smaller side.
 
     `places` is in how many places of the other file the shorter one fits.
@@ -54,12 +51,12 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
             f"{host.path}: process {host.pid} in the host trace, {_listing(device.processes)} in {device.path}; these two files "
             "are not of one run, pair them by process (--allow-mismatch links them all the same)"
         )
-    candidates = settled(np.flatnonzero(is_op(host)))
+    candidates = np.flatnonzero(is_op(host))
     for path, count in ((host.path, len(candidates)), (device.path, len(device.ops.start))):
         if not count and not allow_mismatch:
             raise DataError(f"{path}: holds no op; leave --host-trace out to link the device trace alone")
     names = _shared_names(host.name, device.ops.name)
-    by_id = bool((device.ops.rf_id > 0).any() and (taken(host.rf_id, candidates) > 0).any())
+    by_id = bool((device.ops.rf_id > 0).any() and (host.rf_id[candidates] > 0).any())
     pair = _by_record_function if by_id else _by_name_order
     match = pair(host, device.ops, candidates, names)
     if match.agreement < SMALLEST_AGREEMENT and not allow_mismatch:
@@ -83,25 +80,19 @@ def are_ops(names: Strings) -> Bool:
 
 def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
     """Ids grow over a process's life: ops outside the range that both files hold have no counterpart and say nothing against the pair."""
-    host_rows = settled(candidates[taken(host.rf_id, candidates) > 0])
-    device_rows = settled(np.flatnonzero(ops.rf_id > 0))
-    ids = taken(host.rf_id, host_rows), taken(ops.rf_id, device_rows)
+    host_rows = candidates[host.rf_id[candidates] > 0]
+    device_rows = np.flatnonzero(ops.rf_id > 0)
+    ids = host.rf_id[host_rows], ops.rf_id[device_rows]
     first, last = max(column.min() for column in ids), min(column.max() for column in ids)
     smaller = min(int(((column >= first) & (column <= last)).sum()) for column in ids)
-    order = taken(device_rows, settled(np.argsort(ids[1], kind="stable")))
-    ordered = taken(ops.rf_id, order)
-    pairs, misnamed = (NumberPieces(), NumberPieces()), 0
-    for block in in_blocks(len(host_rows)):
-        rows = host_rows[block]
-        place = np.minimum(np.searchsorted(ordered, host.rf_id[rows]), len(order) - 1)
-        same = ordered[place] == host.rf_id[rows]
-        host_row, device_row = rows[same], order[place[same]]
-        named = names.host[host_row] == names.device[device_row]
-        for side, found in zip(pairs, (host_row, device_row), strict=True):
-            side.add(found[named])
-        misnamed += int((~named).sum())
-    host_row, device_row = (side.column() for side in pairs)
-    return Match(host_row, device_row, "record function id", len(host_row) / max(1, smaller), misnamed, 1)
+    order = device_rows[np.argsort(ids[1], kind="stable")]
+    ordered = ops.rf_id[order]
+    place = np.minimum(np.searchsorted(ordered, ids[0]), len(order) - 1)
+    same = ordered[place] == ids[0]
+    host_row, device_row = host_rows[same], order[place[same]]
+    named = names.host[host_row] == names.device[device_row]
+    agreement = int(named.sum()) / max(1, smaller)
+    return Match(host_row[named], device_row[named], "record function id", agreement, int((~named).sum()), 1)
 
 
 def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
@@ -215,7 +206,7 @@ class _Names(NamedTuple):
 def _shared_names(host: Strings, device: Strings) -> _Names:
     """Names after what Kineto does to them: quotes, backslashes, control characters."""
     table = Numbering[str]()
-    both = [settled(names.numbers(lambda name: table[_as_kineto_writes(name)], -1)) for names in (host, device)]
+    both = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
     return _Names(both[0], both[1], np.append(are_step_marks(Strings.of(table)), False))
 
 

@@ -1,7 +1,5 @@
 """Calls of Python in; out for each op, call and activity the module and the Python function that it was done for."""
 
-from .forward_ops import forward_ops
-from .places import Places, places_of
-from .stacks import SEPARATOR, Paths, Stack
-
-__all__ = ["SEPARATOR", "Paths", "Places", "Stack", "forward_ops", "places_of"]
+from .forward_ops import forward_ops as forward_ops
+from .places import Places as Places, places_of as places_of
+from .stacks import SEPARATOR as SEPARATOR, Paths as Paths, Stack as Stack

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int32, Int64, Rows, Strings, nearest
+from ...schema.columns import ABSENT, Int32, Int64, RowMap, Rows, Strings, nearest
 from ...schema.linked import Calls, Ops
-from ..readers import PythonRows, through
+from ..readers import PythonRows
 from .forward_ops import forward_ops
 from .stacks import SEPARATOR, Paths, Stack, function_stack, module_stack
 
@@ -77,20 +77,20 @@ def _spans(ops: Ops, op_parent: Rows, calls: Calls, timed: Rows) -> _Spans:
         np.concatenate((of_op[timed], of_call))
         for of_op, of_call in ((ops.thread, calls.thread), (ops.start, calls.start), (ops.end, calls.end))
     )
-    parent = through(place, np.concatenate((op_parent[timed], calls.op_row)))
-    forward = np.concatenate((through(place, forward_ops(ops)[timed]), np.full(len(calls), -1)))
+    parent = RowMap(place)[np.concatenate((op_parent[timed], calls.op_row))]
+    forward = np.concatenate((RowMap(place)[forward_ops(ops)[timed]], np.full(len(calls), -1)))
     return _Spans(thread, start, end, parent, forward)
 
 
 def _places(stack: Stack, spans: _Spans, below: Rows, joined: Joined) -> tuple[Int64, list[str]]:
     """The code of each span's place, -1 for none, and the texts."""
     around = stack.around(spans.thread, spans.start, spans.end)
-    own = through(stack.code, around)
+    own = RowMap(stack.code)[around]
     paths = Paths()
     for text in stack.text:
         paths.number(text)
     found = np.where(below < 0, own, -1)
-    forward, waiting = through(spans.forward, below), below >= 0
+    forward, waiting = RowMap(spans.forward)[below], below >= 0
     # once per level of backward passes in each other
     while (ready := np.flatnonzero(waiting & ~waiting[forward])).size:
         found[ready] = found[forward[ready]]

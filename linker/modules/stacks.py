@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, Rows, Strings, innermost, nest
-from ..readers import PythonRows, through
+from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, RowMap, Rows, Strings, innermost, nest
+from ..readers import PythonRows
 
 MODULE = "nn.Module: "
 SEPARATOR = "/"
@@ -63,7 +63,7 @@ def module_stack(rows: PythonRows) -> Stack:
     names = [name.removeprefix(MODULE) for name in calls.text]
     code, waiting = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
     while len(waiting):  # once per level
-        above = through(code, calls.parent[waiting])
+        above = RowMap(code)[calls.parent[waiting]]
         ready = (calls.parent[waiting] < 0) | (above >= 0)
         code[waiting[ready]] = paths.below(above[ready], calls.code[waiting[ready]], names)
         waiting = waiting[~ready]

@@ -1,56 +1,27 @@
 """Trace files in, columns of what was recorded out: host traces, device traces as Kineto JSON or rocpd databases, one rank of several."""
 
-from .categories import DEVICE_SIDE_WAITS, INSTANT, Role, role_of
+from .categories import DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS, INSTANT as INSTANT, Role as Role, role_of as role_of
 from .device_rows import (
-    ActivityRows,
-    CallRows,
-    DeviceTrace,
-    EventRecordRows,
-    OpRows,
-    PythonRows,
-    QueueEventRows,
-    SyncRows,
+    ActivityRows as ActivityRows,
+    CallRows as CallRows,
+    DeviceTrace as DeviceTrace,
+    EventRecordRows as EventRecordRows,
+    OpRows as OpRows,
+    PythonRows as PythonRows,
+    QueueEventRows as QueueEventRows,
+    SyncRows as SyncRows,
 )
-from .device_trace import read_device_trace
-from .host_trace import ROOT_NODE, HostTrace, read_host_trace
-from .merged import merging_signs, one_rank
-from .rocpd import dialect, is_database, is_merged, is_rocpd, opened, processes
-from .selection import Kept, select_linked, select_rows, through
-from .side_by_side import Traces, read_traces
-from .sync_calls import SYNC_RECORDS, SyncCall, sync_calls
-
-__all__ = [
-    "DEVICE_SIDE_WAITS",
-    "INSTANT",
-    "ROOT_NODE",
-    "SYNC_RECORDS",
-    "ActivityRows",
-    "CallRows",
-    "DeviceTrace",
-    "EventRecordRows",
-    "HostTrace",
-    "Kept",
-    "OpRows",
-    "PythonRows",
-    "QueueEventRows",
-    "Role",
-    "SyncCall",
-    "SyncRows",
-    "Traces",
-    "dialect",
-    "is_database",
-    "is_merged",
-    "is_rocpd",
-    "merging_signs",
-    "one_rank",
-    "opened",
-    "processes",
-    "read_device_trace",
-    "read_host_trace",
-    "read_traces",
-    "role_of",
-    "select_linked",
-    "select_rows",
-    "sync_calls",
-    "through",
-]
+from .device_trace import read_device_trace as read_device_trace
+from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace
+from .merged import merging_signs as merging_signs, one_rank as one_rank
+from .rocpd import (
+    dialect as dialect,
+    is_database as is_database,
+    is_merged as is_merged,
+    is_rocpd as is_rocpd,
+    opened as opened,
+    processes as processes,
+)
+from .selection import Kept as Kept, select_linked as select_linked, select_rows as select_rows
+from .side_by_side import Traces as Traces, read_traces as read_traces
+from .sync_calls import SYNC_RECORDS as SYNC_RECORDS, SyncCall as SyncCall, sync_calls as sync_calls

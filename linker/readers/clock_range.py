@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, stacked
+from ...schema.columns import Bool, Int64
 from ...schema.traces import LONGEST_RECORDING
 from .device_rows import DeviceTrace
 from .selection import select, select_rows
@@ -17,7 +17,7 @@ def within_a_recording(device: DeviceTrace) -> DeviceTrace:
 
     Sums and differences of times then stay in 64 bits, whatever is done with them.
     """
-    work = np.sort(stacked(device.ops.start, device.activities.start))
+    work = np.sort(np.concatenate((device.ops.start, device.activities.start)))
     if not len(work):
         return device
     middle = int(work[len(work) // 2])

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Figures, Int64, Shown, Sparse, Strings, counted, distinct
+from ...schema.columns import Bool, Figures, Int64, Shown, Sparse, Strings, Table, counted
 from ...schema.traces import MergedRank, kineto
 from .categories import Role
 
 
 @dataclass(slots=True, repr=False)
-class OpRows(Shown):
+class OpRows(Table):
     """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
     `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or not asked for.
@@ -33,7 +33,7 @@ class OpRows(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class CallRows(Shown):
+class CallRows(Table):
     """Runtime and driver calls. `correlation` 0 means none."""
 
     name: Strings
@@ -46,7 +46,7 @@ class CallRows(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class ActivityRows(Shown):
+class ActivityRows(Table):
     """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded."""
 
     name: Strings
@@ -64,7 +64,7 @@ class ActivityRows(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class SyncRows(Shown):
+class SyncRows(Table):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
     kind: Strings
@@ -80,7 +80,7 @@ class SyncRows(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class EventRecordRows(Shown):
+class EventRecordRows(Table):
     """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
 
     process: Int64
@@ -90,7 +90,7 @@ class EventRecordRows(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class QueueEventRows(Shown):
+class QueueEventRows(Table):
     """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of stream `awaited`."""
 
     device: Int64
@@ -102,7 +102,7 @@ class QueueEventRows(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class PythonRows(Shown):
+class PythonRows(Table):
     """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12): forward`."""
 
     name: Strings
@@ -162,4 +162,4 @@ class DeviceTrace(Shown):
     @property
     def processes(self) -> list[int]:
         """The processes whose host rows the file holds."""
-        return [int(pid) for pid in distinct(self.ops.process, self.calls.process)]
+        return [int(pid) for pid in np.union1d(self.ops.process, self.calls.process)]

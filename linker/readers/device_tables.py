@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from ...schema.columns import Int64, Strings, settled
+from ...schema.columns import Int64, Strings
 from .categories import ANNOTATIONS
 from .device_rows import ActivityRows, CallRows, EventRecordRows, OpRows, PythonRows, QueueEventRows, SyncRows
 from .event_rows import EventRows
@@ -58,16 +58,16 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
     copied = rows.column("bytes")
     return ActivityRows(
         name=rows.name.column(),
-        category=settled(Strings(lowered.codes[category.codes], lowered.table)),
+        category=Strings(lowered.codes[category.codes], lowered.table),
         process=process,
-        device=settled(np.where(device < 0, process, device)),
-        stream=settled(np.where(stream < 0, rows.column("lane"), stream)),
+        device=np.where(device < 0, process, device),
+        stream=np.where(stream < 0, rows.column("lane"), stream),
         start=start,
         end=end,
         correlation=rows.column("correlation"),
         external_id=rows.column("external_id"),
         graph_node=rows.column("graph_node"),
-        size=settled(np.where(copied < 0, rows.column("size"), copied)),
+        size=np.where(copied < 0, rows.column("size"), copied),
         bandwidth=rows.column("bandwidth"),
     )
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...schema.columns import settled
 from ...schema.errors import DataError
 from ...schema.io import open_input
 from ...schema.progress import Advanced, unseen
@@ -75,7 +74,7 @@ def read_device_trace(
         raise DataError(
             f"{path}: holds no host op and no device activity; expected a Kineto trace with traceEvents{seen}"
         )
-    trace = settled(with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events)))))
+    trace = with_ties_in_order(without_duplicates(within_a_recording(_trace(path, top, events))))
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += damage.remarks

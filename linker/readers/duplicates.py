@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, let_go, settled, taken
+from ...schema.columns import Bool, Int64, begins
 from .device_rows import DeviceTrace
 from .selection import select
 
@@ -42,11 +42,10 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
 
 def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
     """The rows that equal an earlier one in every column."""
-    let_go()
-    order = settled(np.argsort(start, kind="stable"))
-    tied = np.flatnonzero(~begins(taken(start, order))) - 1
+    order = np.argsort(start, kind="stable")
+    tied = np.flatnonzero(~begins(start[order])) - 1
     rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
-    columns = [taken(column, rows) for column in (start, *others)]
+    columns = [column[rows] for column in (start, *others)]
     within = np.lexsort(columns[::-1])
     equal = np.ones(max(len(rows) - 1, 0), np.bool_)
     for column in columns:

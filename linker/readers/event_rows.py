@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, filled, in_blocks
+from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings
 from ...schema.traces import (
     NO_LISTS,
     UNREADABLE_LISTS,
@@ -96,7 +96,7 @@ class EventRows:
 
     def argument_column(self) -> Strings:
         """The arguments of each event as JSON text, empty where they were not to be kept."""
-        return self.arguments.column() if self._keep_arguments else Strings(filled(self.count, 0, np.int32), [""])
+        return self.arguments.column() if self._keep_arguments else Strings(np.full(self.count, 0, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
         """A column of times, with how many digits each was written."""
@@ -107,10 +107,7 @@ class EventRows:
         start, duration = (
             with_padding(self.times(name)) if pad[name] else self.column(name) for name in ("start", "duration")
         )
-        end = filled(len(start), 0)
-        for rows in in_blocks(len(start)):
-            end[rows] = start[rows] + np.maximum(np.where(duration[rows] == ABSENT, 0, duration[rows]), 0)
-        return start, end
+        return start, start + np.where(duration == ABSENT, 0, np.maximum(duration, 0))
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:

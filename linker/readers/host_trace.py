@@ -12,17 +12,15 @@ from ...schema.columns import (
     Figures,
     Int64,
     NumberPieces,
-    Shown,
     Sparse,
     SparsePieces,
     StringPieces,
     Strings,
+    Table,
     TextPieces,
     Texts,
     begins,
     rows_in_circles,
-    settled,
-    taken,
 )
 from ...schema.errors import DataError
 from ...schema.io import open_input
@@ -56,7 +54,7 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 @dataclass(slots=True, repr=False)
-class HostTrace(Shown):
+class HostTrace(Table):
     """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
 
     `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back ends. `skipped`
@@ -123,7 +121,7 @@ def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen
     trace.skipped += damage.dropped
     trace.noted += damage.noted
     trace.remarks += [*damage.remarks, *_schema_remarks(path, top.schema)]
-    return settled(trace)
+    return trace
 
 
 def _what_it_is(document: bytes) -> str:
@@ -237,10 +235,10 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
 
     The children of an id out of this range follow it; those of an id that several nodes have stay with the first.
     """
-    order = settled(np.argsort(ids, kind="stable"))
+    order = np.argsort(ids, kind="stable")
     beyond = (ids < 0) | (ids > LARGEST_ID)
     again = beyond.copy()
-    again[order[~begins(taken(ids, order))]] = True
+    again[order[~begins(ids[order])]] = True
     if not again.any():
         return ids, parents, 0
     rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)

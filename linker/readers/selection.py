@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings, Texts, filled, in_blocks, let_go, settled
+from ...schema.columns import Bool, Int64, RowMap, Strings, Texts
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import (
@@ -33,14 +33,6 @@ class Kept(NamedTuple):
     activities: Bool
 
 
-def through(table: Int64, rows: Int64) -> Int64:
-    """`table[rows]`, with -1 kept."""
-    found = filled(len(rows), -1)
-    for block in in_blocks(len(rows) if len(table) else 0):
-        found[block] = np.where(rows[block] >= 0, table[rows[block]], -1)
-    return found
-
-
 def select_rows(table: Table, rows: Bool | Int64) -> Table:
     """The rows of a table of columns."""
     return type(table)(**_columns(table, rows))
@@ -56,7 +48,6 @@ def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
             found[field.name] = column.take(taken)
         elif isinstance(column, np.ndarray):
             found[field.name] = column[taken]
-        let_go()
     return found
 
 
@@ -100,25 +91,25 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
     host = select_rows(host, kept.calls[host.call_row])
     return replace(
         linked,
-        ops=replace(ops, communication_row=through(_places(told), ops.communication_row)),
-        calls=replace(calls, op_row=through(op, calls.op_row)),
+        ops=replace(ops, communication_row=RowMap(_places(told))[ops.communication_row]),
+        calls=replace(calls, op_row=RowMap(op)[calls.op_row]),
         activities=replace(
             activities,
-            call_row=through(call, activities.call_row),
-            op_row=through(op, activities.op_row),
-            communication_row=through(_places(told), activities.communication_row),
+            call_row=RowMap(call)[activities.call_row],
+            op_row=RowMap(op)[activities.op_row],
+            communication_row=RowMap(_places(told))[activities.communication_row],
         ),
         device_waits=replace(
-            device, source_row=through(activity, device.source_row), target_row=activity[device.target_row]
+            device, source_row=RowMap(activity)[device.source_row], target_row=activity[device.target_row]
         ),
-        host_waits=replace(host, call_row=call[host.call_row], source_row=through(activity, host.source_row)),
+        host_waits=replace(host, call_row=call[host.call_row], source_row=RowMap(activity)[host.source_row]),
         communications=[linked.communications[row] for row in np.flatnonzero(told).tolist()],
     )
 
 
 def _places(kept: Bool) -> Int64:
     """For each row its number among the kept ones, -1 for the others."""
-    return settled(np.where(kept, np.cumsum(kept) - 1, -1))
+    return np.where(kept, np.cumsum(kept) - 1, -1)
 
 
 def _select_ops(ops: Ops, rows: Bool) -> Ops:

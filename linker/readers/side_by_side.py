@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from ...schema.columns import columns_in, let_go, mapped_file
+from ...schema.columns import mapped, workspace_in
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, note_input
 from ...schema.progress import Advanced, unseen
@@ -111,7 +111,7 @@ def _taken_over(answer: bytes, columns: IO[bytes]) -> HostTrace:
     handed = pickle.loads(answer)
     if isinstance(handed, DataError):
         raise handed
-    whole = mapped_file(columns) if any(handed.sizes) else memoryview(b"")
+    whole = mapped(columns) if any(handed.sizes) else memoryview(b"")
     buffers, place = [], 0
     for size in handed.sizes:
         buffers.append(whole[place : place + size])
@@ -130,7 +130,6 @@ def _hand_over(trace: HostTrace, descriptor: int) -> _Handed:
             sizes.append(len(rest))
             while rest:
                 rest = rest[file.write(rest[:AT_ONCE]) :]
-                let_go()
             file.seek(-file.tell() % ALIGNED, os.SEEK_CUR)
         file.truncate()
     return _Handed(pickled, sizes)
@@ -143,7 +142,7 @@ def read_for_another() -> None:
         start_new_thread(_end_with_parent, ())
     gc.disable()
     try:
-        with columns_in(Path(folder)):
+        with workspace_in(Path(folder)):
             answer: _Handed | DataError = _hand_over(read_host_trace(path, bool(int(strict))), int(descriptor))
     except DataError as error:
         answer = error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Int64, Sparse, Strings, begins, settled, taken
+from ...schema.columns import Int64, Sparse, Strings, begins
 from ...schema.traces import kineto
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, OpRows, QueueEventRows, SyncRows
@@ -43,8 +43,8 @@ def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
 def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
     """The rows in their new order, None where that is how they stand."""
     start = table.start
-    order = settled(np.argsort(start, kind="stable"))
-    first = begins(taken(start, order))
+    order = np.argsort(start, kind="stable")
+    first = begins(start[order])
     rows = order[~(first & np.append(first[1:], True))]
     length = table.end[rows] - start[rows]
     columns = [_numbers(getattr(table, key), rows) for key in keys]

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import let_go
 from ...schema.linked import Activities, Calls, Ops
 from ...schema.traces import TENSOR
 from .streams import StreamKey
@@ -55,7 +54,6 @@ class DataOrigins:
                 if others := {origin for origin in known if origin.stream != own.stream}:
                     origins[row] = others
                 last.update(dict.fromkeys(touched, own))
-            let_go()
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:

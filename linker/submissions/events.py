@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, among, one_by_one
+from ...schema.columns import Int64, Lookup
 from ...schema.linked import Calls, Found
 from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
 from .recordings import Recordings
@@ -39,7 +39,7 @@ class SyncRecords:
         kinds = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
         self._row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
         columns = (kinds, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
-        self._columns = [*map(one_by_one, columns)]
+        self._columns = [column.data for column in columns]
         _, first = np.unique(syncs.correlation, return_index=True)
         self._rows = self._row_of.of(syncs.correlation[np.sort(first)])
 
@@ -81,7 +81,7 @@ class NamedEvents:
     def __init__(self, calls: Calls, records: SyncRecords, event_rows: EventRecordRows, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
         recorded, waited = records.recordings()
-        of_named = np.flatnonzero(among(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
+        of_named = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
         self._call_of = Lookup(calls.correlation[of_named], of_named)
         """The calls that records name, by correlation."""
         told = recorded > 0

@@ -6,7 +6,7 @@ went on can have held it up, except by as much as the clocks are in doubt.
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, filled, in_blocks, one_by_one, settled
+from ...schema.columns import ROUNDING
 from ...schema.linked import Activities, Calls, previous_on_stream
 from ...schema.machine import Machine, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
@@ -24,19 +24,17 @@ class Evidence:
         self.rounding = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
         self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
         self._wake, self._names = machine.wake, calls.name
-        before, soonest = settled(previous_on_stream(activities)), FOREVER
-        freed, due = filled(len(activities), NEVER), filled(len(activities), NEVER)
-        for rows in in_blocks(len(activities)):
-            follows = np.flatnonzero(before[rows] >= 0) + rows.start
-            ended = activities.end[before[follows]]
-            freed[follows], due[follows] = ended, ended + of_each(machine.gap, activities.category.take(follows)).most
-            called = np.flatnonzero(activities.call_row[rows] >= 0) + rows.start
-            call = activities.call_row[called]
-            freed[called] = np.maximum(freed[called], calls.start[call])
-            arrived = calls.end[call] + of_each(machine.launch, calls.name.take(call)).most
-            due[called] = np.maximum(due[called], arrived)
-            soonest = min(soonest, int((activities.start[called] - calls.start[call]).min(initial=FOREVER)))
-        self.freed, self.due = one_by_one(freed), one_by_one(due)
+        before = previous_on_stream(activities)
+        freed, due = np.full(len(activities), NEVER, np.int64), np.full(len(activities), NEVER, np.int64)
+        follows = np.flatnonzero(before >= 0)
+        ended = activities.end[before[follows]]
+        freed[follows], due[follows] = ended, ended + of_each(machine.gap, activities.category.take(follows)).most
+        called = np.flatnonzero(activities.call_row >= 0)
+        call = activities.call_row[called]
+        freed[called] = np.maximum(freed[called], calls.start[call])
+        due[called] = np.maximum(due[called], calls.end[call] + of_each(machine.launch, calls.name.take(call)).most)
+        soonest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
+        self.freed, self.due = freed.data, due.data
         self.ahead = self.doubt + (max(soonest, 0) if soonest < FOREVER else 0)
         self.gap = of_name(machine.gap, "").most
 

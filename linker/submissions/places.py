@@ -5,7 +5,7 @@ The same place is the same thread, call, path of op names and turn within a step
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Numbering, filled, one_by_one, settled
+from ...schema.columns import ABSENT, Int64, Numbering
 from ...schema.linked import Calls, Ops
 from ...schema.traces import are_step_marks
 
@@ -21,9 +21,9 @@ class Places:
         marks = marks[ops.start[marks] != ABSENT]
         self._is_mark = np.zeros(len(ops), np.bool_)
         self._is_mark[marks] = True
-        self.step = settled(np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right"))
+        self.step = np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right")
         # of no op (-1) is the last
-        self._paths = one_by_one(filled(len(ops) + 1, UNKNOWN))
+        self._paths = np.full(len(ops) + 1, UNKNOWN, np.int64).data
         self._paths[-1] = -1
         self._numbers = Numbering[tuple[int, ...]]()
 

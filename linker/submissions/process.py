@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, settled
+from ...schema.columns import Int64, Lookup
 from ...schema.linked import Activities, Calls
 from ...schema.machine import Machine
 from ...schema.traces import NEVER
@@ -122,4 +122,4 @@ def _kinds(calls: Calls, records: SyncRecords) -> Int64:
     kinds = sync_calls(calls.name)
     untold = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
     kinds[untold] = records.kinds(calls.correlation[untold])
-    return settled(kinds)
+    return kinds

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, Numbering, in_blocks, one_by_one
+from ...schema.columns import Int64, Lookup, Numbering
 from ...schema.linked import Activities, Calls
 from ..communication import CollectiveOps
 from ..readers import SyncCall
@@ -46,7 +46,7 @@ class Recordings:
         events = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
         recording = events[kinds[events] == SyncCall.EVENT_RECORD]
         rows = recording[np.argsort(calls.start[recording], kind="stable")]
-        self.rows, self.time = one_by_one(rows), one_by_one(calls.start[rows])
+        self.rows, self.time = rows.data, calls.start[rows].data
         self._number = Lookup(rows, np.arange(len(rows)))
         queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
         self._previous = _previous_on_thread(calls, events, queries)
@@ -55,13 +55,12 @@ class Recordings:
         self.kind: list[int] = []
         alike: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
         numbers = Numbering[tuple[int, ...]]()
-        for block in in_blocks(len(rows), AT_ONCE):
-            for row in rows[block].tolist():
-                self.in_collective.append(self.is_in_collective(row))
-                streams = [known[row]] if row in known else self._likely_streams(row)
-                self.streams.append(alike.setdefault(tuple(streams), streams))
-                of_kind = (int(calls.thread[row]), places.path(row), self._launched_before(row, places))
-                self.kind.append(numbers[of_kind])
+        for row in rows.tolist():
+            self.in_collective.append(self.is_in_collective(row))
+            streams = [known[row]] if row in known else self._likely_streams(row)
+            self.streams.append(alike.setdefault(tuple(streams), streams))
+            of_kind = (int(calls.thread[row]), places.path(row), self._launched_before(row, places))
+            self.kind.append(numbers[of_kind])
         kind = np.array(self.kind, np.int64)
         time = np.asarray(self.time)
         by_kind = np.argsort(kind, kind="stable")

@@ -11,18 +11,14 @@ from ...schema.columns import (
     Bool,
     Int64,
     begins,
-    filled,
-    one_by_one,
     previous_in_group,
     rows_by_number,
-    settled,
     split_groups,
-    taken,
 )
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.traces import NEVER
 
-NOTHING = one_by_one(np.empty(0, np.int64))
+NOTHING = np.empty(0, np.int64).data
 MOST_STREAMS = 32
 """Streams among which a wait's are looked for where nothing tells them: each wait tries them all. Programs have a few."""
 
@@ -53,17 +49,21 @@ class StreamQueues:
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
         self._waits: dict[StreamKey, array[int]] = {}
-        self._device, self._stream, self._turn = activities.device, activities.stream, filled(len(activities), 0)
+        self._device, self._stream, self._turn = (
+            activities.device,
+            activities.stream,
+            np.full(len(activities), 0, np.int64),
+        )
         in_turn = stream_sorted(activities)
         self._turn[in_turn] = np.arange(len(in_turn))
         for rows in split_groups(in_turn, activities.device, activities.stream):
             key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
-            self.rows[key] = one_by_one(rows)
-            self.submitted[key] = one_by_one(np.maximum.accumulate(submitted[rows]))
+            self.rows[key] = rows.data
+            self.submitted[key] = np.maximum.accumulate(submitted[rows]).data
             self._waits[key] = array("q")
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
-        self.submitted_until = filled(len(activities), NEVER)
+        self.submitted_until = np.full(len(activities), NEVER, np.int64)
         for key in self.rows:
             self.submitted_until[np.asarray(self.rows[key])] = np.asarray(self.submitted[key])
 
@@ -185,7 +185,7 @@ class Tails:
 
 def calls_before(calls: Calls) -> Int64:
     """The call before each one on its thread, -1 for none."""
-    return previous_in_group(settled(np.lexsort((calls.start, calls.thread))), calls.thread)
+    return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
 
 
 class _Changes(NamedTuple):
@@ -211,10 +211,9 @@ class ThreadLaunches:
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
         rows = np.flatnonzero(activities.call_row >= 0)
-        rows = settled(rows)
-        call = taken(activities.call_row, rows)
-        thread, time = taken(calls.thread, call), taken(calls.start, call)
-        order = settled(np.lexsort((taken(activities.start, rows), time, thread)))
+        call = activities.call_row[rows]
+        thread, time = calls.thread[call], calls.start[call]
+        order = np.lexsort((activities.start[rows], time, thread))
         self._times: dict[int, memoryview[int]] = {}
         self._rows: dict[int, memoryview[int]] = {}
         self._changes: dict[int, _Changes] = {}
@@ -222,10 +221,10 @@ class ThreadLaunches:
         self._communicates = activities.communication_row >= 0
         self._is_first = _first_of_call(activities)
         for number, mine in rows_by_number(order, thread).items():
-            self._times[number] = one_by_one(time[mine])
-            self._rows[number] = one_by_one(rows[mine])
+            self._times[number] = time[mine].data
+            self._rows[number] = rows[mine].data
             self._changes[number] = self._changes_of(rows[mine], time[mine])
-        by_time = settled(np.argsort(time, kind="stable"))
+        by_time = np.argsort(time, kind="stable")
         self._all_changes = self._changes_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:

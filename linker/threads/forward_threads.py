@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, repetition, settled, stacked, taken
+from ...schema.columns import Bool, Int64, begins, repetition
 from ...schema.linked import Ops
 
 SHARED = 256
@@ -13,12 +13,12 @@ class ForwardThreads:
     """The threads of forward ops by sequence number, with how many ops and the first of them: a row for each number and thread."""
 
     def __init__(self, ops: Ops, of_thread: dict[int, Int64], is_backward: Bool) -> None:
-        work = stacked(*of_thread.values())
+        work = np.concatenate((*of_thread.values(),))
         forward = work[~is_backward[work]]
-        forward = settled(forward[taken(ops.seq_id, forward) >= 0])
-        sequence, thread = taken(ops.seq_id, forward), taken(ops.thread, forward)
-        order = settled(np.lexsort((forward, thread, sequence)))
-        first = np.flatnonzero(begins(taken(sequence, order), taken(thread, order)))
+        forward = forward[ops.seq_id[forward] >= 0]
+        sequence, thread = ops.seq_id[forward], ops.thread[forward]
+        order = np.lexsort((forward, thread, sequence))
+        first = np.flatnonzero(begins(sequence[order], thread[order]))
         count, place = np.diff(np.append(first, len(order))), order[first]
         # of each number in the order in which the threads came to it
         order = np.lexsort((forward[place], sequence[place]))

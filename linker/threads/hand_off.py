@@ -18,13 +18,8 @@ from ...schema.columns import (
     TOLERANCE,
     Int64,
     Strings,
-    among,
-    distinct,
-    let_go,
     rows_by_number,
-    settled,
     split_groups,
-    taken,
 )
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
@@ -69,8 +64,8 @@ def thread_handoffs(
 
     O(n log n) in ops and calls, on however many threads.
     """
-    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~among(ops.thread, transfer_threads)
-    of_thread = rows_by_number(settled(np.flatnonzero(work)), ops.thread)
+    work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
+    of_thread = rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:
         return _columns(transfers)
     did = activity_by_thread(ops, parent, calls, of_thread)
@@ -93,12 +88,11 @@ def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) ->
     """The caller of each autograd worker, by the ops of each thread."""
     callers: dict[int, int] = {}
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
-    let_go()
     forward = ForwardThreads(ops, of_thread, is_backward)
     for number in reversed(largest_first):
         rows = of_thread[number]
-        sequence = taken(ops.seq_id, rows[is_backward[rows]])
-        caller = forward.of(distinct(sequence[sequence >= 0]))
+        sequence = ops.seq_id[rows[is_backward[rows]]]
+        caller = forward.of(np.unique(sequence[sequence >= 0]))
         # of two threads that each ran the backward ops of the other one the larger is the caller
         if caller not in (None, number) and callers.get(caller) != number:
             callers[number] = caller

@@ -1,8 +1,3 @@
 """Who waited for whom: a process's submissions in, waits of host and device out, by records or else by what calls and times tell."""
 
-from .synchronisation import Synchronisation, synchronise
-
-__all__ = [
-    "Synchronisation",
-    "synchronise",
-]
+from .synchronisation import Synchronisation as Synchronisation, synchronise as synchronise

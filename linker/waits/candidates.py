@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, one_by_one, settled
+from ...schema.columns import Bool, Int64
 from ...schema.traces import NEVER
 from ..submissions import Process, StreamKey, Tails
 from .unnamed_waits import Unnamed
@@ -65,12 +65,12 @@ class Candidates:
         launched = process.launches.streams()
         self._is_launched: Bool = np.array([stream in launched for stream in tails.streams], np.bool_)
         nothing = np.full((1, len(tails.streams)), -1, np.int64)
-        self.tails = settled(np.append(tails.before(self._recordings.time), nothing, axis=0))
+        self.tails = np.append(tails.before(self._recordings.time), nothing, axis=0)
         """For each recording the last activity on each stream then; the row -1 is that of no recording."""
         self.cut_off: set[int] = set()
         """Waits with more recordings before than were tried."""
         named = np.isin(np.asarray(self._recordings.rows), process.events.awaited)
-        self._event_of = one_by_one(np.where(named, -1, UNUSED_YET))
+        self._event_of = np.where(named, -1, UNUSED_YET).data
         self._marks: set[tuple[int, int]] = set()
         self._told: set[tuple[StreamKey | None, int]] = set()
         self._of_event: dict[int, list[int]] = defaultdict(list)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, RowPieces, Strings, let_go
+from ...schema.columns import ABSENT, Int64, RowPieces, Strings
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ..submissions import Findings, Process
 from .host_holds import HostHolds
@@ -63,7 +63,6 @@ class FoundWaits:
         self.of_host.extend(*holds[:-1], np.full(len(holds.call_row), HOW[holds.found]))
         if len(holds.call_row):
             self.found[what].extend(holds.call_row.data)
-        let_go()
 
     def device_table(self) -> DeviceWaits:
         """The waits between streams, in the order in which they were found."""

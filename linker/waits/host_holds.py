@@ -8,14 +8,7 @@ from ...schema.columns import (
     ABSENT,
     Bool,
     Int64,
-    among,
-    distinct,
-    filled,
-    in_blocks,
-    let_go,
     rows_of_each,
-    settled,
-    taken,
 )
 from ...schema.linked import Activities, Calls, Found
 from ...schema.machine import Machine, of_each, of_name, usual
@@ -45,17 +38,16 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
     rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
-    rows = rows[~(asynchronous[taken(activities.call_row, rows)] & unwaited[rows])]
-    rows = rows[np.argsort(taken(calls.start, taken(activities.call_row, rows)), kind="stable")]
-    call = taken(activities.call_row, rows)
+    rows = rows[~(asynchronous[activities.call_row[rows]] & unwaited[rows])]
+    rows = rows[np.argsort(calls.start[activities.call_row[rows]], kind="stable")]
+    call = activities.call_row[rows]
     # both are measured on the clocks of the trace, so that it does not matter by how much these are off
-    waited = taken(activities.end, rows) + of_each(machine.wake, calls.name.take(call)).median
+    waited = activities.end[rows] + of_each(machine.wake, calls.name.take(call)).median
     latency = of_each(machine.launch, calls.name.take(call)).median
     measured = calls.name.where(lambda name: of_name(machine.launch, name).count > 0)[call]
     brief = 0 if measured.all() else _brief(activities, calls)
-    unheld = np.where(measured, taken(activities.start, rows) - latency, taken(calls.start, call) + brief)
-    speaks = taken(calls.end, call) - (waited + unheld) / 2
-    let_go()
+    unheld = np.where(measured, activities.start[rows] - latency, calls.start[call] + brief)
+    speaks = calls.end[call] - (waited + unheld) / 2
     of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
     held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
     return HostHolds(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)
@@ -73,9 +65,9 @@ def full_queue(activities: Activities, calls: Calls) -> HostHolds:
     How long launches take is seen from those of the same name with few others under way. O(n log n).
     """
     rows, first, last = _launched(activities, len(calls))
-    start, end = taken(calls.start, rows), taken(calls.end, rows)
-    begun, over = settled(np.sort(start)), settled(np.sort(last))
-    under_way = settled(np.searchsorted(begun, start) - np.searchsorted(over, start, side="right"))
+    start, end = calls.start[rows], calls.end[rows]
+    begun, over = np.sort(start), np.sort(last)
+    under_way = np.searchsorted(begun, start) - np.searchsorted(over, start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
         return HostHolds(NOTHING, NOTHING, NOTHING, Found.TIMING)
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
@@ -86,20 +78,19 @@ def full_queue(activities: Activities, calls: Calls) -> HostHolds:
 
 def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
     """Those of so many calls that launched, and when the first of each one's activities started and the last one ended."""
-    first, last = filled(calls, FOREVER), filled(calls, NEVER)
-    for block in in_blocks(len(activities)):
-        called = activities.call_row[block] >= 0
-        rows = activities.call_row[block][called]
-        np.minimum.at(first, rows, activities.start[block][called])
-        np.maximum.at(last, rows, activities.end[block][called])
-    launching = settled(np.flatnonzero(first < FOREVER))
-    return launching, taken(first, launching), taken(last, launching)
+    first, last = np.full(calls, FOREVER, np.int64), np.full(calls, NEVER, np.int64)
+    called = activities.call_row >= 0
+    rows = activities.call_row[called]
+    np.minimum.at(first, rows, activities.start[called])
+    np.maximum.at(last, rows, activities.end[called])
+    launching = np.flatnonzero(first < FOREVER)
+    return launching, first[launching], last[launching]
 
 
 def _last_ended(activities: Activities, times: Int64) -> Int64:
     """The activity that ended last before each time, or then, -1 for none."""
-    by_end = settled(np.argsort(activities.end, kind="stable"))
-    place = np.searchsorted(taken(activities.end, by_end), times, side="right") - 1
+    by_end = np.argsort(activities.end, kind="stable")
+    place = np.searchsorted(activities.end[by_end], times, side="right") - 1
     return np.where(place >= 0, by_end[place], -1) if len(by_end) else place
 
 
@@ -115,7 +106,7 @@ def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, In
 def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
     """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
-    return ~among(calls.thread, distinct(launching, thread_of_ops))
+    return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
 
 
 def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> HostHolds:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, settled
+from ...schema.columns import Bool, Int64
 from ...schema.linked import Activities, Calls
 from ...schema.machine import usual
 from ...schema.traces import FOREVER, NEVER
@@ -30,7 +30,7 @@ class MetEnds:
     def __init__(
         self, activities: Activities, calls: Calls, evidence: Evidence, tails: Tails, waits: Sequence[Unnamed]
     ) -> None:
-        self._start, self._end, self._calls = activities.start, settled(np.append(activities.end, NEVER)), calls
+        self._start, self._end, self._calls = activities.start, np.append(activities.end, NEVER), calls
         self._evidence = evidence
         self.reach = max(evidence.gap, self._usual_reach(tails, waits))
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...schema.columns import one_by_one
 from ...schema.traces import NEVER
 from ..readers import QueueEventRows
 from ..submissions import StreamKey, StreamQueues
 
-NOTHING = one_by_one(np.empty(0, np.int64))
+NOTHING = np.empty(0, np.int64).data
 
 
 def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:

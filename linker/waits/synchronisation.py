@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, in_blocks, let_go
+from ...schema.columns import ABSENT
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ...schema.machine import Machine
 from ..readers import DeviceTrace, SyncCall
@@ -65,13 +65,11 @@ def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Sync
     guesses = Guesses(process, list(unnamed_waits(process, queries, rows.tolist())))
     waits = FoundWaits(process)
     run = _Run(process, queries, guesses.by_call(), waits)
-    for block in in_blocks(len(rows), AT_ONCE):
-        for row in rows[block].tolist():
-            STEPS.get(process.kinds[row], _go_on)(run, row)
+    for row in rows.tolist():
+        STEPS.get(process.kinds[row], _go_on)(run, row)
     _wait_on_queues(device, run)
     waits.noted[FURTHER_BACK].extend(guesses.cut_off())
     waits.noted[ELSEWHERE].extend(guesses.among_busiest())
-    let_go()
     waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))
     waits.held("launches held up by a full queue", full_queue(activities, calls))
     waits.held("calls of threads that only look on", looking_on(calls, activities, queries.looks_on))

@@ -1,16 +1,11 @@
 """A part of a run: steps, a window of time or an annotation in, what belongs to the part and what carries into it out."""
 
-from .cut import Part, cut, of_both
-from .windows import EVERYTHING, Window, host_period, period_of, trace_start, whole
-
-__all__ = [
-    "EVERYTHING",
-    "Part",
-    "Window",
-    "cut",
-    "host_period",
-    "of_both",
-    "period_of",
-    "trace_start",
-    "whole",
-]
+from .cut import Part as Part, cut as cut, of_both as of_both
+from .windows import (
+    EVERYTHING as EVERYTHING,
+    Window as Window,
+    host_period as host_period,
+    period_of as period_of,
+    trace_start as trace_start,
+    whole as whole,
+)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Lookup, in_blocks, let_go, settled, taken
+from ...schema.columns import ABSENT, Bool, Lookup
 from ...schema.linked import LinkedTrace, Ops, ThreadHandoffs, op_parents, previous_on_stream
 from ...schema.traces import are_step_marks
 from ..matching import are_ops
@@ -79,16 +79,13 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
 
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
     """Ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
-    timed, kept = ops.start != ABSENT, np.zeros(len(ops), np.bool_)
-    for rows in in_blocks(len(ops)):
-        thread, start = ops.thread[rows], ops.start[rows]
-        first = parts.first(thread)
-        kept[rows] = timed[rows] & (start < parts.last(thread)) & ((ops.end[rows] > first) | (start >= first))
+    timed, first = ops.start != ABSENT, parts.first(ops.thread)
+    kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
     untimed = ~timed & are_ops(ops.name)
     known = np.flatnonzero(timed & ops.recorded_by_host) if untimed.any() else np.empty(0, np.int64)
-    known = taken(known, settled(np.argsort(taken(ops.id, settled(known)), kind="stable")))
+    known = known[np.argsort(ops.id[known], kind="stable")]
     if len(known):
-        before = known[np.maximum(np.searchsorted(taken(ops.id, known), ops.id[untimed]) - 1, 0)]
+        before = known[np.maximum(np.searchsorted(ops.id[known], ops.id[untimed]) - 1, 0)]
         kept[untimed] = kept[before]
     return _with_callers(ops, kept | ~(timed | untimed))
 
@@ -98,7 +95,7 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
     untimed = ops.start == ABSENT
     if not untimed.any():
         return kept
-    row_of, rows = Lookup(ops.id, settled(np.arange(len(ops)))), np.flatnonzero(kept)
+    row_of, rows = Lookup(ops.id, np.arange(len(ops))), np.flatnonzero(kept)
     while len(rows):
         rows = np.unique(row_of.of(ops.parent_id[rows]))
         rows = rows[(rows >= 0) & untimed[rows] & ~kept[rows]]
@@ -109,7 +106,6 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
 def _beyond(ops: Ops) -> Bool:
     """The host ops before the first and after the last one that the device trace holds, which called none that it holds."""
     held = ops.start != ABSENT
-    let_go()
     untimed = ~held & are_ops(ops.name)
     held &= ops.recorded_by_host
     if not held.any() or not untimed.any():

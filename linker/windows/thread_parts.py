@@ -5,7 +5,7 @@ Of a period from 100 to 200 µs, a thread with a call from 190 to 215 has the pa
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, distinct
+from ...schema.columns import ABSENT, Bool, Int64
 from ...schema.linked import Calls
 from .windows import Period
 
@@ -14,7 +14,7 @@ class ThreadParts:
     """Each thread's part of a period, from `first` up to but without `last`; what is asked is asked for columns of threads and times."""
 
     def __init__(self, calls: Calls, period: Period) -> None:
-        self._threads = distinct(calls.thread)
+        self._threads = np.unique(calls.thread)
         self._period = period
         self._first = _borders(calls, self._threads, period.start)
         self._last = _borders(calls, self._threads, period.end)

@@ -1,19 +1,14 @@
-"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and numbers for them.
+"""Groups of rows that are equal in some columns: where each begins, which row of it comes before, and numbers for them."""
 
-And which rows have which numbers, for columns that are large.
-"""
-
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from .column_types import Bool, Int32, Int64, Rows
-from .on_disk import filled, in_blocks, settled
+from .row_map import RowMap
 
 Numbers = Int64 | Int32
 Side = Literal["left", "right"]
-Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
 def begins(*columns: Numbers) -> Bool:
@@ -24,52 +19,11 @@ def begins(*columns: Numbers) -> Bool:
     return first
 
 
-def taken(column: Column, rows: Rows) -> Column:
-    """`column[rows]`, taken a block at a time."""
-    found = filled(len(rows), 0, column.dtype.type)
-    for block in in_blocks(len(rows)):
-        found[block] = column[rows[block]]
-    return cast(Column, found)
-
-
-def stacked(*columns: Int64) -> Int64:
-    """The rows of all columns, one column after the other, copied a block at a time."""
-    found, place = filled(sum(map(len, columns)), 0), 0
-    for column in columns:
-        for block in in_blocks(len(column)):
-            copied = column[block]
-            found[place : place + len(copied)] = copied
-            place += len(copied)
-    return found
-
-
-def distinct(*columns: Int64) -> Int64:
-    """The numbers in some columns, each once, ascending, looked for a block at a time."""
-    found = np.empty(0, np.int64)
-    for column in columns:
-        for rows in in_blocks(len(column)):
-            found = np.union1d(found, column[rows])
-    return found
-
-
-def among(column: Int64, numbers: Int64) -> Bool:
-    """Which rows have one of the numbers, looked up a block at a time."""
-    known, found = distinct(numbers), np.zeros(len(column), np.bool_)
-    for rows in in_blocks(len(column) if len(known) else 0):
-        place = np.minimum(np.searchsorted(known, column[rows]), len(known) - 1)
-        found[rows] = known[place] == column[rows]
-    return found
-
-
 def within(mine: Rows, parent: Rows) -> Rows:
     """For each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
-    place, outer = filled(len(parent), -1), filled(len(mine), -1)
-    for rows in in_blocks(len(mine)):
-        place[mine[rows]] = np.arange(rows.start, rows.start + len(mine[rows]))
-    for rows in in_blocks(len(mine)):
-        around = parent[mine[rows]]
-        outer[rows] = np.where(around >= 0, place[around], -1)
-    return outer
+    place = np.full(len(parent), -1, np.int64)
+    place[mine] = np.arange(len(mine))
+    return RowMap(place)[parent[mine]]
 
 
 def repetition(*columns: Int64) -> Int64:
@@ -87,10 +41,9 @@ def repetition(*columns: Int64) -> Int64:
 
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
     """For each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
-    is_first, previous = begins(*(taken(column, order) for column in columns)), filled(len(order), -1)
-    for rows in in_blocks(len(order)):
-        follows = rows.start + np.flatnonzero(~is_first[rows])
-        previous[order[follows]] = order[follows - 1]
+    follows = np.flatnonzero(~begins(*(column[order] for column in columns)))
+    previous = np.full(len(order), -1, np.int64)
+    previous[order[follows]] = order[follows - 1]
     return previous
 
 
@@ -115,7 +68,7 @@ def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
     >>> rows_by_number(np.array([0, 1, 3]), np.array([7, 5, 5, 7]))
     {5: array([1]), 7: array([0, 3])}
     """
-    order = settled(rows[np.argsort(taken(column, rows), kind="stable")])
+    order = rows[np.argsort(column[rows], kind="stable")]
     return {int(column[group[0]]): group for group in split_groups(order, column)}
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .column_types import ABSENT, Int64
-from .groups import begins, last_up_to, taken
-from .on_disk import filled, in_blocks, settled
+from .groups import begins, last_up_to
+from .table import Table
 
 TOLERANCE = 1_000
 """ns by which a child may outlast its parent unremarked: whole-µs traces truncate start and duration separately."""
@@ -15,12 +15,13 @@ ROUNDING = 2
 """ns by which rounded decimal µs may misstate an end."""
 
 NEVER_ENDS = np.iinfo(np.int64).max
+ROWS_AT_ONCE = 1 << 16
 STEPS = 32
 """Levels of nesting up which is gone one by one; a usual trace has fewer."""
 
 
-@dataclass(slots=True)
-class Nesting:
+@dataclass(slots=True, repr=False)
+class Nesting(Table):
     """n intervals: the row of the innermost interval around each (-1 for none), ends cut to the parent's end, and own time (ns)."""
 
     parent: Int64
@@ -43,15 +44,15 @@ def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> N
 
     The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
     """
-    order = settled(thread_order(thread, start, end, tie))
-    parent, cut = (filled(len(order), -1) for _ in range(2))
-    opens_thread, sweep, clipped = begins(taken(thread, order)), _Sweep(), 0
-    for block in in_blocks(len(order)):
-        rows = order[block]
-        columns = (rows, opens_thread[block], start[rows], end[rows])
+    order = thread_order(thread, start, end, tie)
+    parent, cut = np.full((2, len(order)), -1, np.int64)
+    opens_thread, sweep = begins(thread[order]), _Sweep()
+    # as Python's own numbers they take five times as much memory as in columns
+    for first in range(0, len(order), ROWS_AT_ONCE):
+        rows = order[first : first + ROWS_AT_ONCE]
+        columns = (rows, opens_thread[first : first + ROWS_AT_ONCE], start[rows], end[rows])
         parent[rows], cut[rows] = sweep.over(*(column.tolist() for column in columns))
-        clipped += int((end[rows] > cut[rows] + TOLERANCE).sum())
-    return Nesting(parent, cut, _without_children(start, cut, parent), clipped)
+    return Nesting(parent, cut, _without_children(start, cut, parent), int((end > cut + TOLERANCE).sum()))
 
 
 class _Sweep:
@@ -86,12 +87,9 @@ class _Sweep:
 
 def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
     """What is left of the length of each interval without those that it encloses."""
-    own = filled(len(start), 0)
-    for rows in in_blocks(len(start)):
-        own[rows] = end[rows] - start[rows]
-    for rows in in_blocks(len(start)):
-        inside = parent[rows] >= 0
-        np.subtract.at(own, parent[rows][inside], (end[rows] - start[rows])[inside])
+    length = end - start
+    inside, own = parent >= 0, length.copy()
+    np.subtract.at(own, parent[inside], length[inside])
     left: Int64 = np.maximum(own, 0)
     return left
 
@@ -112,20 +110,17 @@ def innermost(
     A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to `tolerance` ns
     belongs to the innermost of them.
     """
-    intervals, row = Intervals(of_thread, of_start, of_end, parent), filled(len(start), -1)
-    for spans in in_blocks(len(start)):
-        row[spans] = intervals.innermost(thread[spans], start[spans], end[spans], rounding, tolerance)
-    return row
+    return Intervals(of_thread, of_start, of_end, parent).innermost(thread, start, end, rounding, tolerance)
 
 
 class Intervals:
-    """Nested intervals that are sorted once, to be asked for spans a block at a time."""
+    """Nested intervals that are sorted once, to be asked for several columns of spans."""
 
     def __init__(self, thread: Int64, start: Int64, end: Int64, parent: Int64) -> None:
-        order = settled(thread_order(thread, start, end))
-        self._thread, self._start = taken(thread, order), taken(start, order)
+        order = thread_order(thread, start, end)
+        self._thread, self._start = thread[order], start[order]
         self._end, self._parent = end, parent
-        self._row = settled(np.append(order, -1))
+        self._row = np.append(order, -1)
 
     def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
         """For each span what the function of that name says."""

@@ -1,4 +1,4 @@
-"""Columns on their way, a piece of the file at a time. Where columns are settled, what has come goes to disk at once."""
+"""Columns on their way, a piece of the file at a time. Where there is a workspace, what has come goes there at once."""
 
 from array import array
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import numpy as np
 
 from .column_types import Int64, Strings
 from .numbering import Numbering
-from .on_disk import append, chosen_folder, filled, in_blocks, mapped_file, settled, unnamed
-from .texts import Buffer, Texts
+from .texts import Texts
+from .workspace import Buffer, append, mapped, unnamed_file, workspace_folder
 
 PIECE, TEXT_PIECE = 1 << 16, 1 << 20
 """Bytes of numbers, and of texts, that stay in memory while a column of them comes together."""
@@ -21,7 +21,7 @@ class _Spilled:
     """Bytes in order, of which the last ones may still be in memory; all of them where no folder takes them."""
 
     def __init__(self, at_once: int) -> None:
-        self._folder, self._at_once = chosen_folder(), at_once
+        self._folder, self._at_once = workspace_folder(), at_once
         self._file: IO[bytes] | None = None
         self._waiting: list[bytes] = []
         self._written = self._size = 0
@@ -40,21 +40,21 @@ class _Spilled:
             elif len(self._waiting) > MANY:
                 self._waiting = [*self._waiting[:-MANY], b"".join(self._waiting[-MANY:])]
 
-    def buffers(self, passing: bool) -> list[Buffer]:
+    def buffers(self) -> list[Buffer]:
         """All of them, of which the first are mapped."""
-        mapped = [mapped_file(self._file, passing)] if self._file is not None and self._written else []
-        return [*mapped, *self._waiting]
+        in_file = [mapped(self._file).data] if self._file is not None and self._written else []
+        return [*in_file, *self._waiting]
 
     def whole(self) -> Buffer:
         """All of them in one, mapped if they are in a file and the rest goes there, too."""
         if self._file is not None and self._folder is not None:
             self._write(self._folder)
-        buffers = self.buffers(passing=True)
+        buffers = self.buffers()
         return buffers[0] if len(buffers) == 1 and self._written else memoryview(bytearray(b"".join(buffers)))
 
     def _write(self, folder: Path) -> None:
         try:
-            self._file = self._file or unnamed(folder)
+            self._file = self._file or unnamed_file(folder)
             for content in self._waiting:
                 append(self._file, content)
         except OSError:
@@ -102,7 +102,7 @@ class RowPieces:
         """All rows, in order."""
         self._pass_on()
         rows = self._content.column().reshape(-1, self._width)
-        return [settled(np.ascontiguousarray(column)) for column in rows.T]
+        return [np.ascontiguousarray(column) for column in rows.T]
 
     def _pass_on(self) -> None:
         self._content.add(np.array(self._waiting, np.int64))
@@ -146,12 +146,9 @@ class TextPieces:
 
     def column(self) -> Texts:
         """All texts, in order."""
-        buffers = self._content.buffers(passing=False)
+        buffers = self._content.buffers()
         begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
         place, size = self._start.column(), self._length.column()
-        part, start, length = filled(len(place), 0, np.int32), filled(len(place), 0), filled(len(place), 0, np.int32)
-        for rows in in_blocks(len(place)):
-            part[rows] = np.maximum(np.searchsorted(begins, place[rows], side="right") - 1, 0)
-            start[rows] = place[rows] - np.append(begins, 0)[part[rows]]
-            length[rows] = size[rows]
-        return Texts(buffers, part, start, length)
+        part = np.maximum(np.searchsorted(begins, place, side="right") - 1, 0)
+        start = place - np.append(begins, 0)[part]
+        return Texts(buffers, part.astype(np.int32), start, size.astype(np.int32))

@@ -1,6 +1,7 @@
 """Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few buffers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pickle import PickleBuffer
 from typing import Any, SupportsIndex, overload
 
@@ -10,20 +11,21 @@ import numpy.typing as npt
 from .byte_strings import Spans
 from .column_types import Bool, Int32, Int64, Rows
 from .numbering import Numbering
+from .workspace import Buffer
 
-Buffer = bytes | memoryview
 AT_ONCE = 1 << 13
 BUFFERS_FROM = 5
 """The protocol of pickle from which on it takes buffers as they are."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Texts(Sequence[bytes]):
     """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or joined."""
 
-    __slots__ = ("length", "part", "parts", "start")
-
-    def __init__(self, parts: Sequence[Buffer], part: Int32, start: Int64, length: Int32) -> None:
-        self.parts, self.part, self.start, self.length = parts, part, start, length
+    parts: list[Buffer]
+    part: Int32
+    start: Int64
+    length: Int32
 
     def __len__(self) -> int:
         return len(self.part)

@@ -10,7 +10,6 @@ import numpy as np
 from .column_types import Bool, Int32, Int64, Rows
 from .groups import begins
 from .numbering import rows_of
-from .on_disk import settled
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
@@ -27,7 +26,7 @@ def rows_in_circles(ids: Int64, parent_ids: Int64) -> Rows:
     """
     if not (parent_ids > ids).any():
         return np.empty(0, np.int64)
-    above, steps = settled(parent_rows(ids, parent_ids)), 1
+    above, steps = parent_rows(ids, parent_ids), 1
     # twice as far up each time: what has not come to an end after n steps goes round, and is where all behind it are by now
     while steps < len(ids) and (above >= 0).any():
         above, steps = np.where(above >= 0, above[above], -1), 2 * steps

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..columns import Ragged, Strings, Texts, let_go, settled
+from ..columns import Ragged, Strings, Texts
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -25,12 +25,10 @@ def write_columns(graph: NodeColumns, path: str) -> None:
     Raises DataError when the graph holds what the format cannot, or the file cannot be written.
     """
     encoders = node_encoders(graph)
-    let_go()
     with open_output(path) as out:
         out.write(encode_metadata(graph.metadata))
         for start in range(0, len(graph), ROWS_AT_ONCE):
             out.write(encode_nodes(encoders, slice(start, min(start + ROWS_AT_ONCE, len(graph)))).data)
-            let_go()
 
 
 def read_columns(path: str, tensors: bool) -> NodeColumns:
@@ -47,14 +45,14 @@ def read_columns(path: str, tensors: bool) -> NodeColumns:
             latest.append(_decode(block, tables, path, tensors))
             problems.add(latest[-1])
             if len(latest) == BLOCKS_AT_ONCE:
-                parts.append(settled(concatenate(latest)))
+                parts.append(concatenate(latest))
                 latest = []
     parts += latest
     if not parts:
         raise DataError(f"{path}: is empty; was the graph written to its end?")
     graph = _with_parallel_kinds(_with_unique_ids(concatenate(parts), path), path)
     graph.remarks = problems.remarks(path)
-    return settled(graph)
+    return graph
 
 
 def _decode(block: FrameBlock, tables: dict[str, TextTable], path: str, tensors: bool) -> NodeColumns:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import ABSENT, Bool, Int64, NodeIds, Ns, Ragged, Rows, Shown, Strings, Texts, Us, rows_of
+from ..columns import ABSENT, Bool, Int64, NodeIds, Ns, Ragged, Rows, Strings, Table, Texts, Us, rows_of
 
 
 class NodeType(IntEnum):
@@ -82,7 +82,7 @@ Column = Int64 | Strings | Ragged
 
 
 @dataclass(slots=True, repr=False)
-class TensorText(Shown):
+class TensorText(Table):
     """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
 
     rows: Rows
@@ -105,7 +105,7 @@ LARGEST_NUMBER = 1 << 62
 
 
 @dataclass(slots=True, repr=False)
-class NodeColumns(Shown):
+class NodeColumns(Table):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of

@@ -1,36 +1,18 @@
 """Files: what is read and written whole or not at all, compressed or not."""
 
-from .alone import fresh_folder, locked
-from .compressed import GZIP_MAGIC
+from .alone import fresh_folder as fresh_folder, locked as locked
+from .compressed import GZIP_MAGIC as GZIP_MAGIC
 from .files import (
-    MAX_SIZE,
-    STANDARD_STREAM,
-    bytes_of,
-    decompressing_at_most,
-    folder_beside,
-    note_input,
-    open_input,
-    open_output,
-    protecting_inputs,
-    put_in_place,
-    state_of,
+    MAX_SIZE as MAX_SIZE,
+    STANDARD_STREAM as STANDARD_STREAM,
+    bytes_of as bytes_of,
+    decompressing_at_most as decompressing_at_most,
+    folder_beside as folder_beside,
+    note_input as note_input,
+    open_input as open_input,
+    open_output as open_output,
+    protecting_inputs as protecting_inputs,
+    put_in_place as put_in_place,
+    state_of as state_of,
 )
-from .plain import ACTING
-
-__all__ = [
-    "ACTING",
-    "GZIP_MAGIC",
-    "MAX_SIZE",
-    "STANDARD_STREAM",
-    "bytes_of",
-    "decompressing_at_most",
-    "folder_beside",
-    "fresh_folder",
-    "locked",
-    "note_input",
-    "open_input",
-    "open_output",
-    "protecting_inputs",
-    "put_in_place",
-    "state_of",
-]
+from .plain import ACTING as ACTING

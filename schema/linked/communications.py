@@ -8,7 +8,7 @@ from typing import Any, overload
 import msgspec
 import numpy as np
 
-from ..columns import Int64, NumberPieces, let_go
+from ..columns import Int64, NumberPieces
 from .linked_trace import Communication
 
 AT_ONCE = 1 << 8
@@ -75,7 +75,6 @@ class Communications(Sequence[Communication]):
         coming, once, pieces = iter(records), _Once(), NumberPieces()
         while block := [*islice(coming, AT_ONCE)]:
             pieces.add(np.array([*map(once.row, block)], np.int64).reshape(-1))
-            let_go()
         return Communications(pieces.column().reshape(-1, len(FIELDS)), once.table)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Sparse, Strings, Texts, counted
+from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Sparse, Strings, Table, Texts, counted
 from ..machine import Machine
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -27,7 +27,7 @@ class Found(Enum):
 
 
 @dataclass(slots=True, repr=False)
-class Ops(Shown):
+class Ops(Table):
     """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
 
     An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module that the op was done
@@ -61,7 +61,7 @@ class Ops(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class Calls(Shown):
+class Calls(Table):
     """Runtime and driver calls; `op_row` is the innermost op around the call, `module` and `python_function` are as those of ops."""
 
     name: Strings
@@ -78,7 +78,7 @@ class Calls(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class Activities(Shown):
+class Activities(Table):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
     `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes, `bandwidth`
@@ -107,7 +107,7 @@ class Activities(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class DeviceWaits(Shown):
+class DeviceWaits(Table):
     """Activity `target_row` may not start before activity `source_row` has ended, because of a stream wait event.
 
     The source is -1 in a part of a trace that does not hold it.
@@ -119,7 +119,7 @@ class DeviceWaits(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class HostWaits(Shown):
+class HostWaits(Table):
     """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending.
 
     The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
@@ -132,7 +132,7 @@ class HostWaits(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class ThreadHandoffs(Shown):
+class ThreadHandoffs(Table):
     """What `target_thread` does from `target_time` on waits for what `source_thread` did up to `source_time`.
 
     From `waiting_since` (ABSENT: from its start) to `target_time` the target thread does nothing but wait.

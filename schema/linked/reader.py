@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, rows_in_circles, rows_of, settled
+from ..columns import ABSENT, Int64, rows_in_circles, rows_of
 from ..errors import DataError
 from ..io import open_input
 from ..progress import Advanced, unseen
@@ -33,7 +33,7 @@ def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
         kind = "a host trace that was never linked" if len(nodes) else "holds no nodes"
         raise DataError(f"{path}: {kind}; make a linked trace with trace-link first")
     try:
-        linked = settled(_linked(path, top, nodes))
+        linked = _linked(path, top, nodes)
     except (KeyError, IndexError) as error:
         raise DataError(f"{path}: inconsistent linked trace: {error} is referred to but not there") from error
     if wrong := contradiction(linked):

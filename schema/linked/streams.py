@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..columns import Bool, Int64, numbered, previous_in_group, rows_of_each, settled
+from ..columns import Bool, Int64, numbered, previous_in_group, rows_of_each
 
 
 class OnStreams(Protocol):
@@ -23,7 +23,7 @@ def stream_sorted(activities: OnStreams) -> Int64:
 
 def previous_on_stream(activities: OnStreams) -> Int64:
     """For each activity the one before it on its stream, -1 for the first."""
-    return previous_in_group(settled(stream_sorted(activities)), activities.device, activities.stream)
+    return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
 
 
 class Streams(NamedTuple):

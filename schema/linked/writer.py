@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64, Spans, Sparse, Strings, let_go, repeated
+from ..columns import ABSENT, Int64, Spans, Sparse, Strings, repeated
 from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
@@ -40,7 +40,6 @@ def write_linked(linked: LinkedTrace, path: str, advanced: Advanced = unseen) ->
             out.write(before + objects(nodes.members(block), block.stop - block.start))
             before = SEPARATOR
             advanced(block.stop - block.start)
-            let_go()
         out.write(b"],\n")
         out.write(SEPARATOR.join(encoded(name) + b":" + encoded(table(linked)) for name, table in TABLES.items()))
         out.write(b"}\n")

@@ -1,70 +1,39 @@
 """What the profiler writes: the records of Kineto and host traces, their times and numbers."""
 
-from . import host, kineto
-from .arguments import NO_LISTS, TENSOR, ArgumentTexts, argument_lists, listed, usable_arguments, value_texts
-from .attributes import listed_attributes
-from .host import GROUP_INIT, NO_TENSORS, Attr, TensorLists
-from .kineto import MEMORY_CATEGORIES, Args, DeviceFile
-from .literals import UNREADABLE_LISTS, integer_list, literal
-from .merged_ranks import LARGEST_ID, MergedRank
-from .names import name_of
-from .numbers import identities, identity, integer, integers, json_value
-from .plain_arguments import plain_arguments, plain_escapes
-from .steps import STEP_MARK, are_step_marks
-from .times import (
-    FOREVER,
-    LONGEST_RECORDING,
-    NEVER,
-    ExactTimes,
-    InexactTime,
-    exact_times,
-    lacks_padding,
-    microseconds,
-    nanoseconds,
-    with_padding,
+from . import host as host, kineto as kineto
+from .arguments import (
+    NO_LISTS as NO_LISTS,
+    TENSOR as TENSOR,
+    ArgumentTexts as ArgumentTexts,
+    argument_lists as argument_lists,
+    listed as listed,
+    usable_arguments as usable_arguments,
+    value_texts as value_texts,
 )
-
-__all__ = [
-    "FOREVER",
-    "GROUP_INIT",
-    "LARGEST_ID",
-    "LONGEST_RECORDING",
-    "MEMORY_CATEGORIES",
-    "NEVER",
-    "NO_LISTS",
-    "NO_TENSORS",
-    "STEP_MARK",
-    "TENSOR",
-    "UNREADABLE_LISTS",
-    "Args",
-    "ArgumentTexts",
-    "Attr",
-    "DeviceFile",
-    "ExactTimes",
-    "InexactTime",
-    "MergedRank",
-    "TensorLists",
-    "are_step_marks",
-    "argument_lists",
-    "exact_times",
-    "host",
-    "identities",
-    "identity",
-    "integer",
-    "integer_list",
-    "integers",
-    "json_value",
-    "kineto",
-    "lacks_padding",
-    "listed",
-    "listed_attributes",
-    "literal",
-    "microseconds",
-    "name_of",
-    "nanoseconds",
-    "plain_arguments",
-    "plain_escapes",
-    "usable_arguments",
-    "value_texts",
-    "with_padding",
-]
+from .attributes import listed_attributes as listed_attributes
+from .host import GROUP_INIT as GROUP_INIT, NO_TENSORS as NO_TENSORS, Attr as Attr, TensorLists as TensorLists
+from .kineto import MEMORY_CATEGORIES as MEMORY_CATEGORIES, Args as Args, DeviceFile as DeviceFile
+from .literals import UNREADABLE_LISTS as UNREADABLE_LISTS, integer_list as integer_list, literal as literal
+from .merged_ranks import LARGEST_ID as LARGEST_ID, MergedRank as MergedRank
+from .names import name_of as name_of
+from .numbers import (
+    identities as identities,
+    identity as identity,
+    integer as integer,
+    integers as integers,
+    json_value as json_value,
+)
+from .plain_arguments import plain_arguments as plain_arguments, plain_escapes as plain_escapes
+from .steps import STEP_MARK as STEP_MARK, are_step_marks as are_step_marks
+from .times import (
+    FOREVER as FOREVER,
+    LONGEST_RECORDING as LONGEST_RECORDING,
+    NEVER as NEVER,
+    ExactTimes as ExactTimes,
+    InexactTime as InexactTime,
+    exact_times as exact_times,
+    lacks_padding as lacks_padding,
+    microseconds as microseconds,
+    nanoseconds as nanoseconds,
+    with_padding as with_padding,
+)

@@ -74,7 +74,6 @@ trace_diff_modules              depth name difference count_a count_b device_tim
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...schema.columns import let_go
 from ...schema.progress import Advanced, unseen
 from .collectives import collectives_over_ranks
 from .counters import counters, cupti_counters
@@ -89,24 +88,24 @@ from .memory import memory_timeline
 from .modules import modules
 from .ops import frequent_kernel_patterns, host_time_per_op, per_op_device_time
 from .overlap import communication_computation_overlap
-from .overlay import overlay_events
+from .overlay import overlay_events as overlay_events
 from .rank import (
-    READ_STAGES,
-    Analysis,
-    Column,
-    Floats,
-    Options,
-    RankTrace,
-    Table,
-    graph_of,
-    rank_of_graph,
-    read_captures,
-    read_rank,
+    READ_STAGES as READ_STAGES,
+    Analysis as Analysis,
+    Column as Column,
+    Floats as Floats,
+    Options as Options,
+    RankTrace as RankTrace,
+    Table as Table,
+    graph_of as graph_of,
+    rank_of_graph as rank_of_graph,
+    read_captures as read_captures,
+    read_rank as read_rank,
 )
 from .step_breakdown import step_breakdown
 from .temporal_breakdown import temporal_breakdown
-from .trace_diff import trace_diff
-from .write_overlay import write_overlay
+from .trace_diff import trace_diff as trace_diff
+from .write_overlay import write_overlay as write_overlay
 
 ANALYSES: tuple[Analysis, ...] = (
     temporal_breakdown,
@@ -153,7 +152,6 @@ def analyse(
         parts = []
         for analysis in chosen:
             parts.append(analysis.of_rank(rank, options))
-            let_go()
             advanced(1)
         return parts
 
@@ -164,23 +162,3 @@ def analyse(
     del parts
     tables = [analysis.over_ranks(by_analysis.pop(0), options) for analysis in chosen]  # parts go as tables come
     return {table.name: table for whole in tables for table in whole.with_details()}
-
-
-__all__ = [
-    "ANALYSES",
-    "READ_STAGES",
-    "Analysis",
-    "Column",
-    "Floats",
-    "Options",
-    "RankTrace",
-    "Table",
-    "analyse",
-    "graph_of",
-    "overlay_events",
-    "rank_of_graph",
-    "read_captures",
-    "read_rank",
-    "trace_diff",
-    "write_overlay",
-]

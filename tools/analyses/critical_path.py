@@ -7,8 +7,17 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import ExecutionGraph
-from ..replay import KINDS, NodeClass, Pieces, Replay, explained_pct, pieces_of, time_by_kind, trust
-from ..replay import critical_path as path_of
+from ..replay import (
+    KINDS,
+    NodeClass,
+    Pieces,
+    Replay,
+    critical_path as path_of,
+    explained_pct,
+    pieces_of,
+    time_by_kind,
+    trust,
+)
 from .rank import Column, Options, RankTrace, Table, microseconds, per_rank, percentage, rank_column
 
 if TYPE_CHECKING:

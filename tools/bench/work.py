@@ -123,11 +123,11 @@ def _link_and_convert() -> Callable[[], Counts]:
     from ...converter import Options, convert
     from ...linker import link
     from ...linker.readers import read_traces
-    from ...schema.columns import columns_in
+    from ...schema.columns import workspace_in
 
     def work() -> Counts:
         gc.disable()
-        with columns_in(Path()):
+        with workspace_in(Path()):
             graph = convert(link(*read_traces(HOST, DEVICE, folder=Path())), Options())
             graph.write("at_once.et")
         return {"graph nodes": len(graph)}

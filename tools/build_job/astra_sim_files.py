@@ -11,7 +11,7 @@ from ...schema.io import open_output
 from .job import GRAPHS
 from .leftovers import GROUPS
 
-FOLDER = "astra-sim"
+ASTRA_SIM_FILES = "astra-sim"
 BINARY = "AstraSim_Analytical_Congestion_Unaware"
 
 
@@ -30,7 +30,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
 
     The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of this folder.
     """
-    network, folder = fitted or Network(), output_dir / FOLDER
+    network, folder = fitted or Network(), output_dir / ASTRA_SIM_FILES
     folder.mkdir(exist_ok=True)
     if ranks == 1:
         _copy(f"{output_dir / GRAPHS}.0.et", f"{folder / GRAPHS}.0.et")
@@ -52,7 +52,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
 
 def simulator_command(output_dir: Path, ranks: int) -> str:
     """The command line that simulates the graphs of a folder with so many ranks."""
-    folder = output_dir / FOLDER
+    folder = output_dir / ASTRA_SIM_FILES
     given = {
         "workload": (output_dir if ranks > 1 else folder) / GRAPHS,
         "system": folder / "system.json",

@@ -17,7 +17,7 @@ from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
 from ...linker import link
 from ...linker.readers import read_traces
 from ...linker.windows import EVERYTHING, Window
-from ...schema.columns import columns_in
+from ...schema.columns import workspace_in
 from ...schema.comm_groups import number_groups
 from ...schema.errors import DataError
 from ...schema.io import open_output, state_of
@@ -123,7 +123,7 @@ def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
 
 
 def _built(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
-    with columns_in(task.graph.parent):
+    with workspace_in(task.graph.parent):
         return _built_in(task, inputs)
 
 

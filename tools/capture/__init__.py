@@ -3,8 +3,6 @@
 `capture` is for loops without a profiler (`execgraph.capture` is the same), `trace_handler` for those that have one.
 """
 
-from .handler import trace_handler
-from .installed import experimental_config
-from .recorder import Recorder, capture
-
-__all__ = ["Recorder", "capture", "experimental_config", "trace_handler"]
+from .handler import trace_handler as trace_handler
+from .installed import experimental_config as experimental_config
+from .recorder import Recorder as Recorder, capture as capture

@@ -89,9 +89,9 @@ def _microseconds(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from ...schema.columns import columns_in
+    from ...schema.columns import workspace_in
 
-    with columns_in(folder_beside(options.output)):
+    with workspace_in(folder_beside(options.output)):
         _convert(options)
 
 

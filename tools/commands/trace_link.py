@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from ...schema.columns import columns_in
+    from ...schema.columns import workspace_in
 
-    with columns_in(folder_beside(options.output)):
+    with workspace_in(folder_beside(options.output)):
         _link(options)
 
 

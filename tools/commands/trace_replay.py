@@ -11,7 +11,7 @@ from typing import NoReturn
 import msgspec
 
 from ...converter.targets import ASTRA_SIM
-from ...schema.columns import columns_in
+from ...schema.columns import workspace_in
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import STANDARD_STREAM, folder_beside
@@ -88,7 +88,7 @@ def _scale(spec: str) -> Scale:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    with columns_in(folder_beside(arguments.output or STANDARD_STREAM)):
+    with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
         _replay(arguments)
 
 

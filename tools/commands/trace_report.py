@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...converter.ranks import ranks_of
-from ...schema.columns import columns_in
+from ...schema.columns import workspace_in
 from ...schema.io import STANDARD_STREAM, folder_beside, open_output
 from ...schema.optional import require
 from ..analyses import ANALYSES, Options, read_captures
@@ -128,7 +128,7 @@ def _sources(paths: list[Path], ranks: tuple[int, ...] | None) -> Sources:
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         require("report", "--output")
-    with columns_in(folder_beside(arguments.output or STANDARD_STREAM)):
+    with workspace_in(folder_beside(arguments.output or STANDARD_STREAM)):
         _report(arguments)
 
 

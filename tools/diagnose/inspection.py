@@ -26,7 +26,7 @@ from ...linker.readers import (
     read_device_trace,
     read_host_trace,
 )
-from ...schema.columns import Bool, Int64, Strings, columns_in
+from ...schema.columns import Bool, Int64, Strings, workspace_in
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import streams_of
@@ -120,7 +120,7 @@ def inspect(files: ProcessFiles) -> Inspection:
     found = Inspection(files.device, files.host, rank=files.rank, records_rank=files.records_rank)
     found.bytes = sum(Path(path).stat().st_size for path in (files.device, files.host) if path)
     try:
-        with columns_in(folder_beside(STANDARD_STREAM)):
+        with workspace_in(folder_beside(STANDARD_STREAM)):
             host = read_host_trace(files.host) if files.host else None
             device = read_device_trace(files.device) if files.device else None
         if host is not None:

@@ -8,32 +8,22 @@ changed = simulate(job, {"class:communication": 2.0})
 changed.makespan_ns
 """
 
-from .job import Job
-from .machine import DEFAULT, Machine, Stalls, draw_machine
-from .programs import NAMED, PRESETS, RANDOM, build_job
-from .simulation import Edges, RankRun, Run, as_numpy, scale_of, simulate
-from .writing import RankFiles, Rows, correlation, identify, shown, write_traces
-
-__all__ = [
-    "DEFAULT",
-    "NAMED",
-    "PRESETS",
-    "RANDOM",
-    "Edges",
-    "Job",
-    "Machine",
-    "RankFiles",
-    "RankRun",
-    "Rows",
-    "Run",
-    "Stalls",
-    "as_numpy",
-    "build_job",
-    "correlation",
-    "draw_machine",
-    "identify",
-    "scale_of",
-    "shown",
-    "simulate",
-    "write_traces",
-]
+from .job import Job as Job
+from .machine import DEFAULT as DEFAULT, Machine as Machine, Stalls as Stalls, draw_machine as draw_machine
+from .programs import NAMED as NAMED, PRESETS as PRESETS, RANDOM as RANDOM, build_job as build_job
+from .simulation import (
+    Edges as Edges,
+    RankRun as RankRun,
+    Run as Run,
+    as_numpy as as_numpy,
+    scale_of as scale_of,
+    simulate as simulate,
+)
+from .writing import (
+    RankFiles as RankFiles,
+    Rows as Rows,
+    correlation as correlation,
+    identify as identify,
+    shown as shown,
+    write_traces as write_traces,
+)

@@ -2,61 +2,47 @@
 
 `replay` takes one graph, `replay_ranks` those of a job."""
 
-from .critical_path import KINDS, WAITS, Pieces, critical_path, pieces_of, time_by_kind
-from .execution import Replay, replay, replay_ranks, replays, topological_order
-from .node_class import COMMUNICATION_TYPES, Classes, NodeClass, moves_memory, node_classes
-from .one_job import why_not_one_job
-from .roofline import Bound, Kernels, LeastTime, bound_by, device_peaks, least_time, roofs
-from .scaling import SCALABLE, Scale, check_names, parse_scale
-from .simulator_rules import Simulated, SimulatedRank, describe_simulated, simulated, simulated_ends
-from .summary import describe, explained_pct, summarise, trust
-from .timeline import write_timeline
-from .what_if import WhatIf, what_if
-from .workload import Lane, Workload, gather, number_text
-
-__all__ = [
-    "COMMUNICATION_TYPES",
-    "KINDS",
-    "SCALABLE",
-    "WAITS",
-    "Bound",
-    "Classes",
-    "Kernels",
-    "Lane",
-    "LeastTime",
-    "NodeClass",
-    "Pieces",
-    "Replay",
-    "Scale",
-    "Simulated",
-    "SimulatedRank",
-    "WhatIf",
-    "Workload",
-    "bound_by",
-    "check_names",
-    "critical_path",
-    "describe",
-    "describe_simulated",
-    "device_peaks",
-    "explained_pct",
-    "gather",
-    "least_time",
-    "moves_memory",
-    "node_classes",
-    "number_text",
-    "parse_scale",
-    "pieces_of",
-    "replay",
-    "replay_ranks",
-    "replays",
-    "roofs",
-    "simulated",
-    "simulated_ends",
-    "summarise",
-    "time_by_kind",
-    "topological_order",
-    "trust",
-    "what_if",
-    "why_not_one_job",
-    "write_timeline",
-]
+from .critical_path import (
+    KINDS as KINDS,
+    WAITS as WAITS,
+    Pieces as Pieces,
+    critical_path as critical_path,
+    pieces_of as pieces_of,
+    time_by_kind as time_by_kind,
+)
+from .execution import (
+    Replay as Replay,
+    replay as replay,
+    replay_ranks as replay_ranks,
+    replays as replays,
+    topological_order as topological_order,
+)
+from .node_class import (
+    COMMUNICATION_TYPES as COMMUNICATION_TYPES,
+    Classes as Classes,
+    NodeClass as NodeClass,
+    moves_memory as moves_memory,
+    node_classes as node_classes,
+)
+from .one_job import why_not_one_job as why_not_one_job
+from .roofline import (
+    Bound as Bound,
+    Kernels as Kernels,
+    LeastTime as LeastTime,
+    bound_by as bound_by,
+    device_peaks as device_peaks,
+    least_time as least_time,
+    roofs as roofs,
+)
+from .scaling import SCALABLE as SCALABLE, Scale as Scale, check_names as check_names, parse_scale as parse_scale
+from .simulator_rules import (
+    Simulated as Simulated,
+    SimulatedRank as SimulatedRank,
+    describe_simulated as describe_simulated,
+    simulated as simulated,
+    simulated_ends as simulated_ends,
+)
+from .summary import describe as describe, explained_pct as explained_pct, summarise as summarise, trust as trust
+from .timeline import write_timeline as write_timeline
+from .what_if import WhatIf as WhatIf, what_if as what_if
+from .workload import Lane as Lane, Workload as Workload, gather as gather, number_text as number_text

@@ -22,10 +22,8 @@ from ...schema.columns import (
     Shown,
     Strings,
     Values,
-    let_go,
     microseconds,
     nullable,
-    settled,
     to_pandas,
     to_polars,
 )
@@ -134,7 +132,7 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
     """The same with each change; what these replays have in common is gathered once."""
     members = rendezvous(graphs)
-    work = settled(on_one_clock(gather(graphs), members))
+    work = on_one_clock(gather(graphs), members)
     if work.missing_dependencies:
         log.warning("warning: ignored dependencies on nodes that the graph lacks: %d", work.missing_dependencies)
     for scale in changes:
@@ -142,8 +140,7 @@ def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]
 
 
 def _replayed(work: Workload, members: MatchedNodes, scale: Sequence[Scale]) -> Replay:
-    let_go()
-    work = settled(scaled(work, scale)) if scale else work
+    work = scaled(work, scale) if scale else work
     schedule = _schedule(work, members)
     end = schedule.end_ns[schedule.finish_row]
     # a member of a collective occupies its stream from its own arrival on

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.edit import recorded_edges
-from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Shown, counted, numbered, rows_by_number
+from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Table, counted, numbered, rows_by_number
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
@@ -55,7 +55,7 @@ class Places(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Columns:
+class Columns(Table):
     """n nodes and e dependencies: `source` before `target`, rows, sorted by target.
 
     A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
@@ -82,7 +82,7 @@ class Columns:
 
 
 @dataclass(slots=True, repr=False)
-class Workload(Columns, Shown):
+class Workload(Columns):
     """The columns of all ranks; the rows of a rank begin at its `first_row`."""
 
     graphs: Sequence[ExecutionGraph]

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...linker.windows import EVERYTHING, Window
-from ...schema.columns import let_go
 from ...schema.graph import ExecutionGraph
 from ...schema.progress import Progress, Stages, unwatched
 from ..analyses import ANALYSES, READ_STAGES, Column, Options, RankTrace, Table, analyse, trace_diff
@@ -99,7 +98,6 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
         tables["what_if"] = what_if(seen.graphs, wanted.scales)
     notes = sources.notes + seen.notes()
     report = Report(sources.title, tables, _ranks_table(seen.facts), notes, options=wanted.options)
-    let_go()
     if wanted.page:
         _add_pictures(report, sources, seen, progress)
     return report

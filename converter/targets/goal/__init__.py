@@ -5,7 +5,5 @@
 `cpus`; `cpu_crossing` adds what LogGOPSim needs, and `goal_file` writes the lines of `operations`.
 """
 
-from .goal_file import GoalRank, GoalReport, write_goal
-from .goal_options import GoalOptions
-
-__all__ = ["GoalOptions", "GoalRank", "GoalReport", "write_goal"]
+from .goal_file import GoalRank as GoalRank, GoalReport as GoalReport, write_goal as write_goal
+from .goal_options import GoalOptions as GoalOptions

@@ -1,6 +1,11 @@
 """rocpd databases (SQLite) of ROCm's profilers as device traces."""
 
-from .database import dialect, is_database, is_merged, is_rocpd, opened, processes
-from .rows import read_rocpd
-
-__all__ = ["dialect", "is_database", "is_merged", "is_rocpd", "opened", "processes", "read_rocpd"]
+from .database import (
+    dialect as dialect,
+    is_database as is_database,
+    is_merged as is_merged,
+    is_rocpd as is_rocpd,
+    opened as opened,
+    processes as processes,
+)
+from .rows import read_rocpd as read_rocpd

@@ -1,5 +1,3 @@
 """What launched graphs do, and the ops that their kernels were captured from."""
 
-from .graph_replays import graph_replays
-
-__all__ = ["graph_replays"]
+from .graph_replays import graph_replays as graph_replays

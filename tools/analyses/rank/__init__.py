@@ -1,60 +1,51 @@
 """A rank as the analyses see it: its traces or its graph in, columns, ops as a tree, classes of activities, tables out."""
 
-from .annotations import USER_SCOPE, are_annotations, with_modules
-from .began import began_ns
-from .captures import KERNEL, Capture, Launched, captures_of, kinds_of, read_captures
-from .classes import LABELS, ActivityClass, Codes, activity_classes, intervals_of
-from .graph_alone import activity_rows, rank_of_graph
-from .intervals import Intervals, Series, intersection, running_sum, sequence, time_by_set, union
-from .rank_trace import READ_STAGES, Analysis, Options, RankTrace, graph_of, per_rank, read_rank
-from .recorded import Allocations, ProfilerRange
-from .shapes import op_shapes
-from .steps import Steps, steps_of
-from .table import Column, Floats, Table, Texts, microseconds, percentage, rank_column, texts
-
-__all__ = [
-    "KERNEL",
-    "LABELS",
-    "READ_STAGES",
-    "USER_SCOPE",
-    "ActivityClass",
-    "Allocations",
-    "Analysis",
-    "Capture",
-    "Codes",
-    "Column",
-    "Floats",
-    "Intervals",
-    "Launched",
-    "Options",
-    "ProfilerRange",
-    "RankTrace",
-    "Series",
-    "Steps",
-    "Table",
-    "Texts",
-    "activity_classes",
-    "activity_rows",
-    "are_annotations",
-    "began_ns",
-    "captures_of",
-    "graph_of",
-    "intersection",
-    "intervals_of",
-    "kinds_of",
-    "microseconds",
-    "op_shapes",
-    "per_rank",
-    "percentage",
-    "rank_column",
-    "rank_of_graph",
-    "read_captures",
-    "read_rank",
-    "running_sum",
-    "sequence",
-    "steps_of",
-    "texts",
-    "time_by_set",
-    "union",
-    "with_modules",
-]
+from .annotations import USER_SCOPE as USER_SCOPE, are_annotations as are_annotations, with_modules as with_modules
+from .began import began_ns as began_ns
+from .captures import (
+    KERNEL as KERNEL,
+    Capture as Capture,
+    Launched as Launched,
+    captures_of as captures_of,
+    kinds_of as kinds_of,
+    read_captures as read_captures,
+)
+from .classes import (
+    LABELS as LABELS,
+    ActivityClass as ActivityClass,
+    Codes as Codes,
+    activity_classes as activity_classes,
+    intervals_of as intervals_of,
+)
+from .graph_alone import activity_rows as activity_rows, rank_of_graph as rank_of_graph
+from .intervals import (
+    Intervals as Intervals,
+    Series as Series,
+    intersection as intersection,
+    running_sum as running_sum,
+    sequence as sequence,
+    time_by_set as time_by_set,
+    union as union,
+)
+from .rank_trace import (
+    READ_STAGES as READ_STAGES,
+    Analysis as Analysis,
+    Options as Options,
+    RankTrace as RankTrace,
+    graph_of as graph_of,
+    per_rank as per_rank,
+    read_rank as read_rank,
+)
+from .recorded import Allocations as Allocations, ProfilerRange as ProfilerRange
+from .shapes import op_shapes as op_shapes
+from .steps import Steps as Steps, steps_of as steps_of
+from .table import (
+    Column as Column,
+    Floats as Floats,
+    Table as Table,
+    Texts as Texts,
+    microseconds as microseconds,
+    percentage as percentage,
+    rank_column as rank_column,
+    texts as texts,
+)

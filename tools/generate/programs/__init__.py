@@ -1,10 +1,3 @@
 """What jobs do: the programs of their host threads, written instruction by instruction."""
 
-from .jobs import NAMED, PRESETS, RANDOM, build_job
-
-__all__ = [
-    "NAMED",
-    "PRESETS",
-    "RANDOM",
-    "build_job",
-]
+from .jobs import NAMED as NAMED, PRESETS as PRESETS, RANDOM as RANDOM, build_job as build_job

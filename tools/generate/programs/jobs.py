@@ -6,10 +6,13 @@ from typing import NamedTuple
 from ..instructions import Group
 from ..job import Job, Step
 from ..machine import DEFAULT, Machine
-from . import distributed_jobs as distributed
-from . import pipeline_jobs as pipelines
-from . import random_jobs, stream_jobs
-from . import single_device_jobs as single
+from . import (
+    distributed_jobs as distributed,
+    pipeline_jobs as pipelines,
+    random_jobs,
+    single_device_jobs as single,
+    stream_jobs,
+)
 from .nccl import expert_groups, replica_groups, second_world, world
 from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
 from .sharded_job import sharded

@@ -1,15 +1,6 @@
 """A simulated run in, the files that the profiler would have written out."""
 
-from .chrome import Rows
-from .files import RankFiles, write_traces
-from .identity import correlation, identify
-from .shown import shown
-
-__all__ = [
-    "RankFiles",
-    "Rows",
-    "correlation",
-    "identify",
-    "shown",
-    "write_traces",
-]
+from .chrome import Rows as Rows
+from .files import RankFiles as RankFiles, write_traces as write_traces
+from .identity import correlation as correlation, identify as identify
+from .shown import shown as shown

@@ -1,8 +1,6 @@
 """Tables in, drawings out."""
 
-from .charts import CHARTS
-from .drawing import Chart
-from .drawing_library import drawing_library
-from .overview_charts import gains, limits, spent
-
-__all__ = ["CHARTS", "Chart", "drawing_library", "gains", "limits", "spent"]
+from .charts import CHARTS as CHARTS
+from .drawing import Chart as Chart
+from .drawing_library import drawing_library as drawing_library
+from .overview_charts import gains as gains, limits as limits, spent as spent

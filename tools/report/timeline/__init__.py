@@ -4,6 +4,4 @@ The page unpacks it and draws it (page.timeline.js): bars one by one where they 
 too dense to be seen.
 """
 
-from .timeline import Timeline, timeline
-
-__all__ = ["Timeline", "timeline"]
+from .timeline import Timeline as Timeline, timeline as timeline

@@ -1,4 +1,4 @@
-"""A part that is linked with all columns on disk, looked at a few rows at a time, is what is cut out of the whole linked in memory."""
+"""A part that is linked with all columns in the workspace is what is cut out of the whole linked in memory."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -15,32 +15,29 @@ from execgraph.linker.link import link
 from execgraph.linker.readers.device_rows import DeviceTrace
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
-from execgraph.linker.waits import synchronisation
 from execgraph.linker.windows.cut import cut
 from execgraph.linker.windows.windows import EVERYTHING, Window, period_of, trace_start, whole
-from execgraph.schema.columns import columns_in, on_disk, pieces
+from execgraph.schema.columns import intervals, pieces, workspace, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, write_linked
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 
 ROWS = 3
-BYTES_A_ROW = 40
-"""An object of Python takes more, so that there is none for each row."""
+BYTES_A_ROW = 100
+"""A dozen numbers, which a few columns hold at a time; objects of Python for each row would take several times as much."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
 Read = Callable[[], tuple[HostTrace | None, DeviceTrace]]
 
 
 @contextmanager
-def all_on_disk(rows: int) -> Iterator[None]:
-    """The smallest column counts as large, and so many rows are a block."""
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, columns_in(Path(folder)):
-        patch.setattr(on_disk, "LARGE", 1)
+def all_in_workspace(rows: int) -> Iterator[None]:
+    """The smallest column counts as large, and intervals are nested so many rows at a time."""
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, workspace_in(Path(folder)):
+        patch.setattr(workspace, "LARGE", 1)
         patch.setattr(pieces, "PIECE", 1)
         patch.setattr(pieces, "TEXT_PIECE", 1)
-        for module, name in ((on_disk, "ROWS_AT_ONCE"), (synchronisation, "AT_ONCE")):
-            patch.setattr(module, name, rows)
+        patch.setattr(intervals, "ROWS_AT_ONCE", rows)
         yield
 
 
@@ -64,7 +61,7 @@ def check(read: Read, windows: tuple[Window, ...], rows: int) -> int:
                 part = link(*pair, window=window)
             except DataError:
                 continue
-            with all_on_disk(rows):
+            with all_in_workspace(rows):
                 assert written(link(*read(), window=window), Path(folder)) == written(part, Path(folder))
             if window != EVERYTHING:
                 cut_out = cut(entire, period_of(pair[1], window, whole(pair[1]))).linked
@@ -106,7 +103,7 @@ def test_steps_annotations_and_times_of_a_training_loop(torch: str, sync_records
 def memory_and_rows(steps: int, folder: Path) -> tuple[int, int]:
     """The most memory that linking one step takes beside what is on disk, and the rows of the whole."""
     folder.mkdir()
-    with all_on_disk(1 << 8):
+    with all_in_workspace(1 << 8):
         host, device = reading(training(steps, torch="2.13", sync_records=True), folder)()
         assert host
         tables = (host.id, device.ops.start, device.calls.start, device.activities.start, device.syncs.start)

@@ -1,0 +1,73 @@
+"""Records of columns, of which large ones live in the workspace."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .shown import Shown
+from .workspace import to_workspace, workspace_folder
+
+
+class Table(Shown):
+    """A dataclass of columns. Whoever makes one need not think of memory: its constructor moves large columns to the workspace.
+
+    Columns that are there already stay where they are, so that `dataclasses.replace` moves only what is new.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        if workspace_folder() is not None:
+            record = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+            for name, column in _moved(record).items():
+                object.__setattr__(self, name, column)
+
+
+class AttributeTable(dict[str, Any]):
+    """Columns by name, which move to the workspace one by one as they are set."""
+
+    def __setitem__(self, name: str, column: Any) -> None:
+        super().__setitem__(name, _moved(column) if workspace_folder() is not None else column)
+
+    def extend(self, columns: Iterable[tuple[str, Any]]) -> None:
+        """Sets some columns, of which each is made when the one before has moved."""
+        for name, column in columns:
+            self[name] = column
+
+
+def _moved(record: Any) -> Any:
+    """The record with its large columns in the workspace."""
+    arrays = [*_arrays(record)]
+    return _with(
+        record, {id(old): new for old, new in zip(arrays, to_workspace(arrays), strict=True) if new is not old}
+    )
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    if isinstance(value, np.ndarray | bytes):
+        yield value
+    for part in _parts(value).values():
+        yield from _arrays(part)
+
+
+def _with(value: Any, moved: dict[int, Any]) -> Any:
+    """The value with these arrays, by identity, in place of its own."""
+    if isinstance(value, np.ndarray | bytes):
+        return moved.get(id(value), value)
+    changed = {name: new for name, old in _parts(value).items() if (new := _with(old, moved)) is not old}
+    if not changed:
+        return value
+    if isinstance(value, list):
+        return [changed.get(place, old) for place, old in enumerate(value)]
+    return {**value, **changed} if isinstance(value, dict) else replace(value, **changed)
+
+
+def _parts(value: Any) -> dict[Any, Any]:
+    """What a column or record is made of: its fields, or the buffers of a list. Tables within it have moved theirs."""
+    if is_dataclass(value) and not isinstance(value, type | Table):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, list) and value and isinstance(value[0], bytes | memoryview):
+        return dict(enumerate(value))
+    return value if isinstance(value, dict) and isinstance(next(iter(value), None), str) else {}

@@ -1,0 +1,108 @@
+"""The workspace: files without a name, in a folder that the command chooses, which hold large columns.
+
+They are mapped, so that the system takes memory for what is looked at and takes it back where it needs room. Nothing stays of them in any
+ending. Without a folder, or where it has no room, all stays in memory.
+"""
+
+import mmap
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import IO, Any
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+
+Buffer = bytes | memoryview
+LARGE = 1 << 18
+"""Bytes from which on a column goes to the workspace."""
+ALIGNED = 64
+WRITTEN_AT_ONCE = 1 << 16
+_folder: "ContextVar[Path | None]" = ContextVar("folder of the workspace", default=None)
+
+_shared: "WeakSet[mmap.mmap]" = WeakSet()
+"""The files that hold all columns of a table. A table has one, as the system limits how many files are open."""
+
+
+@contextmanager
+def workspace_in(folder: Path) -> Iterator[None]:
+    """While the block runs, large columns of tables go to files in this folder."""
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def workspace_folder() -> Path | None:
+    """The folder that large columns go to, None for memory."""
+    return _folder.get()
+
+
+def unnamed_file(folder: Path) -> IO[bytes]:
+    """Opens a new file that the system removes with the process. Raises OSError where the folder takes none."""
+    return tempfile.TemporaryFile(dir=folder, prefix=".columns.", buffering=0)
+
+
+def append(file: IO[bytes], content: Buffer) -> None:
+    """Writes all of the content where the file stands. Raises OSError where there is no room."""
+    rest = memoryview(content)
+    while rest:
+        # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2 MB
+        rest = rest[file.write(rest[:WRITTEN_AT_ONCE]) :]
+
+
+def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
+    """The bytes of a file that is not empty; changes go to the file."""
+    return np.memmap(file, np.uint8, "r+").view(np.ndarray)
+
+
+def to_workspace(columns: Sequence[Any]) -> list[Any]:
+    """Moves those of the columns (arrays and byte strings) that are large, and not in a table's file yet, to one new file.
+
+    Returns the columns in the same order, of which moved ones are views of the file.
+    """
+    folder = _folder.get()
+    large = {id(column): column for column in columns if _belongs_there(column)} if folder is not None else {}
+    if folder is None or not large:
+        return [*columns]
+    sizes = [-(-memoryview(column).nbytes // ALIGNED) * ALIGNED for column in large.values()]
+    starts = np.cumsum([0, *sizes]).tolist()
+    try:
+        with unnamed_file(folder) as file:
+            for column, start in zip(large.values(), starts, strict=False):
+                file.seek(start)
+                append(file, memoryview(column).cast("B"))
+            file.truncate(starts[-1])
+            content = mapped(file)
+    except OSError:
+        return [*columns]
+    if (mapping := _mapping(content)) is not None:
+        _shared.add(mapping)
+    views = {key: _view(content, column, start) for (key, column), start in zip(large.items(), starts, strict=False)}
+    return [views.get(id(column), column) for column in columns]
+
+
+def _belongs_there(column: Any) -> bool:
+    """Whether a column is large, or in a file of its own, and not in a table's file."""
+    if not isinstance(column, np.ndarray):
+        return isinstance(column, bytes) and len(column) >= LARGE
+    mapping = _mapping(column)
+    if mapping is not None:
+        return mapping not in _shared
+    return column.nbytes >= LARGE and column.flags.c_contiguous
+
+
+def _mapping(column: Any) -> mmap.mmap | None:
+    """The file that a column is a view of, None for memory."""
+    while column is not None and not isinstance(column, mmap.mmap):
+        column = column.obj if isinstance(column, memoryview) else getattr(column, "base", None)
+    return column
+
+
+def _view(content: npt.NDArray[np.uint8], column: Any, start: int) -> Any:
+    part = content[start : start + memoryview(column).nbytes]
+    return part.view(column.dtype).reshape(column.shape) if isinstance(column, np.ndarray) else part.data
