@@ -49,12 +49,12 @@ coverage: $(VENV)/.test ## the tests with branches measured; fails below the gat
 	$(BIN)/coverage report --skip-covered --show-missing
 
 bench: $(VENV)/.ready ## speed and memory of every command on generated traces
-	$(BIN)/python -m execgraph.tools.bench
+	$(BIN)/python -m benchmarks.bench
 
 accuracy: $(VENV)/.ready ## what-if errors on simulated jobs, and what each dependency rule is for
-	$(BIN)/python -m execgraph.tools.accuracy
-	$(BIN)/python -m execgraph.tools.accuracy.scaling
-	$(BIN)/python -m execgraph.tools.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
+	$(BIN)/python -m benchmarks.accuracy
+	$(BIN)/python -m benchmarks.accuracy.scaling
+	$(BIN)/python -m benchmarks.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
 mutants: $(VENV)/.test ## how many small changes of the code the tests find
 	$(BIN)/python tests/mutants.py $(MUTANTS)
@@ -84,12 +84,12 @@ lint: $(INSTALLED)/.check ## ruff's rules
 format: $(INSTALLED)/.check ## ruff's format
 	$(INSTALLED)/bin/ruff format --check
 
-# of the installed package, out of reach of the source tree: that is what users check their code against
-types: $(INSTALLED)/.check ## mypy --strict on the installed package
+# of the installed package, not the folders that it is built from: that is what users check their code against, and benchmarks are such code
+types: $(INSTALLED)/.check ## mypy --strict on the installed package and the benchmarks
 	@rm -rf build
 	$(INSTALLED)/bin/python $(PIP) install --no-deps --force-reinstall .
 	@rm -rf build
-	cd $(INSTALLED) && bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph
+	cd $(INSTALLED) && MYPYPATH=$(CURDIR) bin/mypy --config-file $(CURDIR)/pyproject.toml -p execgraph -p benchmarks
 
 clean: ## remove what all of these made
 	rm -rf $(VENV) $(OLDEST) build out *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*

@@ -9,7 +9,7 @@ from execgraph.converter import Options, convert
 from execgraph.tools.replay import replay
 from runs import link_run
 
-ablation = importlib.import_module("execgraph.tools.ablation.__main__")
+ablation = importlib.import_module("benchmarks.ablation.__main__")
 
 
 def test_every_rule_has_a_row_and_without_launches_changed_runs_are_wrong(

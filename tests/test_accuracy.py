@@ -12,11 +12,6 @@ import pytest
 from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
-from execgraph.tools.accuracy import __main__ as accuracy, measuring
-from execgraph.tools.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
-from execgraph.tools.accuracy.partial_order import PartialOrder
-from execgraph.tools.accuracy.tables import Result, Subject, groups
-from execgraph.tools.accuracy.what_if import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
 from execgraph.tools.generate import (
     DEFAULT,
     NAMED,
@@ -41,6 +36,12 @@ from execgraph.tools.generate.instructions import (
     WaitEvent,
 )
 from execgraph.tools.generate.writing.shown import shown
+
+from benchmarks.accuracy import __main__ as accuracy, measuring
+from benchmarks.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
+from benchmarks.accuracy.partial_order import PartialOrder
+from benchmarks.accuracy.tables import Result, Subject, groups
+from benchmarks.accuracy.what_if import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
 
 RESOLVED, UNRESOLVED, WITHOUT = VARIANTS
 ACROSS = "across streams"

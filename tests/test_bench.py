@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from execgraph.tools.bench import __main__ as bench
-from execgraph.tools.bench.results import Benchmark, Result, Size, build_share, changes_table, size_table
+
+from benchmarks.bench import __main__ as bench
+from benchmarks.bench.results import Benchmark, Result, Size, build_share, changes_table, size_table
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_work_that_fails_is_named_with_what_it_said(tmp_path, capsys, monkeypa
         (traces / name).write_text("no trace")
     code, _, err = run(capsys, "--keep", str(tmp_path))
     assert code == 1
-    assert "bench.work link" in err
+    assert "bench/work.py link" in err
     assert "Traceback" not in err
 
 

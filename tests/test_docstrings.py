@@ -16,12 +16,14 @@ PACKAGES = ("schema", "linker", "converter", "tools")
 
 
 def modules() -> list[str]:
-    """All modules that are installed; not the generated one."""
+    """All modules that are installed, not the generated one, and the benchmarks."""
     paths = [
         path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if ROOT_PACKAGE not in path.parents
     ]
     dotted = (".".join(("execgraph", *path.relative_to(ROOT).with_suffix("").parts)) for path in paths)
     found = {name.removesuffix(".__init__") for name in dotted if not name.endswith("_pb2")}
+    benchmarks = (path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "benchmarks").rglob("*.py"))
+    found |= {".".join(parts).removesuffix(".__init__") for parts in benchmarks}
     return sorted({"execgraph", "execgraph.api", *found})
 
 

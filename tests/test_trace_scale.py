@@ -11,8 +11,6 @@ from execgraph.converter.targets import ASTRA_SIM
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph
-from execgraph.tools.accuracy import scaling as accuracy
-from execgraph.tools.accuracy.scaling import DRAWN, FROM, Scaled, Traced, measure
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.job import Outcomes, build
 from execgraph.tools.commands.trace_scale import REFUSED, main
@@ -20,6 +18,9 @@ from execgraph.tools.generate import build_job, simulate, write_traces
 from execgraph.tools.replay import replay_ranks
 from execgraph.tools.scale_job import scale
 from generated import here
+
+from benchmarks.accuracy import scaling as accuracy
+from benchmarks.accuracy.scaling import DRAWN, FROM, Scaled, Traced, measure
 
 JOBS = {"ddp": 2, "sharded": 2, "pipeline_dp": 4, "moe_dp": 4}
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
-from execgraph.tools.accuracy.what_if import (
+from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
+from execgraph.tools.generate.simulation.record import RankRun, Run, as_numpy
+from execgraph.tools.generate.writing.identity import FIRST_NS, correlation
+from execgraph.tools.replay.execution import replay_ranks
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from benchmarks.accuracy.what_if import (
     BASE,
     CHANGES,
     VARIANTS,
@@ -19,11 +25,6 @@ from execgraph.tools.accuracy.what_if import (
     graphs_of,
     true_outcomes,
 )
-from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
-from execgraph.tools.generate.simulation.record import RankRun, Run, as_numpy
-from execgraph.tools.generate.writing.identity import FIRST_NS, correlation
-from execgraph.tools.replay.execution import replay_ranks
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 RESOLVED = VARIANTS[0]
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)

@@ -12,17 +12,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from ...converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
-from ...schema.graph import ExecutionGraph
-from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser
-from ..generate import DEFAULT, Job, Machine, Stalls, build_job, draw_machine, simulate
-from ..replay import replay_ranks
-from ..workers import in_processes
+from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.command import print_json, progress, run_command
+from execgraph.tools.command_parser import CommandParser
+from execgraph.tools.generate import DEFAULT, Job, Machine, Stalls, build_job, draw_machine, simulate
+from execgraph.tools.replay import replay_ranks
+from execgraph.tools.workers import in_processes
+
 from .tables import markdown
 from .what_if import VARIANTS, graphs_of
 
-NAME = "python -m execgraph.tools.accuracy.scaling"
+NAME = "python -m benchmarks.accuracy.scaling"
 LAYERS = {"ddp": 5}
 """Of jobs whose own number gives all collectives one size, which does not tell latency from bandwidth."""
 FROM: dict[str, tuple[int, ...]] = {"ddp": (2, 4), "sharded": (2, 4), "pipeline_dp": (4,), "moe_dp": (4,)}

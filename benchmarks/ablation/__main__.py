@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
+from execgraph.converter import Options, convert
+from execgraph.converter.dependencies import RULES
+from execgraph.tools.command import progress, run_command
+from execgraph.tools.command_parser import CommandParser
+from execgraph.tools.generate import NAMED, PRESETS, RANDOM, build_job, simulate
 
-from ...converter import Options, convert
-from ...converter.dependencies import RULES
 from ..accuracy import VARIANTS, answers, linked_of, markdown, true_outcomes
-from ..command import progress, run_command
-from ..command_parser import CommandParser
-from ..generate import NAMED, PRESETS, RANDOM, build_job, simulate
 from .measured_runs import HEAD, MeasuredRun, measured_runs
 
-NAME = "python -m execgraph.tools.ablation"
+NAME = "python -m benchmarks.ablation"
 STEPS = 4
 
 

@@ -9,12 +9,12 @@ from dataclasses import astuple, dataclass
 from operator import add
 
 import numpy as np
+from execgraph.schema.columns import Bool, Int64, begins
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.tools.generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, shown
+from execgraph.tools.replay import gather
 
-from ...schema.columns import Bool, Int64, begins
-from ...schema.errors import DataError
-from ...schema.graph import DependencyKind, ExecutionGraph
-from ..generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, shown
-from ..replay import gather
 from .partial_order import PartialOrder
 
 ACROSS_STREAMS = DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW | DependencyKind.INFERRED

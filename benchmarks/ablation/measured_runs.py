@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from ...converter import Options, convert
-from ...linker import link, read_device_trace, read_host_trace
-from ...schema.columns import ABSENT
-from ...schema.linked import LinkedTrace
-from ...schema.traces import are_step_marks
-from ..inputs import find_traces, hosts_of
-from ..replay import replay, summarise
+from execgraph.converter import Options, convert
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.traces import are_step_marks
+from execgraph.tools.inputs import find_traces, hosts_of
+from execgraph.tools.replay import replay, summarise
 
 
 class MeasuredRun(NamedTuple):

@@ -5,9 +5,8 @@ Building takes O((points + edges) x lanes), a question O(1).
 """
 
 import numpy as np
-
-from ...schema.columns import Bool, Int64, Ragged, first_from, last_up_to
-from ..replay import topological_order
+from execgraph.schema.columns import Bool, Int64, Ragged, first_from, last_up_to
+from execgraph.tools.replay import topological_order
 
 
 class PartialOrder:

@@ -16,21 +16,23 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+from execgraph.schema.errors import DataError
+from execgraph.schema.io import open_output
+from execgraph.schema.optional import require
+from execgraph.tools.command import progress, run_command
+from execgraph.tools.command_parser import CommandParser
 
-from ...schema.errors import DataError
-from ...schema.io import open_output
-from ...schema.optional import require
-from ..command import progress, run_command
-from ..command_parser import CommandParser
 from .results import Benchmark, Result, Size, build_share, changes_table, size_table
 from .work import DEVICE, HOST, TRACES, WORKS, WORKS_OF_MANY, WORKS_OF_ONE, Timing
 
-NAME = "python -m execgraph.tools.bench"
+NAME = "python -m benchmarks.bench"
 JOB = ("--job", "ddp")
 """Training steps with all-reduces on a stream of their own."""
 LARGE, SMALL = ("--ranks", "2", "--layers", "24"), ("--steps", "2", "--layers", "2")
 """Steps of about 1.2 MB each, as many as make the size; two steps of two layers on every rank."""
-WORK, GENERATE = f"{__package__}.work", f"{(__package__ or '').rpartition('.')[0]}.commands.trace_generate"
+WORK = str(Path(__file__).with_name("work.py"))
+"""Run as a file: it works in the folder of the traces, where Python does not see this package."""
+GENERATE = "-m", "execgraph.tools.commands.trace_generate"
 PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -155,16 +157,16 @@ def _generate(folder: Path, job: Sequence[str], first_alone: bool) -> None:
     """The traces of a job, all or the first rank's alone; they get their name when they are whole."""
     new = folder / "new"
     new.mkdir(parents=True, exist_ok=True)
-    _run_alone(new, GENERATE, *JOB, *job, "--output-dir", ".", "--quiet")
+    _run_alone(new, *GENERATE, *JOB, *job, "--output-dir", ".", "--quiet")
     kept = [new / Path(name).name for name in (HOST, DEVICE)] if first_alone else [*new.glob("*_rank*")]
     for other in {*new.iterdir()}.difference(kept):
         other.unlink()
     new.rename(folder / TRACES)
 
 
-def _run_alone(folder: Path, tool: str, *arguments: str) -> tuple[bytes, int]:
-    """Runs a module in a fresh process that works in `folder`; its output and its peak memory in bytes."""
-    command = [sys.executable, "-m", tool, *arguments]
+def _run_alone(folder: Path, *arguments: str) -> tuple[bytes, int]:
+    """Runs Python with these arguments in a fresh process that works in `folder`; its output and its peak memory in bytes."""
+    command = [sys.executable, *arguments]
     with (
         tempfile.TemporaryFile() as said,
         subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said) as process,
@@ -175,7 +177,7 @@ def _run_alone(folder: Path, tool: str, *arguments: str) -> tuple[bytes, int]:
         if process.returncode:
             said.seek(0)
             lines = said.read().decode(errors="replace").splitlines() or ["it said nothing"]
-            raise DataError(f"{' '.join([tool, *arguments])} in {folder} ended with {process.returncode}: {lines[-1]}")
+            raise DataError(f"{' '.join(arguments)} in {folder} ended with {process.returncode}: {lines[-1]}")
     return output, usage.ru_maxrss * PEAK_UNIT
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-
-from ...converter import convert
-from ...linker import link, read_device_trace, read_host_trace
-from ...schema.columns import Bool, Int64
-from ...schema.graph import ExecutionGraph
-from ...schema.linked import LinkedTrace
-from ..generate import Job, RankRun, Run, as_numpy, scale_of, shown, simulate, write_traces
-from ..replay import Replay, node_classes, parse_scale, replays
+from execgraph.converter import convert
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.columns import Bool, Int64
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.linked import LinkedTrace
+from execgraph.tools.generate import Job, RankRun, Run, as_numpy, scale_of, shown, simulate, write_traces
+from execgraph.tools.replay import Replay, node_classes, parse_scale, replays
 
 
 class Allowed(NamedTuple):

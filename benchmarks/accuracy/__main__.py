@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from ...schema.errors import DataError
-from ..command import print_json, progress, run_command
-from ..command_parser import CommandParser
-from ..generate import NAMED
-from ..workers import in_processes
+from execgraph.schema.errors import DataError
+from execgraph.tools.command import print_json, progress, run_command
+from execgraph.tools.command_parser import CommandParser
+from execgraph.tools.generate import NAMED
+from execgraph.tools.workers import in_processes
+
 from .measuring import measure, subjects
 from .tables import Group, Result, Subject, dependency_tables, group_tables, groups, job_tables
 
-NAME = "python -m execgraph.tools.accuracy"
+NAME = "python -m benchmarks.accuracy"
 WORST = 5
 """So many cases are named of a group that is not as right as it has to be."""
 log = logging.getLogger("execgraph")

@@ -1,6 +1,6 @@
 """Does one piece of the benchmark's work, alone in a fresh process, and prints its seconds and counts as JSON.
 
-    python -m execgraph.tools.bench.work link
+    python benchmarks/bench/work.py link
 
 Files are those of the working directory, under the names below. Only the work is timed, not the start of Python.
 """
@@ -8,7 +8,6 @@ Files are those of the working directory, under the names below. Only the work i
 import contextlib
 import gc
 import importlib
-import importlib.util
 import os
 import shutil
 import sys
@@ -17,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-
-from ...schema.traces import host, kineto
+from execgraph.schema.traces import host, kineto
 
 TRACES = "traces"
 HOST, DEVICE = f"{TRACES}/host_rank0.json", f"{TRACES}/device_rank0.json"
@@ -41,13 +39,13 @@ class Timing(msgspec.Struct):
 
 
 LOADS = {
-    "trace_link": ("...linker",),
-    "trace_convert": ("...converter", "...linker"),
-    "trace_jsonize": ("...converter.jsonizer",),
-    "trace_build": ("..build_job",),
-    "trace_diagnose": ("..diagnose",),
-    "trace_report": ("..report.drawn_page",),
-    "trace_scale": ("..scale_job",),
+    "trace_link": ("execgraph.linker",),
+    "trace_convert": ("execgraph.converter", "execgraph.linker"),
+    "trace_jsonize": ("execgraph.converter.jsonizer",),
+    "trace_build": ("execgraph.tools.build_job",),
+    "trace_diagnose": ("execgraph.tools.diagnose",),
+    "trace_report": ("execgraph.tools.report.drawn_page",),
+    "trace_scale": ("execgraph.tools.scale_job",),
 }
 """What commands import when they begin to work, which is no part of the work."""
 
@@ -56,9 +54,9 @@ def _command(module: str, *arguments: str) -> Work:
     """The work of a command line."""
 
     def ready() -> Callable[[], Counts]:
-        main = importlib.import_module(f"..commands.{module}", __package__).main
+        main = importlib.import_module(f"execgraph.tools.commands.{module}").main
         for name in LOADS.get(module, ()):
-            importlib.import_module(name, __package__)
+            importlib.import_module(name)
 
         def work() -> Counts:
             try:
@@ -100,7 +98,7 @@ def _link_floor() -> Callable[[], Counts]:
 
 
 def _convert_floor() -> Callable[[], Counts]:
-    from ...schema.linked import LinkedFile
+    from execgraph.schema.linked import LinkedFile
 
     def work() -> Counts:
         gc.disable()
@@ -120,10 +118,10 @@ def _write_as_much_as(path: str) -> None:
 
 
 def _link_and_convert() -> Callable[[], Counts]:
-    from ...converter import Options, convert
-    from ...linker import link
-    from ...linker.readers import read_traces
-    from ...schema.columns import workspace_in
+    from execgraph.converter import Options, convert
+    from execgraph.linker import link
+    from execgraph.linker.readers import read_traces
+    from execgraph.schema.columns import workspace_in
 
     def work() -> Counts:
         gc.disable()

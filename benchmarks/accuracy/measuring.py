@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ..generate import NAMED, PRESETS, RANDOM, build_job, simulate
+from execgraph.tools.generate import NAMED, PRESETS, RANDOM, build_job, simulate
+
 from .dependencies import Tally, dependency_accuracy
 from .tables import Result, Subject
 from .what_if import VARIANTS, answers, graphs_of, true_outcomes
