@@ -14,10 +14,12 @@ from execgraph.schema.graph.execution_graph import ExecutionGraph
 from execgraph.tools.build_job.build_options import BuildOptions
 from execgraph.tools.build_job.build_report import BuildReport
 from execgraph.tools.build_job.job import Outcomes, build
-from execgraph.tools.generate import PRESETS, build_job, simulate, write_traces
+from execgraph.tools.generate import simulate, write_traces
 
-ALONE = [job for job, preset in PRESETS.items() if preset.size.ranks == 1]
-TOGETHER = [job for job in PRESETS if job not in ALONE]
+from benchmarks.programs import JOBS, build_job
+
+ALONE = [job for job, preset in JOBS.items() if preset.size.ranks == 1]
+TOGETHER = [job for job in JOBS if job not in ALONE]
 
 
 @cache

@@ -12,18 +12,7 @@ import pytest
 from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import (
-    DEFAULT,
-    NAMED,
-    PRESETS,
-    RANDOM,
-    Job,
-    Machine,
-    Run,
-    build_job,
-    draw_machine,
-    simulate,
-)
+from execgraph.tools.generate import DEFAULT, Job, Machine, Run, draw_machine, simulate
 from execgraph.tools.generate.instructions import (
     Activity,
     Get,
@@ -42,6 +31,7 @@ from benchmarks.accuracy.dependencies import Tally, TrueOrder, dependency_accura
 from benchmarks.accuracy.partial_order import PartialOrder
 from benchmarks.accuracy.tables import Result, Subject, groups
 from benchmarks.accuracy.what_if import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
+from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
 
 RESOLVED, UNRESOLVED, WITHOUT = VARIANTS
 ACROSS = "across streams"
@@ -107,7 +97,7 @@ def test_the_order_leads_over_threads() -> None:
 
 @cache
 def run_of(name: str) -> Run:
-    return simulate(build_job(name, seed=1, steps=2, ranks=2 if PRESETS[name].size.ranks > 1 else 1))
+    return simulate(build_job(name, seed=1, steps=2, ranks=2 if JOBS[name].size.ranks > 1 else 1))
 
 
 def tallies_of(run: Run, graphs: list[ExecutionGraph]) -> dict[str, Tally]:

@@ -9,11 +9,12 @@ from execgraph.converter.edit.device_only import without_host
 from execgraph.schema.columns.column_types import Ragged, Strings
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph, NodeType
-from execgraph.tools.generate import PRESETS
 from execgraph.tools.replay.execution import replay
 from generated import graphs_of
 from graphs import EVENT_WAIT, HOST_SYNC, LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
 from hypothesis import given, strategies as st
+
+from benchmarks.programs import JOBS
 
 
 def follows(graph: ExecutionGraph, name: str) -> dict[str, DependencyKind]:
@@ -128,7 +129,7 @@ def test_a_graph_without_activities_is_refused() -> None:
         without_host(g.build())
 
 
-@pytest.mark.parametrize("job", PRESETS)
+@pytest.mark.parametrize("job", JOBS)
 def test_a_replay_ends_when_the_measured_run_did(job: str) -> None:
     for graph in graphs_of(job):
         device = without_host(graph)
@@ -138,7 +139,7 @@ def test_a_replay_ends_when_the_measured_run_did(job: str) -> None:
         assert np.abs(replayed.start_ns - replayed.work.measured_start_ns).max() <= 10_000
 
 
-@pytest.mark.parametrize("job", PRESETS)
+@pytest.mark.parametrize("job", JOBS)
 def test_whole_microseconds_keep_the_total_of_every_stream(job: str) -> None:
     device = without_host(graphs_of(job)[0])
     exact = device.duration_ns + device.integers("gap_ns", 0) + device.integers("host_delay_ns", 0)

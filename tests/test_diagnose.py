@@ -13,7 +13,9 @@ from execgraph.schema.errors import DataError
 from execgraph.tools.commands.trace_diagnose import main
 from execgraph.tools.diagnose import Diagnosis, Finding, diagnose, report
 from execgraph.tools.diagnose.wording import in_words, places
-from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.generate import simulate, write_traces
+
+from benchmarks.programs import build_job
 
 Rows = list[dict[str, Any]]
 

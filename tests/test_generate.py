@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from execgraph.tools.commands.trace_generate import main
-from execgraph.tools.generate import PRESETS, Job, Run, build_job, scale_of, simulate, write_traces
+from execgraph.tools.generate import Job, Run, scale_of, simulate, write_traces
 from execgraph.tools.generate.instructions import (
     Activity,
     Get,
@@ -27,7 +27,9 @@ from execgraph.tools.generate.instructions import (
 from execgraph.tools.generate.simulation.record import RankRun
 from execgraph.tools.generate.writing.identity import FIRST_NS, correlation, record_function
 
-EVERY_JOB = pytest.mark.parametrize("name", PRESETS)
+from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
+
+EVERY_JOB = pytest.mark.parametrize("name", JOBS)
 SCALES = ({}, {"class:host": 3.0}, {"class:computation": 4.0}, {"class:communication": 5.0}, {"class:memory": 6.0})
 
 
@@ -45,7 +47,7 @@ def runs_under_changes(name: str) -> list[Run]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder per job with the traces of its run."""
     target = tmp_path_factory.mktemp("traces")
-    for name in PRESETS:
+    for name in JOBS:
         write_traces(run_of(name), target / name)
     return target
 
@@ -254,12 +256,16 @@ def test_a_wait_that_costs_nothing_holds_the_run_up_once_durations_change(name: 
     assert simulate(job, scale).makespan_ns > 1.3 * simulate(job).makespan_ns
 
 
+def test_every_job_but_the_random_one_has_a_number() -> None:
+    assert sorted([*NAMED, RANDOM]) == sorted(JOBS)
+
+
 # the files
 
 
 @EVERY_JOB
 def test_both_traces_know_the_same_ops(name: str, folder: Path) -> None:
-    for rank in range(PRESETS[name].size.ranks):
+    for rank in range(JOBS[name].size.ranks):
         host = json.loads((folder / name / f"host_rank{rank}.json").read_text())
         device = json.loads((folder / name / f"device_rank{rank}.json").read_text())
         nodes = {_attrs(node)["rf_id"]: node for node in host["nodes"]}
@@ -401,12 +407,6 @@ def test_wrong_usage_is_one_line_and_exit_2(
         main(["--job", "ddp", "--output-dir", str(tmp_path), *wrong])
     assert end.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_the_number_of_events_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--job", "graph", "--events", "3000", "--output-dir", str(tmp_path), "--json"])
-    assert abs(json.loads(capsys.readouterr().out)["events"] - 3000) < 100
 
 
 def test_equal_scalings_multiply() -> None:

@@ -13,23 +13,15 @@ import pytest
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.columns.column_types import Int64
 from execgraph.tools.commands.trace_generate import main
-from execgraph.tools.generate import (
-    DEFAULT,
-    NAMED,
-    Machine,
-    RankRun,
-    Run,
-    build_job,
-    draw_machine,
-    simulate,
-    write_traces,
-)
+from execgraph.tools.generate import DEFAULT, Machine, RankRun, Run, draw_machine, simulate, write_traces
 from execgraph.tools.generate.instructions import HostWork, Instruction, Launch, Rendezvous
 from execgraph.tools.generate.machine import Clock, Stalls
 from execgraph.tools.generate.simulation.record import as_numpy
 from execgraph.tools.generate.writing.identity import BASE_NS, FIRST_NS
 from execgraph.tools.generate.writing.shown import shown
 from test_generate import job_of, launch, spans
+
+from benchmarks.programs import NAMED, build_job
 
 SAMPLE = Path(__file__).parent / "data/training"
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")

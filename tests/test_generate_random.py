@@ -4,12 +4,13 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from execgraph.tools.generate import DEFAULT, RANDOM, Job, Run, build_job, draw_machine, simulate
+from execgraph.tools.generate import DEFAULT, Job, Run, draw_machine, simulate
 from execgraph.tools.generate.instructions import GraphLaunch, HostWork, Launch
-from execgraph.tools.generate.programs.random_jobs import ranks_of
 from execgraph.tools.generate.simulation.record import RankRun
 from hypothesis import HealthCheck, given, settings, strategies as st
 from test_generate import assert_storages_are_ordered, spans
+
+from benchmarks.programs import RANDOM, build_job, ranks_of
 
 SEEDS = range(12)
 
@@ -94,7 +95,7 @@ def test_steps_and_ranks_resemble_each_other(seed: int) -> None:
 
 def test_seeds_draw_all_kinds_of_programs() -> None:
     ranks = [rank for seed in SEEDS for rank in run_of(seed).ranks]
-    assert {ranks_of(seed) for seed in SEEDS} == {1, 2}
+    assert {ranks_of(RANDOM, seed) for seed in SEEDS} == {1, 2}
     assert len({len(set(rank.activities.stream)) for rank in ranks}) >= 4
     calls = {name for rank in ranks for name in rank.call_names}
     assert calls >= {

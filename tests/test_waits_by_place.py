@@ -10,12 +10,13 @@ from builder import Event, TraceBuilder
 from execgraph.converter import convert
 from execgraph.linker import link, read_device_trace, read_host_trace
 from execgraph.schema.linked.linked_trace import LinkedTrace
-from execgraph.tools.generate import DEFAULT, build_job, simulate, write_traces
+from execgraph.tools.generate import DEFAULT, simulate, write_traces
 from execgraph.tools.generate.machine import Clock
 from runs import link_run
 from test_synchronisation import UNRECORDED, device_waits, host_waits
 
 from benchmarks.accuracy.dependencies import dependency_accuracy
+from benchmarks.programs import build_job
 
 STEPS = 3
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execgraph.schema.columns.column_types import Int64, Ragged
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph
-from execgraph.tools.generate import NAMED, PRESETS, Job, build_job, simulate
+from execgraph.tools.generate import Job, simulate
 from execgraph.tools.generate.simulation.record import RankRun, Run, as_numpy
 from execgraph.tools.generate.writing.identity import FIRST_NS, correlation
 from execgraph.tools.replay.execution import replay_ranks
@@ -25,6 +25,7 @@ from benchmarks.accuracy.what_if import (
     graphs_of,
     true_outcomes,
 )
+from benchmarks.programs import JOBS, NAMED, build_job
 
 RESOLVED = VARIANTS[0]
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
@@ -35,7 +36,7 @@ EVERY_JOB = pytest.mark.parametrize("name", NAMED)
 
 @cache
 def job_of(name: str) -> Job:
-    return build_job(name, seed=1, steps=2, ranks=2 if PRESETS[name].size.ranks > 1 else 1)
+    return build_job(name, seed=1, steps=2, ranks=2 if JOBS[name].size.ranks > 1 else 1)
 
 
 @cache
@@ -108,8 +109,8 @@ def without(graph: ExecutionGraph, kind: DependencyKind) -> ExecutionGraph:
 @st.composite
 def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
     name = draw(st.sampled_from(sorted(names)))
-    of = PRESETS[name].replicas_of
-    ranks = draw(st.integers(2, 4)) // of * of if PRESETS[name].size.ranks > 1 else 1
+    of = JOBS[name].replicas_of
+    ranks = draw(st.integers(2, 4)) // of * of if JOBS[name].size.ranks > 1 else 1
     size = {"steps": st.integers(1, 3), "layers": st.integers(1, 4)}
     size |= {"tokens": st.sampled_from([1, 16, 200, 3000]), "hidden": st.sampled_from([1, 64, 1000])}
     chosen = {key: draw(values) for key, values in size.items()}

@@ -17,10 +17,12 @@ from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace
-from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.generate import simulate, write_traces
 from hypothesis import given, strategies as st
 from programs import VERSIONS, Step, play, two_threads
 from runs import broken_rules, convert_linked, read_pair
+
+from benchmarks.programs import build_job
 
 Pair = tuple[HostTrace | None, DeviceTrace]
 

@@ -13,9 +13,10 @@ from execgraph.converter import Options, convert
 from execgraph.converter.dependencies import RULES
 from execgraph.tools.command import progress, run_command
 from execgraph.tools.command_parser import CommandParser
-from execgraph.tools.generate import NAMED, PRESETS, RANDOM, build_job, simulate
+from execgraph.tools.generate import simulate
 
 from ..accuracy import VARIANTS, answers, linked_of, markdown, true_outcomes
+from ..programs import NAMED, RANDOM, build_job, ranks_of
 from .measured_runs import HEAD, MeasuredRun, measured_runs
 
 NAME = "python -m benchmarks.ablation"
@@ -83,7 +84,7 @@ def _answers(programs: int, tried: Sequence[Ablation]) -> dict[str, tuple[list[f
     """For each ablation the errors, in %, of the jobs as they were measured, and of all changed ones; traces hold all records."""
     found: dict[str, tuple[list[float], list[float]]] = {one.without: ([], []) for one in tried}
     for name, seed in progress([*_jobs(programs)], "simulating", unit="job"):
-        job = build_job(name, steps=STEPS, seed=seed, ranks=min(2, PRESETS[name].sized(seed).ranks))
+        job = build_job(name, steps=STEPS, seed=seed, ranks=min(2, ranks_of(name, seed)))
         linked, outcomes = linked_of(simulate(job), VARIANTS[0]), true_outcomes(job)
         for one in tried:
             base, *changed = answers([convert(of_rank, one.options) for of_rank in linked], outcomes)

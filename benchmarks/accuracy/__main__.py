@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 from execgraph.schema.errors import DataError
 from execgraph.tools.command import print_json, progress, run_command
 from execgraph.tools.command_parser import CommandParser
-from execgraph.tools.generate import NAMED
 from execgraph.tools.workers import in_processes
 
+from ..programs import NAMED
 from .measuring import measure, subjects
 from .tables import Group, Result, Subject, dependency_tables, group_tables, groups, job_tables
 

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from execgraph.tools.generate import NAMED, PRESETS, RANDOM, build_job, simulate
+from execgraph.tools.generate import simulate
 
+from ..programs import JOBS, NAMED, RANDOM, build_job, ranks_of
 from .dependencies import Tally, dependency_accuracy
 from .tables import Result, Subject
 from .what_if import VARIANTS, answers, graphs_of, true_outcomes
@@ -18,9 +19,9 @@ def subjects(jobs: Sequence[str], seeds: int, programs: int) -> list[Subject]:
     """Every job with every seed, those whose ranks communicate with several numbers of ranks, and random programs; each on the
     default machine and on one of its own.
     """
-    sizes = {job: RANKS if PRESETS[job].size.ranks > 1 else (1,) for job in jobs}
+    sizes = {job: RANKS if JOBS[job].size.ranks > 1 else (1,) for job in jobs}
     named = [Subject(job, ranks, seed) for job in sizes for ranks in sizes[job] for seed in range(seeds)]
-    random = [Subject(RANDOM, PRESETS[RANDOM].sized(seed).ranks, seed) for seed in range(programs)]
+    random = [Subject(RANDOM, ranks_of(RANDOM, seed), seed) for seed in range(programs)]
     return [one for kind in (named, random) for one in (*kind, *map(_on_drawn_machine, kind))]
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from execgraph.tools.generate import DEFAULT, RANDOM, Machine, draw_machine
+from execgraph.tools.generate import DEFAULT, Machine, draw_machine
 
+from ..programs import RANDOM
 from .dependencies import Tally
 from .what_if import BASE, CHANGES, CROWDED, RECORDED, Allowed, Answer, Variant
 

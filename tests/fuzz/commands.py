@@ -18,7 +18,7 @@ from random import Random
 
 import tqdm
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+sys.path[:0] = map(str, Path(__file__).parents[:3])
 
 from cases import KINDS  # noqa: E402
 from fork_server import Verdict, run_cases  # noqa: E402

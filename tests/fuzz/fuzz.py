@@ -15,7 +15,7 @@ from pathlib import Path
 
 import atheris
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+sys.path[:0] = map(str, Path(__file__).parents[:3])
 
 with atheris.instrument_imports(include=["execgraph"]):
     from execgraph.schema.graph.framing import read_frames

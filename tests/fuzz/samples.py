@@ -13,8 +13,10 @@ from random import Random
 
 from builder import LAYOUTS, TraceBuilder
 from databases import DIALECTS, Api, Op, Range, write_database
-from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.generate import simulate, write_traces
 from running import must
+
+from benchmarks.programs import build_job
 
 DATA = Path(__file__).parent.parent / "data"
 PLAYED = tuple(LAYOUTS)

@@ -5,7 +5,7 @@ For each rank it writes a host and a device trace as the PyTorch profiler does, 
 
 import argparse
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -44,11 +44,7 @@ def _parser() -> CommandParser:
     job = parser.add_inputs("JOB", "one of the jobs above", "--job", most=1, choices=PRESETS, title="the job")
     for name, what in SIZES.items():
         job.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the job's own)")
-    amount = job.add_mutually_exclusive_group()
-    amount.add_argument(
-        "--events", type=int, metavar="N", help="as many steps as make about N ops, calls and activities"
-    )
-    amount.add_argument(
+    job.add_argument(
         "--size",
         type=int,
         metavar="MB",
@@ -104,17 +100,10 @@ def _job(arguments: argparse.Namespace) -> Job:
     size = {name: getattr(arguments, name) for name in SIZES}
     machine = DEFAULT if arguments.machine_seed is None else draw_machine(arguments.machine_seed)
     job = partial(build_job, arguments.inputs[0], seed=arguments.seed, machine=machine, **size)
-    if arguments.events is not None:
-        return job(steps=_steps(arguments.events, lambda steps: simulate(job(steps=steps)).events))
     if arguments.size is not None:
-        return job(steps=_steps(arguments.size * MB, lambda steps: _size(simulate(job(steps=steps)), arguments.stacks)))
+        two, four = (_size(simulate(job(steps=steps)), arguments.stacks) for steps in (2, 4))
+        return job(steps=max(1, round(2 + 2 * (arguments.size * MB - two) / (four - two))))
     return job()
-
-
-def _steps(wanted: int, amount: Callable[[int], int]) -> int:
-    """How many steps make the wanted amount, by what two and four of them make."""
-    two, four = amount(2), amount(4)
-    return max(1, round(2 + 2 * (wanted - two) / (four - two)))
 
 
 def _size(run: Run, stacks: int) -> int:

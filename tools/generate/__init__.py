@@ -6,11 +6,14 @@ run = simulate(job)
 write_traces(run, "out", sync_records=True)
 changed = simulate(job, {"class:communication": 2.0})
 changed.makespan_ns
+
+Jobs of other programs are built from a table of one's own, presets=PRESETS | {"mine": Preset(...)}; `programs` has what they
+are written with.
 """
 
 from .job import Job as Job
 from .machine import DEFAULT as DEFAULT, Machine as Machine, Stalls as Stalls, draw_machine as draw_machine
-from .programs import NAMED as NAMED, PRESETS as PRESETS, RANDOM as RANDOM, build_job as build_job
+from .programs import PRESETS as PRESETS, Preset as Preset, build_job as build_job
 from .simulation import (
     Edges as Edges,
     RankRun as RankRun,

@@ -1,20 +1,14 @@
 """The jobs by name, and how to build one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..instructions import Group
 from ..job import Job, Step
 from ..machine import DEFAULT, Machine
-from . import (
-    distributed_jobs as distributed,
-    pipeline_jobs as pipelines,
-    random_jobs,
-    single_device_jobs as single,
-    stream_jobs,
-)
+from . import distributed_jobs as distributed, pipeline_jobs as pipelines, single_device_jobs as single
 from .nccl import expert_groups, replica_groups, second_world, world
-from .process import AUTOGRAD, LOADER, MAIN, SECOND_AUTOGRAD, Process, Size
+from .process import AUTOGRAD, MAIN, SECOND_AUTOGRAD, Process, Size
 from .sharded_job import sharded
 
 Program = Callable[[Process], Iterator[None]]
@@ -27,10 +21,6 @@ def _no_groups(_: int) -> tuple[Group, ...]:
 
 def _one_group(ranks: int) -> tuple[Group, ...]:
     return (world(ranks),)
-
-
-def _group_of_several(ranks: int) -> tuple[Group, ...]:
-    return _one_group(ranks) if ranks > 1 else ()
 
 
 def _two_groups(ranks: int) -> tuple[Group, ...]:
@@ -58,31 +48,15 @@ class Preset(NamedTuple):
     size: Size
     threads: tuple[str, ...] = (MAIN, AUTOGRAD)
     groups: Callable[[int], tuple[Group, ...]] = _no_groups
-    ranks_of: Callable[[int], int] | None = None
-    """How many ranks it has with a seed, where that is not the same with all."""
     replicas_of: int = 1
     """How many ranks a replica of the model is spread over."""
 
-    def sized(self, seed: int) -> Size:
-        """The size with as many ranks as the seed gives."""
-        return self.size._replace(ranks=self.ranks_of(seed)) if self.ranks_of else self.size
 
-
-RANDOM = "random"
-"""The job that is another one for every seed."""
 PRESETS = {
     "simple": Preset(single.simple, Size()),
-    "hostbound": Preset(single.simple, Size(layers=8, tokens=64, hidden=64)),
-    "prefetch": Preset(single.prefetch, Size(steps=4)),
+    "hostbound": Preset(single.hostbound, Size(layers=8, tokens=64, hidden=64)),
     "event_sync": Preset(single.event_sync, Size(steps=4, layers=8, tokens=1536, hidden=1024)),
-    "graph": Preset(single.graph, Size(steps=4)),
-    "loader": Preset(single.loader, Size(steps=4), threads=(MAIN, AUTOGRAD, LOADER)),
-    "critical_path": Preset(single.critical_path, Size(tokens=2048, hidden=2048), threads=(MAIN,)),
-    "streams": Preset(stream_jobs.streams, Size(tokens=512, hidden=512), threads=(MAIN,)),
-    "polling": Preset(stream_jobs.polling, Size(steps=4, tokens=1024, hidden=1024)),
-    "pageable": Preset(stream_jobs.pageable, Size(steps=4, tokens=1024, hidden=1024)),
-    "towers": Preset(stream_jobs.towers, Size(tokens=1024, hidden=1024), threads=(MAIN, AUTOGRAD, SECOND_AUTOGRAD)),
-    "queue": Preset(stream_jobs.queue, Size(), threads=(MAIN,)),
+    "towers": Preset(single.towers, Size(tokens=1024, hidden=1024), threads=(MAIN, AUTOGRAD, SECOND_AUTOGRAD)),
     "ddp": Preset(distributed.ddp, Size(ranks=2), groups=_one_group),
     "moe": Preset(distributed.moe, Size(ranks=4), groups=_experts),
     "uneven": Preset(distributed.uneven, Size(ranks=4, layers=2), groups=_one_group),
@@ -92,15 +66,13 @@ PRESETS = {
     "sharded": Preset(sharded, Size(ranks=2), groups=_one_group),
     "pipeline_dp": Preset(pipelines.pipeline_dp, Size(ranks=4, layers=6), groups=_stages, replicas_of=pipelines.STAGES),
     "moe_dp": Preset(distributed.moe_dp, Size(ranks=4, layers=3), groups=_replicated_experts, replicas_of=2),
-    RANDOM: Preset(random_jobs.random_program, Size(steps=4), groups=_group_of_several, ranks_of=random_jobs.ranks_of),
 }
-NAMED = tuple(name for name in PRESETS if name != RANDOM)
-"""Jobs that are the same but for durations, whatever the seed."""
 
 
 def build_job(
     name: str,
     *,
+    presets: Mapping[str, Preset] = PRESETS,
     ranks: int | None = None,
     steps: int | None = None,
     layers: int | None = None,
@@ -109,15 +81,15 @@ def build_job(
     seed: int = 0,
     machine: Machine = DEFAULT,
 ) -> Job:
-    """A job of PRESETS on a machine, with its own size where none is given.
+    """A job of PRESETS, or of another table, on a machine, with its own size where none is given.
 
     Raises ValueError for an unknown name or a size that the job cannot have.
     """
-    if name not in PRESETS:
-        raise ValueError(f"{name}: no such job, there are {', '.join(PRESETS)}")
-    preset = PRESETS[name]
+    if name not in presets:
+        raise ValueError(f"{name}: no such job, there are {', '.join(presets)}")
+    preset = presets[name]
     given = {"ranks": ranks, "steps": steps, "layers": layers, "tokens": tokens, "hidden": hidden}
-    size = preset.sized(seed)._replace(**{key: value for key, value in given.items() if value is not None})
+    size = preset.size._replace(**{key: value for key, value in given.items() if value is not None})
     if min(size) < 1:
         raise ValueError(f"{name}: {', '.join(size._fields)} are at least 1")
     if preset.size.ranks > 1 and size.ranks < 2:

@@ -12,8 +12,7 @@ from .script import Script
 COMPUTE = 7
 """The default stream, as CUPTI numbers it."""
 
-MAIN, AUTOGRAD, LOADER = "main", "autograd", "loader"
-SECOND_AUTOGRAD = "autograd of a second device"
+MAIN, AUTOGRAD, SECOND_AUTOGRAD = "main", "autograd", "autograd of a second device"
 FORWARD_THREAD = 1
 RING = "ncclDevKernel_{}(ncclDevKernelArgsStorage<4096ul>)"
 COLLECTIVE_KERNELS = {

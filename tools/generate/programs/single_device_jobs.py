@@ -4,32 +4,12 @@ Every job has waits that cost nothing in the base run and hold the run up once d
 """
 
 from collections.abc import Iterator
-from functools import cache
 
-from ..instructions import MEMORY, Activity, GraphNode, Tensor
-from ..machine import DEFAULT
-from .layers import (
-    CLAMP,
-    FILL,
-    GEMM,
-    GEMM_BACKWARD,
-    GEMM_WEIGHT,
-    MSE,
-    REDUCE,
-    THRESHOLD,
-    backward,
-    item,
-    linear,
-    mse_loss,
-    relu,
-    sgd_step,
-)
-from .process import COMPUTE, LOADER, Process, gemm_us, size_bytes, stream_us
-from .script import DEVICE_TO_HOST
+from ..instructions import Tensor
+from .layers import backward, begin_backward, end_backward, item, linear, mse_loss, relu, seed, sgd_step
+from .process import AUTOGRAD, COMPUTE, SECOND_AUTOGRAD, Process
 
-COPY_STREAM, SIDE_STREAM = 20, 24
-PINNED_BYTES_PER_US = 12_000
-SPIN = Activity("at::cuda::(anonymous namespace)::spin_kernel(long)")
+SIDE_STREAM = 24
 
 
 def steps(process: Process) -> Iterator[int]:
@@ -55,26 +35,6 @@ def batch(process: Process, name: str = "batch") -> Tensor:
     return process.tensor(name, process.size.tokens, process.size.hidden)
 
 
-@cache
-def upload_activity(size: int) -> Activity:
-    """A copy of `size` bytes of pinned memory to the device."""
-    return Activity("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", MEMORY, size)
-
-
-@cache
-def memset_activity(size: int) -> Activity:
-    """A memset of `size` bytes on the device."""
-    return Activity("Memset (Device)", "gpu_memset", MEMORY, size)
-
-
-def upload(process: Process, buffer: Tensor, stream: int) -> None:
-    """buffer.copy_(pinned, non_blocking=True)."""
-    main, size = process.main, size_bytes(buffer)
-    source = process.tensor(f"pinned {buffer.id}", *buffer.shape, device="cpu")
-    with main.op("aten::copy_", (buffer, source, True), (buffer,), own_us=8.0):
-        main.copy(upload_activity(size), stream, size / PINNED_BYTES_PER_US)
-
-
 def simple(process: Process) -> Iterator[None]:
     """One stream: forward, backward, optimizer; loss.item() in every second step."""
     for step in steps(process):
@@ -86,33 +46,13 @@ def simple(process: Process) -> Iterator[None]:
         yield
 
 
-def prefetch(process: Process) -> Iterator[None]:
-    """The next batch is copied on a side stream into one of two buffers while a step computes from the other."""
-    main = process.main
-    buffers = [batch(process, f"batch {i}") for i in range(2)]
-    for step in steps(process):
-        now, after = step % 2, (step + 1) % 2
-        if step == 0:
-            upload(process, buffers[now], COPY_STREAM)
-            main.record(f"copied {now}", COPY_STREAM)
-        else:
-            main.wait(COPY_STREAM, f"used {after}")
-        main.wait(COMPUTE, f"copied {now}")
-        upload(process, buffers[after], COPY_STREAM)
-        main.record(f"copied {after}", COPY_STREAM)
-        loss = model(process, buffers[now])
-        backward(process, loss)
-        main.record(f"used {now}", COMPUTE)
-        sgd_step(process)
-        if step % 2:
-            item(process, loss)
-        yield
+def hostbound(process: Process) -> Iterator[None]:
+    """As simple, with kernels so short that the device waits for the host."""
+    return simple(process)
 
 
 def event_sync(process: Process) -> Iterator[None]:
-    """The host waits for the event behind the forward pass of the step before: long past, unless the device falls
-    behind.
-    """
+    """The host waits for the event behind the forward pass of the step before: long past, unless the device falls behind."""
     main = process.main
     for step in steps(process):
         if step:
@@ -124,123 +64,34 @@ def event_sync(process: Process) -> Iterator[None]:
         yield
 
 
-def graph(process: Process) -> Iterator[None]:
-    """A CUDA graph of forward and backward on two streams, fed by copies on a third; optimizer and loss are eager."""
-    main = process.main
-    static, loss = batch(process), process.tensor("loss")
-    nodes = captured(process)
+def towers(process: Process) -> Iterator[None]:
+    """Two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
+    main, layers = process.main, process.size.layers
     for step in steps(process):
-        if step:
-            main.wait(COPY_STREAM, "replayed")
-        upload(process, static, COPY_STREAM)
-        main.record("copied", COPY_STREAM)
-        main.wait(COMPUTE, "copied")
-        with main.annotation("## graph replay ##", own_us=10.0):
-            main.graph(nodes, COMPUTE)
-        main.record("replayed", COMPUTE)
-        # what was captured still has parameters and gradients, though none of its ops runs again
-        for layer in range(process.size.layers):
-            weight = process.tensor(f"layers.{layer}.weight", process.size.hidden, process.size.hidden)
-            process.parameters.append((weight, process.gradient(weight)))
+        main.record("stepped", COMPUTE)
+        main.wait(SIDE_STREAM, "stepped")
+        tapes = {}
+        for stream, thread, many in ((COMPUTE, AUTOGRAD, layers), (SIDE_STREAM, SECOND_AUTOGRAD, 1 + layers // 2)):
+            process.compute = stream
+            loss = _tower(process, thread, many)
+            seed(process, loss, stream)
+            tapes[thread], process.tape = process.tape, []
+        process.compute = COMPUTE
+        for thread, tape in tapes.items():
+            process.tape = tape
+            begin_backward(process, thread)
+        for thread in tapes:
+            end_backward(process, thread)
+        main.record("second done", SIDE_STREAM)
+        main.wait(COMPUTE, "second done")
         sgd_step(process)
         if step % 2:
             item(process, loss)
         yield
 
 
-def captured(process: Process) -> tuple[GraphNode, ...]:
-    """Forward and backward as graph nodes; the sums for the biases run on a branch of their own."""
-    size = process.size
-    shape = process.tensor("shape", size.tokens, size.hidden)
-    gemm, light = gemm_us(size.tokens, size.hidden, size.hidden), stream_us((shape, shape))
-    main_line: list[tuple[Activity, float]] = [*[(GEMM, gemm), (CLAMP, light)] * size.layers, (MSE, light)]
-    main_line += [(THRESHOLD, light), (GEMM_BACKWARD, gemm), (GEMM_WEIGHT, gemm)] * size.layers
-    nodes: list[GraphNode] = []
-    last: tuple[int, ...] = ()
-    for activity, us in main_line:
-        nodes.append(graph_node(process, activity, COMPUTE, us, last))
-        last = (len(nodes) - 1,)
-        if activity is THRESHOLD:
-            nodes.append(graph_node(process, REDUCE, SIDE_STREAM, light / 2, last))
-    return tuple(nodes)
-
-
-def graph_node(process: Process, activity: Activity, stream: int, us: float, after: tuple[int, ...]) -> GraphNode:
-    """A kernel of a graph; it follows those at the positions `after`."""
-    gap = process.machine.gap_ns / DEFAULT.gap_ns * process.random.uniform(700, 900)
-    return GraphNode(activity, stream, round(1000 * us), round(gap), after)
-
-
-def loader(process: Process) -> Iterator[None]:
-    """A data-loader thread makes batches, two ahead at most; the main thread waits for each."""
-    main, worker = process.main, process.scripts[LOADER]
-    buffer = batch(process)
-    rows = tuple(process.tensor(f"sample {i}", process.size.hidden, device="cpu") for i in range(8))
-    step_us = 40 * process.size.layers * gemm_us(process.size.tokens, process.size.hidden, process.size.hidden) / 5
-    for step in steps(process):
-        stacked = process.tensor(f"samples {step % 4}", 8, process.size.hidden, device="cpu")
-        for row in rows:
-            worker.leaf("aten::empty_strided", (row.shape, row.strides, 6), (row,), us=step_us / 10)
-        worker.leaf("aten::stack", (rows, 0), (stacked,), us=step_us / 5)
-        worker.put("batches", capacity=2)
-        with main.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
-            main.get("batches")
-        upload(process, buffer, COMPUTE)
-        loss = model(process, buffer)
-        backward(process, loss)
-        sgd_step(process)
-        yield
-
-
-def critical_path(process: Process) -> Iterator[None]:
-    """Small programs for each kind of synchronisation: event, query, stream, device, blocking copy, stream waits."""
-    for _ in steps(process):
-        _one_stream(process)
-        _three_streams(process)
-        yield
-
-
-def _one_stream(process: Process) -> None:
-    """5 waits of the host: a blocking copy, and a stream, event, queried event and device synchronisation."""
-    main = process.main
-    ones, total = batch(process, "ones"), process.tensor("total")
-    with main.op("aten::fill_", (ones, 1.0), (ones,)):
-        main.launch(FILL, COMPUTE, stream_us((ones,)))
-    with main.op("aten::sum", (ones,), (total,)):
-        main.launch(REDUCE, COMPUTE, stream_us((ones,)))
-    with main.op("aten::item", (total,)), main.op("aten::_local_scalar_dense", (total,)):
-        main.copy(DEVICE_TO_HOST, COMPUTE, 1.6, blocking=True)
-        main.synchronize_stream(COMPUTE)
-    main.record("begun", COMPUTE)
-    main.launch(SPIN, COMPUTE, 36.0)
-    main.record("ended", COMPUTE)
-    main.synchronize_event("ended")
-    main.query_event("ended")
-    main.work(50.0)
-    main.synchronize_device()
-
-
-def _three_streams(process: Process) -> None:
-    """6 waits: two queried events, one stream for another, and the device synchronisation for three."""
-    first, second, third = 20, 24, 28
-    main = process.main
-    _matmul(process, first)
-    main.record("matmul", first)
-    main.work(2000.0)
-    main.query_event("matmul")
-    _matmul(process, third)
-    main.record("matmul", third)
-    main.record("joined", first)
-    main.wait(second, "joined")
-    main.work(2000.0)
-    main.query_event("matmul")
-    _matmul(process, second)
-    main.synchronize_device()
-
-
-def _matmul(process: Process, stream: int) -> None:
-    """A matrix product as cuBLAS runs it with a workspace."""
-    main, x, y = process.main, batch(process, "ones"), batch(process, f"product {stream}")
-    with main.op("aten::matmul", (x, x), (y,)), main.op("aten::mm", (x, x), (y,)):
-        main.launch(memset_activity(512), stream, 1.5, "cudaMemsetAsync")
-        main.launch(GEMM, stream, gemm_us(x.shape[0], x.shape[1], x.shape[1]))
+def _tower(process: Process, name: str, layers: int) -> Tensor:
+    x = batch(process, name)
+    for layer in range(layers):
+        x = relu(process, f"{name}.{layer}.relu", linear(process, f"{name}.{layer}", x, process.size.hidden))
+    return mse_loss(process, x, batch(process, f"{name}.target"), f"{name}.loss")

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..instructions import Activity, Tensor
-from .layers import ADD, CLAMP, GEMM, REDUCE
-from .process import COMPUTE
+from execgraph.tools.generate.programs import ADD, CLAMP, COMPUTE, GEMM, REDUCE, Activity, Script, Tensor
+
 from .random_draft import Draft, Part, Rank
-from .script import Script
 
 OPS = (("aten::mm", GEMM), ("aten::sum", REDUCE), ("aten::clamp_min", CLAMP), ("aten::add", ADD))
 AROUND = ("aten::linear", "aten::mean", "aten::relu", "aten::add_")

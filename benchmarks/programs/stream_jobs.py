@@ -1,28 +1,34 @@
-"""Jobs about streams and threads: chains of waits over several streams, loops that ask for an event, copies of pageable memory, two
-backward passes at once. Each is a generator that writes one rank's program and yields after each step.
+"""Jobs about streams: chains of waits over several of them, loops that ask for an event, copies of pageable memory, full queues.
+
+Each is a generator that writes one rank's program and yields after each step.
 """
 
 from collections.abc import Iterator
 from functools import cache
 
-from ..instructions import MEMORY, Activity, Tensor
-from ..simulation import QUEUE_LIMIT
-from .layers import (
+from execgraph.tools.generate.programs import (
     CLAMP,
+    COMPUTE,
     GEMM,
+    MEMORY,
     REDUCE,
+    SIDE_STREAM,
+    Activity,
+    Process,
+    Tensor,
     backward,
-    begin_backward,
-    end_backward,
+    batch,
+    gemm_us,
     item,
-    linear,
-    mse_loss,
-    relu,
-    seed,
+    model,
     sgd_step,
+    size_bytes,
+    steps,
+    stream_us,
 )
-from .process import AUTOGRAD, COMPUTE, SECOND_AUTOGRAD, Process, gemm_us, size_bytes, stream_us
-from .single_device_jobs import COPY_STREAM, SIDE_STREAM, batch, model, steps
+from execgraph.tools.generate.simulation import QUEUE_LIMIT
+
+from .single_device_jobs import COPY_STREAM
 
 THIRD_STREAM = 28
 STAGED_BYTES_PER_US = 6_000
@@ -101,39 +107,6 @@ def pageable(process: Process) -> Iterator[None]:
         if step % 2:
             item(process, loss)
         yield
-
-
-def towers(process: Process) -> Iterator[None]:
-    """Two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
-    main, layers = process.main, process.size.layers
-    for step in steps(process):
-        main.record("stepped", COMPUTE)
-        main.wait(SIDE_STREAM, "stepped")
-        tapes = {}
-        for stream, thread, many in ((COMPUTE, AUTOGRAD, layers), (SIDE_STREAM, SECOND_AUTOGRAD, 1 + layers // 2)):
-            process.compute = stream
-            loss = _tower(process, thread, many)
-            seed(process, loss, stream)
-            tapes[thread], process.tape = process.tape, []
-        process.compute = COMPUTE
-        for thread, tape in tapes.items():
-            process.tape = tape
-            begin_backward(process, thread)
-        for thread in tapes:
-            end_backward(process, thread)
-        main.record("second done", SIDE_STREAM)
-        main.wait(COMPUTE, "second done")
-        sgd_step(process)
-        if step % 2:
-            item(process, loss)
-        yield
-
-
-def _tower(process: Process, name: str, layers: int) -> Tensor:
-    x = batch(process, name)
-    for layer in range(layers):
-        x = relu(process, f"{name}.{layer}.relu", linear(process, f"{name}.{layer}", x, process.size.hidden))
-    return mse_loss(process, x, batch(process, f"{name}.target"), f"{name}.loss")
 
 
 def queue(process: Process) -> Iterator[None]:

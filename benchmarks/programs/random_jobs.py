@@ -6,12 +6,11 @@ All steps and ranks run the parts that were drawn once, only durations differ. N
 from collections.abc import Iterator
 from random import Random
 
-from .nccl import Communicator, world
-from .process import Process
+from execgraph.tools.generate.programs import Communicator, Process, steps, world
+
 from .random_draft import Draft, Part, Rank
 from .random_ops import work_on
 from .random_parts import KINDS, awaited, fork, join
-from .single_device_jobs import steps
 
 COLLECTIVE_STREAM = 32
 PARTS_PER_LAYER = 5

@@ -8,10 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from ..instructions import GraphNode, Tensor
-from .nccl import Communicator, Work
-from .process import COMPUTE, Process
-from .script import Script
+from execgraph.tools.generate.programs import COMPUTE, Communicator, GraphNode, Process, Script, Tensor, Work
 
 SIDE_STREAMS = (20, 24, 28)
 

@@ -6,13 +6,11 @@ what a later one does, and storages are ordered across streams as PyTorch orders
 
 from collections.abc import Callable
 
-from .layers import backward
-from .nccl import BYTES_PER_US
-from .process import COMPUTE
+from execgraph.tools.generate.programs import BYTES_PER_US, COMPUTE, Script, backward
+
 from .random_draft import Draft, Part, Rank
 from .random_ops import OPS, device_ops, draw_nest, host_ops, perhaps_work, work_on
 from .random_waits import await_device, await_event, read_scalar, upload
-from .script import Script
 from .single_device_jobs import graph_node
 
 GRAPH_STREAMS = (40, 44)

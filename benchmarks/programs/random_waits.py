@@ -1,8 +1,9 @@
 """Random waits of the host for the device: events, synchronisation, and copies that hold the host up."""
 
+from execgraph.tools.generate.programs import DEVICE_TO_HOST, Script
+
 from .random_draft import Draft, Part, Rank
 from .random_ops import perhaps_work
-from .script import DEVICE_TO_HOST, Script
 from .single_device_jobs import PINNED_BYTES_PER_US, upload_activity
 from .stream_jobs import STAGED_BYTES_PER_US, pageable_activity
 
