@@ -46,11 +46,11 @@ def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
     assert [name for name in names if name.endswith("/LICENSE")] != []
 
 
-def test_the_source_package_holds_neither_tests_nor_documentation(built: Built) -> None:
+def test_the_source_package_holds_neither_tests_documentation_nor_benchmarks(built: Built) -> None:
     with tarfile.open(built.sdists["open"]) as archive:
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert {*FLOORS, "pyproject.toml", "README.md", "LICENSE"} <= folders
-    assert folders.isdisjoint({"tests", "docs"})
+    assert folders.isdisjoint({"tests", "docs", "benchmarks"})
 
 
 @pytest.mark.parametrize("what", Built._fields)
