@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from execgraph.tools.analyses import Table, analyse, read_rank
-from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.generate import simulate, write_traces
+
+from benchmarks.programs import build_job
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 Spans = list[tuple[Decimal, Decimal]]
