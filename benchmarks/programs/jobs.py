@@ -21,19 +21,9 @@ JOBS = PRESETS | {
     ),
 }
 NAMED = (
-    *(
-        "simple",
-        "hostbound",
-        "prefetch",
-        "event_sync",
-        "graph",
-        "loader",
-        "critical_path",
-        "streams",
-        "polling",
-        "pageable",
-    ),
-    *("towers", "queue", "ddp", "moe", "uneven", "pipeline", "halo", "dlrm", "sharded", "pipeline_dp", "moe_dp"),
+    *("simple", "hostbound", "prefetch", "event_sync", "graph", "loader", "critical_path", "streams"),
+    *("polling", "pageable", "towers", "queue", "ddp", "moe", "uneven", "pipeline", "halo", "dlrm"),
+    *("sharded", "pipeline_dp", "moe_dp"),
 )
 """Jobs that are the same but for durations, whatever the seed. A job's number draws the machines it is measured on: new ones go last."""
 
