@@ -1,6 +1,6 @@
 """Linked trace -> execution graph (.et), and graphs as JSON."""
 
 from ..schema.graph import ConvertReport as ConvertReport
-from .convert import before_target as before_target, convert as convert
+from .convert import build_generic_graph as build_generic_graph, convert as convert
 from .options import Options as Options
-from .targets import for_target as for_target
+from .targets import lower_for_target as lower_for_target

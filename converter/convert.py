@@ -16,12 +16,12 @@ from ..schema.traces import GROUP_INIT
 from .building import Built, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
-from .device_time import Delays, DeviceTime, Room, by_cause, delays, device_room, device_time
+from .device_time import ConcurrencyLimit, Delays, DeviceTime, by_cause, delays, device_room, device_time
 from .edit import check, deduplicated, order_through_circles, without_host
 from .host_timeline import slice_host
 from .kernel_work import KernelWork
 from .options import Options
-from .targets import for_target
+from .targets import lower_for_target
 
 IN_CIRCLES = "dependencies that go round in circles, as times contradict the order of calls"
 
@@ -39,11 +39,11 @@ def convert(
     Raises DataError where the trace holds nothing that the options leave.
     """
     options = options or Options()
-    return for_target(before_target(linked, options, work), options.target, groups)
+    return lower_for_target(build_generic_graph(linked, options, work), options.target, groups)
 
 
-def before_target(linked: LinkedTrace, options: Options, work: KernelWork | None = None) -> ExecutionGraph:
-    """The graph that `for_target` makes the one for `options.target` from; until then it is a generic one, and says so.
+def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork | None = None) -> ExecutionGraph:
+    """The graph that `lower_for_target` makes the one for `options.target` from; until then it is a generic one, and says so.
 
     For who has to see the graphs of all ranks first.
     """
@@ -100,7 +100,7 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
     return deduplicated(Edges.joined([edges, guesses]), context.node_count), dropped
 
 
-def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, Room]:
+def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, ConcurrencyLimit]:
     """What of the time before each activity is usual, and what room the devices had; what waited for room tells nothing of the usual."""
     machine = context.linked.info.machine
     time = device_time(context, edges, machine)

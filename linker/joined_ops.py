@@ -5,11 +5,11 @@ import numpy as np
 
 from ..schema.columns import (
     ABSENT,
+    BytesColumn,
+    Categorical,
     Int64,
     Nesting,
     RowMap,
-    Strings,
-    Texts,
     rows_in_circles,
 )
 from ..schema.linked import Ops
@@ -46,7 +46,7 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
     inside = outer >= 0
     parent_id[device_op[inside]] = ids[outer[inside]]
     blank, unknown = np.full(len(device.start), 0, np.int64), np.full(len(device.start), -1, np.int64)
-    names = Strings.joined((host.name, device.name.take(alone)))
+    names = Categorical.joined((host.name, device.name.take(alone)))
     missing = [NO_TENSORS] * int(alone.sum())
     recorded = [
         msgspec.json.format(plain_escapes(text.encode()), indent=-1) if text else NO_TENSORS
@@ -62,15 +62,15 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
         end=timed(nesting.end),
         exclusive=timed(nesting.exclusive),
         recorded_by_host=np.arange(count) < nodes,
-        op_schema=Strings.joined((host.schema_text, Strings.of("" for _ in missing))),
+        op_schema=Categorical.joined((host.schema_text, Categorical.of("" for _ in missing))),
         rf_id=joined(host.rf_id, device.rf_id),
         fw_parent=joined(host.fw_parent, blank),
         seq_id=joined(host.seq_id, device.sequence),
         scope=joined(host.scope, np.where(device.annotation, 7, 0)),
         tid=joined(host.tid, unknown),
         fw_tid=joined(host.fw_tid, device.forward_thread),
-        inputs=Texts.joined([host.inputs, Texts.of(arguments)]),
-        outputs=Texts.joined([host.outputs, Texts.of(missing)]),
+        inputs=BytesColumn.joined([host.inputs, BytesColumn.of(arguments)]),
+        outputs=BytesColumn.joined([host.outputs, BytesColumn.of(missing)]),
         extra=host.extra,
         communication_row=np.full(count, -1, np.int64),
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .columns import Int64
 
-Figures = npt.NDArray[np.float64]
+Summary = npt.NDArray[np.float64]
 
 
 class Peak(NamedTuple):
@@ -27,7 +27,7 @@ class Peak(NamedTuple):
     int8: float
     memory: float
 
-    def tflops(self, element: Int64) -> Figures:
+    def tflops(self, element: Int64) -> Summary:
         """For operands of so many bytes an element; 0 where the device or the table has nothing for them.
 
         >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()

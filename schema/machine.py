@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from .columns import Int64, Strings, rows_of_each
+from .columns import Categorical, Int64, rows_of_each
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A time whose sums with others fit a column."""
@@ -34,7 +34,7 @@ COMMON = 0.98
 """of all times this share, whatever their spread."""
 
 
-class Usual(msgspec.Struct, frozen=True):
+class LatencyStats(msgspec.Struct, frozen=True):
     """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count` times."""
 
     median: Nanoseconds = 0
@@ -42,7 +42,7 @@ class Usual(msgspec.Struct, frozen=True):
     count: int = 0
 
 
-class Machine(msgspec.Struct, omit_defaults=True):
+class MachineCalibration(msgspec.Struct, omit_defaults=True):
     """What a trace says of the machine that it was recorded on. Times in ns.
 
     Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are on the host's clock;
@@ -57,9 +57,9 @@ class Machine(msgspec.Struct, omit_defaults=True):
     clock_from_ns: Nanoseconds = 0
     clock_until_ns: Nanoseconds = 0
     clock_error_ns: Nanoseconds = 0
-    launch: dict[str, Usual] = {}
-    gap: dict[str, Usual] = {}
-    wake: dict[str, Usual] = {}
+    launch: dict[str, LatencyStats] = {}
+    gap: dict[str, LatencyStats] = {}
+    wake: dict[str, LatencyStats] = {}
 
     def clock_shift(self, time: Int64) -> Int64:
         """What to add to device times for times on the host's clock."""
@@ -70,38 +70,38 @@ class Machine(msgspec.Struct, omit_defaults=True):
         return shift
 
 
-ANY_MACHINE = Usual(median=2_000, most=10_000)
+ANY_MACHINE = LatencyStats(median=2_000, most=10_000)
 """Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), where a trace does not tell its own."""
 SLOWEST = 25_000
 """ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but waits."""
 
 
-ANY_THREAD = Usual(median=20_000, most=200_000)
+ANY_THREAD = LatencyStats(median=20_000, most=200_000)
 """How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are few."""
 
 
-def usual(times: Int64, resolution: int = 1) -> Usual:
+def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     """What is usual of `times` (ns), of which some are longer for other reasons than the machine.
 
-    >>> usual(np.array([1000, 1100, 1200, 1300, 90_000]))
+    >>> latency_stats(np.array([1000, 1100, 1200, 1300, 90_000]))
     Usual(median=1150, most=1675, count=4)
     """
     times = times[(times >= 0) & (times <= LONGEST)]
     if not len(times):
-        return Usual()
+        return LatencyStats()
     low = float(np.quantile(times, 0.25, method="lower"))
     own = times[times <= max(OUTLYING * low, ANY_MACHINE.most)]
     first, median, third, most = np.quantile(own, (0.25, 0.5, 0.75, COMMON))
-    return Usual(round(median), round(max(third + FENCE * (third - first), most, median + resolution)), len(own))
+    return LatencyStats(round(median), round(max(third + FENCE * (third - first), most, median + resolution)), len(own))
 
 
-def by_name(times: Int64, names: Strings, rows: Int64, resolution: int) -> dict[str, Usual]:
+def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
     """What is usual over all times, under "", and of each name."""
     if not len(times):
         return {}
     codes = names.codes[rows]
-    each = {names.table[code]: usual(times[own], resolution) for code, own in rows_of_each(codes).items()}
-    return {"": usual(times, resolution)} | each
+    each = {names.table[code]: latency_stats(times[own], resolution) for code, own in rows_of_each(codes).items()}
+    return {"": latency_stats(times, resolution)} | each
 
 
 class Usuals(NamedTuple):
@@ -111,17 +111,17 @@ class Usuals(NamedTuple):
     most: Int64
 
 
-def of_each(table: dict[str, Usual], names: Strings) -> Usuals:
+def of_each(table: dict[str, LatencyStats], names: Categorical) -> Usuals:
     """For each row what is usual for its name."""
     each = [of_name(table, name) for name in (*names.table, "")]
     columns = np.array([(one.median, one.most) for one in each], np.int64)[names.codes]
     return Usuals(columns[:, 0], columns[:, 1])
 
 
-def of_name(table: dict[str, Usual], name: str) -> Usual:
+def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
     """What is usual for a name, over all where too few of it were measured. Where these are few, too, it is not less than on most
     machines, and what is longer than on any does not count."""
-    known = [table.get(key, Usual()) for key in (name, "")]
+    known = [table.get(key, LatencyStats()) for key in (name, "")]
     enough = next((found for found in known if found.count >= ENOUGH), None)
     few = next((found for found in known if found.count and found.median <= SLOWEST), ANY_MACHINE)
-    return enough or Usual(few.median, max(few.most, ANY_MACHINE.most), few.count)
+    return enough or LatencyStats(few.median, max(few.most, ANY_MACHINE.most), few.count)

@@ -7,7 +7,7 @@ import numpy as np
 from execgraph.linker.readers.categories import Role
 from execgraph.linker.readers.device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
 from execgraph.linker.readers.host_trace import HostTrace
-from execgraph.schema.columns import Sparse, Strings, Texts
+from execgraph.schema.columns import BytesColumn, Categorical, JsonRecords
 from execgraph.schema.traces import NO_TENSORS, kineto
 
 
@@ -91,7 +91,7 @@ def table(kind: Any, row: Any, rows: Sequence[Any]) -> Any:
     columns: dict[str, Any] = {}
     for name, default in row._field_defaults.items():
         values = [getattr(one, name) for one in rows]
-        columns[name] = Strings.of(values) if isinstance(default, str) else np.array(values, np.int64)
+        columns[name] = Categorical.of(values) if isinstance(default, str) else np.array(values, np.int64)
     if "annotation" in columns:
         columns["annotation"] = columns["annotation"] > 0
     return kind(**columns)
@@ -127,7 +127,7 @@ def device_trace(
         "world_size": None,
         "base_time_ns": 0,
         "groups": [],
-        "communication": {role: Sparse.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
+        "communication": {role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
     }
     return DeviceTrace(
         ops=op_rows(*ops),
@@ -142,9 +142,9 @@ def device_trace(
 def host_trace(*nodes: NodeRow, pid: int | None = None) -> HostTrace:
     """A host trace of these nodes, whose arguments are none."""
     columns = {
-        name: Strings.of(values) if isinstance(values[0], str) else np.array(values, np.int64)
+        name: Categorical.of(values) if isinstance(values[0], str) else np.array(values, np.int64)
         for name, values in zip(NodeRow._fields, zip(*nodes, strict=True), strict=True)
     }
-    nothing = Texts.of(NO_TENSORS for _ in nodes)
+    nothing = BytesColumn.of(NO_TENSORS for _ in nodes)
     arguments = {"inputs": nothing, "outputs": nothing}
     return HostTrace("host.json", "1.1.1", pid, "today", 1, 2, **columns, **arguments)  # type: ignore[arg-type]

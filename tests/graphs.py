@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Ragged
 from execgraph.schema.graph.execution_graph import (
     ATTRIBUTES,
     Column,
@@ -69,7 +69,7 @@ class GraphBuilder:
         recorded = {name for node in self.nodes for name in node}
         return ExecutionGraph(
             id=np.array(self._values("id"), np.int64),
-            name=Strings.of(self._values("name")),
+            name=Categorical.of(self._values("name")),
             type=np.array(self._values("type"), np.uint8),
             data_deps=Ragged.of(self._values("after")),
             ctrl_deps=Ragged.of([[] for _ in self.nodes]),
@@ -86,9 +86,9 @@ class GraphBuilder:
         if value.endswith("_list"):
             return Ragged.of(self._values(name, []))
         if value == "string_val":
-            texts = Strings.of(self._values(name, ""))
+            texts = Categorical.of(self._values(name, ""))
             absent = texts.table.index("") if "" in texts.table else -1
-            return Strings(np.where(texts.codes == absent, -1, texts.codes).astype(np.int32), texts.table)
+            return Categorical(np.where(texts.codes == absent, -1, texts.codes).astype(np.int32), texts.table)
         return np.array(self._values(name, ABSENT), np.int64)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.schema.columns import ABSENT, Sparse, Strings, Texts
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, JsonRecords
 from execgraph.schema.linked.linked_trace import (
     Activities,
     Calls,
@@ -104,8 +104,8 @@ def _activities_of(acts: Sequence[Act], op_of_call: Any) -> Activities:
     talks = _integers(act.kind == COMMUNICATION for act in acts)
     return Activities(
         id=1_000 + np.arange(len(acts)),
-        name=Strings.of(act.name for act in acts),
-        category=Strings.of(CATEGORY[act.kind] for act in acts),
+        name=Categorical.of(act.name for act in acts),
+        category=Categorical.of(CATEGORY[act.kind] for act in acts),
         device=_integers(act.device for act in acts),
         stream=_integers(act.stream for act in acts),
         start=_integers(act.start for act in acts),
@@ -122,7 +122,7 @@ def _activities_of(acts: Sequence[Act], op_of_call: Any) -> Activities:
 
 def _calls_of(calls: Sequence[Call]) -> Calls:
     return Calls(
-        name=Strings.of(call.name for call in calls),
+        name=Categorical.of(call.name for call in calls),
         thread=np.ones(len(calls), np.int64),
         start=_integers(call.start for call in calls),
         end=_integers(call.end for call in calls),
@@ -139,16 +139,16 @@ def ops_of(ops: Sequence[Op]) -> Ops:
     columns |= {
         "id": 1 + np.arange(len(ops)),
         "parent_id": _integers(1 + op.parent if op.parent >= 0 else -1 for op in ops),
-        "name": Strings.of(op.name for op in ops),
+        "name": Categorical.of(op.name for op in ops),
         "thread": np.ones(len(ops), np.int64),
         "start": _integers(op.start for op in ops),
         "end": _integers(op.end for op in ops),
         "exclusive": _integers(exclusive(ops, place) for place in range(len(ops))),
         "recorded_by_host": np.ones(len(ops), np.bool_),
-        "op_schema": Strings.of("" for _ in ops),
-        "inputs": Texts.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
-        "outputs": Texts.of(NO_TENSORS for _ in ops),
-        "extra": Sparse.of({}, dict[str, Any]),
+        "op_schema": Categorical.of("" for _ in ops),
+        "inputs": BytesColumn.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
+        "outputs": BytesColumn.of(NO_TENSORS for _ in ops),
+        "extra": JsonRecords.of({}, dict[str, Any]),
         "communication_row": np.full(len(ops), -1),
     }
     return Ops(**columns)
@@ -164,8 +164,8 @@ def _integers(values: Iterable[int]) -> Any:
     return np.array(list(values), np.int64)
 
 
-def _recorded(rows: Sequence[Any]) -> Strings:
-    return Strings.of("record" for _ in rows)
+def _recorded(rows: Sequence[Any]) -> Categorical:
+    return Categorical.of("record" for _ in rows)
 
 
 KINDS = st.sampled_from([COMPUTATION, COMMUNICATION, MEMORY])

@@ -9,11 +9,11 @@ from execgraph.converter.dependencies import Rule
 from execgraph.converter.host_timeline.timeline import slice_host
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import LinkedTrace
-from execgraph.schema.machine import Machine, Usual
+from execgraph.schema.machine import LatencyStats, MachineCalibration
 from references import linked_of
 from tables import Called, Ran, activities, calls
 
-MACHINE = Machine(launch={"": Usual(2_000, 3_000, 9)}, gap={"": Usual(500, 700, 9)})
+MACHINE = MachineCalibration(launch={"": LatencyStats(2_000, 3_000, 9)}, gap={"": LatencyStats(500, 700, 9)})
 Named = set[tuple[str, str, DependencyKind]]
 
 

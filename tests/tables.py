@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.linker.readers.device_rows import SyncRows
-from execgraph.schema.columns import Sparse, Texts
-from execgraph.schema.columns.column_types import ABSENT, Int64, Strings
+from execgraph.schema.columns import BytesColumn, JsonRecords
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Int64
 from execgraph.schema.linked.linked_trace import Activities, Calls, Ops
 
 FIRST = 100
@@ -60,7 +60,7 @@ def column(*values: int) -> Int64:
 
 def ops(*rows: Op) -> Ops:
     number = np.arange(len(rows), dtype=np.int64)
-    unknown, name = 0 * number - 1, Strings.of(row.name for row in rows)
+    unknown, name = 0 * number - 1, Categorical.of(row.name for row in rows)
     return Ops(
         id=number,
         parent_id=unknown,
@@ -70,16 +70,16 @@ def ops(*rows: Op) -> Ops:
         end=column(*(row.end for row in rows)),
         exclusive=0 * number,
         recorded_by_host=number >= 0,
-        op_schema=Strings.of(row.schema for row in rows),
+        op_schema=Categorical.of(row.schema for row in rows),
         rf_id=unknown,
         fw_parent=unknown,
         seq_id=column(*(row.sequence for row in rows)),
         scope=0 * number,
         tid=unknown,
         fw_tid=column(*(row.forward for row in rows)),
-        inputs=Texts.of(row.inputs for row in rows),
-        outputs=Texts.of(row.outputs for row in rows),
-        extra=Sparse.of({}, dict[str, Any]),
+        inputs=BytesColumn.of(row.inputs for row in rows),
+        outputs=BytesColumn.of(row.outputs for row in rows),
+        extra=JsonRecords.of({}, dict[str, Any]),
         communication_row=unknown,
     )
 
@@ -87,7 +87,7 @@ def ops(*rows: Op) -> Ops:
 def calls(*rows: Called) -> Calls:
     number = np.arange(len(rows), dtype=np.int64)
     return Calls(
-        name=Strings.of(row.name for row in rows),
+        name=Categorical.of(row.name for row in rows),
         thread=0 * number,
         start=column(*(row.start for row in rows)),
         end=column(*(row.end for row in rows)),
@@ -100,8 +100,8 @@ def activities(*rows: Ran) -> Activities:
     number = np.arange(len(rows), dtype=np.int64)
     return Activities(
         id=number,
-        name=Strings.of(row.name for row in rows),
-        category=Strings.of(row.category for row in rows),
+        name=Categorical.of(row.name for row in rows),
+        category=Categorical.of(row.category for row in rows),
         device=column(*(row.device for row in rows)),
         stream=column(*(row.stream for row in rows)),
         start=column(*(row.start for row in rows)),
@@ -119,7 +119,7 @@ def activities(*rows: Ran) -> Activities:
 def syncs(*rows: Synced) -> SyncRows:
     number = np.arange(len(rows), dtype=np.int64)
     return SyncRows(
-        kind=Strings.of(row.kind for row in rows),
+        kind=Categorical.of(row.kind for row in rows),
         process=0 * number,
         start=0 * number,
         end=0 * number,

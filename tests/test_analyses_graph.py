@@ -7,7 +7,7 @@ import networkx as nx
 import pytest
 from builder import TraceBuilder
 from execgraph.converter import convert
-from execgraph.schema.machine import Machine
+from execgraph.schema.machine import MachineCalibration
 from execgraph.tools.analyses import RankTrace, analyse, read_rank
 from execgraph.tools.analyses.critical_path import to_networkx
 from generated import graphs_of
@@ -90,7 +90,7 @@ def test_an_edited_networkx_graph_tells_the_new_makespan(tmp_path: Path) -> None
     st.sampled_from((1, 2)),
 )
 def test_bandwidth_is_what_all_running_copies_move(acts: list[Act], resolution: int) -> None:
-    rank = RankTrace(0, linked_of(acts, machine=Machine(resolution_ns=resolution)))
+    rank = RankTrace(0, linked_of(acts, machine=MachineCalibration(resolution_ns=resolution)))
     for row in analyse([rank], ["counters"])["counters"].rows():
         assert row["counter"] == "HtoD"
         time = round(1000 * row["ts"]) + began(acts)

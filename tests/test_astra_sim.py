@@ -18,7 +18,7 @@ from execgraph.converter.ranks import (
     settled,
     unmatched,
 )
-from execgraph.converter.targets import TargetReport, for_astra_sim, for_target
+from execgraph.converter.targets import TargetReport, for_astra_sim, lower_for_target
 from execgraph.converter.targets.collectives import LEAST_BYTES, LOWERED, PLAYED
 from execgraph.schema.columns.column_types import ABSENT, Ragged
 from execgraph.schema.errors import DataError
@@ -72,7 +72,7 @@ def test_a_group_is_named_by_the_number_of_its_ranks() -> None:
 def test_a_generic_graph_names_groups_by_number_only_if_they_are_given(
     groups: dict[Any, int] | None, name: str
 ) -> None:
-    assert for_target(communicating(), "generic", groups).texts("pg_name")[1] == name
+    assert lower_for_target(communicating(), "generic", groups).texts("pg_name")[1] == name
 
 
 def test_the_group_of_all_simulated_ranks_has_no_name() -> None:

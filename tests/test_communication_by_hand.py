@@ -14,7 +14,7 @@ from execgraph.converter.building.communication_columns import (
 )
 from execgraph.linker.communication.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.process_groups import WAIT
-from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Ragged
 from execgraph.schema.graph.execution_graph import CollectiveType, NodeType
 from execgraph.schema.linked.communications import Communications
 from execgraph.schema.linked.linked_trace import Communication
@@ -130,7 +130,7 @@ def test_a_collective_has_type_size_number_root_and_group() -> None:
     }
     assert values(found, "pg_ranks") == [[], [0, 2], [], []]
     names = found.attributes["pg_name"]
-    assert isinstance(names, Strings)
+    assert isinstance(names, Categorical)
     assert (names.codes.tolist(), names.table) == ([-1, 0, 0, -1], ["5"])
     assert "pg_ranks" not in columns_of(Communication("allreduce", "Float", 4)).attributes
 
@@ -140,7 +140,7 @@ def test_what_a_group_is_for_stands_on_its_nodes() -> None:
         Communication("allreduce", "Float", 4, description="dp"), Communication("barrier", "Float", 0)
     )
     purpose = described.attributes["pg_desc"]
-    assert isinstance(purpose, Strings)
+    assert isinstance(purpose, Categorical)
     assert [purpose[row] for row in range(4)] == ["", "dp", "", ""]
     assert "pg_desc" not in columns_of(Communication("allreduce", "Float", 4)).attributes
 
@@ -213,15 +213,15 @@ def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dic
 
 
 def test_a_wait_is_for_the_latest_collective_before_it_with_its_number_of_its_group_if_that_is_told() -> None:
-    def numbered(sequence: int, group: str = "5") -> Communication:
+    def group_ids(sequence: int, group: str = "5") -> Communication:
         return Communication("allreduce", group=group, sequence=sequence)
 
     wait = Communication(WAIT, sequence=0)
-    assert awaited((0, numbered(0)), waiting=wait) == {5: 0}
-    assert awaited((1, numbered(0)), (2, numbered(0)), (3, numbered(1)), waiting=wait) == {5: 1}
+    assert awaited((0, group_ids(0)), waiting=wait) == {5: 0}
+    assert awaited((1, group_ids(0)), (2, group_ids(0)), (3, group_ids(1)), waiting=wait) == {5: 1}
     of_group = Communication(WAIT, group="5", sequence=0)
-    assert awaited((1, numbered(0)), (2, numbered(0, "6")), waiting=of_group) == {5: 0}
-    assert awaited((1, numbered(0, "6")), waiting=of_group) == {5: 0}
-    assert awaited((-1, numbered(0)), (5, numbered(0)), waiting=wait) == {}
-    assert awaited((1, numbered(-1)), waiting=Communication(WAIT)) == {}
-    assert awaited((1, numbered(0)), waiting=numbered(0)) == {}
+    assert awaited((1, group_ids(0)), (2, group_ids(0, "6")), waiting=of_group) == {5: 0}
+    assert awaited((1, group_ids(0, "6")), waiting=of_group) == {5: 0}
+    assert awaited((-1, group_ids(0)), (5, group_ids(0)), waiting=wait) == {}
+    assert awaited((1, group_ids(-1)), waiting=Communication(WAIT)) == {}
+    assert awaited((1, group_ids(0)), waiting=group_ids(0)) == {}

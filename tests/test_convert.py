@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builder import LAYOUTS, TraceBuilder
 from execgraph.converter.dependencies.inferred import CUT_OFF, LOOKED_BACK
-from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Ragged
 from execgraph.schema.graph.execution_graph import CollectiveType, Delay, DependencyKind, NodeType
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay.execution import replay
@@ -25,7 +25,7 @@ def attributes(nodes: Nodes, label: str) -> dict[str, Any]:
     for name, column in nodes.graph.attributes.items():
         if isinstance(column, Ragged):
             found[name] = column[row].tolist()
-        elif isinstance(column, Strings):
+        elif isinstance(column, Categorical):
             found |= {name: column[row]} if column.codes[row] >= 0 else {}
         elif column[row] != ABSENT:
             found[name] = int(column[row])

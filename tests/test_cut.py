@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from execgraph.linker.windows.cut import cut, of_both
 from execgraph.linker.windows.windows import Period
-from execgraph.schema.columns import ABSENT, Strings
+from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.linked import LinkedTrace, ThreadHandoffs
 from references import Act, Call, Op, linked_of
 from tables import column
@@ -101,7 +101,7 @@ def test_hand_overs_inside_are_kept_and_those_across_a_border_counted(
     given: int, taken: int, since: int, kept: list[int], lost: int
 ) -> None:
     linked = linked_of([], [], [Op(0, 500)])
-    over = ThreadHandoffs(column(1), column(given), column(2), column(taken), column(since), Strings.of(["record"]))
+    over = ThreadHandoffs(column(1), column(given), column(2), column(taken), column(since), Categorical.of(["record"]))
     part = cut(replace(linked, handoffs=over), PERIOD)
     assert (part.linked.handoffs.waiting_since.tolist(), part.lost[OVER]) == (kept, lost)
 

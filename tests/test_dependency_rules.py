@@ -6,7 +6,7 @@ from execgraph.converter.context import ConversionContext
 from execgraph.converter.dependencies.event_wait import event_wait
 from execgraph.converter.dependencies.host_sync import host_sync
 from execgraph.converter.dependencies.inferred import inferred
-from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.schema.linked.linked_trace import DeviceWaits, Found, HostWaits
 from rules import Named, edges_of, named, run_of
@@ -27,10 +27,10 @@ def run_with(
         RAN,
         CALLS,
         device_waits=DeviceWaits(
-            column(*(source for source, _ in held)), column(*(target for _, target in held)), Strings.of(found.value for _ in held)
+            column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(found.value for _ in held)
         ),
         host_waits=HostWaits(
-            column(*(2 for _ in awaited)), column(*awaited), column(*(ABSENT for _ in awaited)), Strings.of(found.value for _ in awaited)
+            column(*(2 for _ in awaited)), column(*awaited), column(*(ABSENT for _ in awaited)), Categorical.of(found.value for _ in awaited)
         ),
     )  # fmt: skip
 

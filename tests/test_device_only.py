@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 from execgraph.converter.edit.device_only import without_host
-from execgraph.schema.columns.column_types import Ragged, Strings
+from execgraph.schema.columns.column_types import Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind, ExecutionGraph, NodeType
 from execgraph.tools.replay.execution import replay
@@ -153,7 +153,7 @@ def test_whole_microseconds_keep_the_total_of_every_stream(job: str) -> None:
 @pytest.mark.parametrize("job", ["critical_path", "graph", "prefetch", "moe"])
 def test_the_order_of_activities_is_that_of_the_whole_graph(job: str, promote: str) -> None:
     graph = graphs_of(job, promote=promote)[0]
-    graph = dataclasses.replace(graph, name=Strings.of([str(number) for number in graph.id.tolist()]))
+    graph = dataclasses.replace(graph, name=Categorical.of([str(number) for number in graph.id.tolist()]))
     assert ancestors(without_host(graph)) == ancestors(graph)
 
 

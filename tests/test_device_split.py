@@ -7,16 +7,16 @@ import pytest
 from execgraph.converter.context import ConversionContext, Edges
 from execgraph.converter.dependencies import RULES
 from execgraph.converter.device_time.delays import Delays, by_cause, delays
-from execgraph.converter.device_time.device_room import Room, device_room
+from execgraph.converter.device_time.device_room import ConcurrencyLimit, device_room
 from execgraph.converter.device_time.device_time import DeviceTime, device_time, release
 from execgraph.converter.host_timeline.timeline import slice_host
 from execgraph.schema.graph.execution_graph import Delay
-from execgraph.schema.machine import Machine, Usual
+from execgraph.schema.machine import LatencyStats, MachineCalibration
 from execgraph.schema.traces.times import NEVER
 from references import linked_of
 from tables import Called, Ran, activities, calls
 
-MACHINE = Machine(launch={"": Usual(2_000, 3_000, 9)}, gap={"": Usual(500, 700, 9)})
+MACHINE = MachineCalibration(launch={"": LatencyStats(2_000, 3_000, 9)}, gap={"": LatencyStats(500, 700, 9)})
 
 
 def run_of(
@@ -158,7 +158,7 @@ def test_a_placed_activity_waited_for_room_whatever_is_usual() -> None:
     placed = np.array([False, True])
     time = device_time(run, edges, MACHINE, placed)
     assert (time.gap[1], time.delay[1]) == (500, 150)
-    assert delays(run, time, Room({0: 1}, placed)).cause.tolist() == [Delay.CONTENTION]
+    assert delays(run, time, ConcurrencyLimit({0: 1}, placed)).cause.tolist() == [Delay.CONTENTION]
 
 
 @pytest.mark.parametrize(("ended", "gap", "delay"), [(8_900, 600, 3_000), (8_800, 700, 3_000), (8_799, 500, 3_201)])
@@ -240,7 +240,7 @@ def test_delays_are_counted_and_timed_by_cause() -> None:
 # A full device
 
 
-def in_turn(count: int, streams: int, late: int, gap: int = 0) -> Room:
+def in_turn(count: int, streams: int, late: int, gap: int = 0) -> ConcurrencyLimit:
     """Activities of 1 µs, one after the other on streams in turn, the last ones `late`, each ready 500 ns before it started."""
     ran = [Ran((1_000 + gap) * n, (1_000 + gap) * n + 1_000, stream=n % streams) for n in range(count)]
     run, edges = run_of(ran, [])

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import TraceBuilder
-from execgraph.schema.columns import ABSENT, Strings
+from execgraph.schema.columns import ABSENT, Categorical
 from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
 from execgraph.tools.analyses import Options, RankTrace, Table, analyse, graph_of, rank_of_graph
 from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
@@ -148,7 +148,7 @@ def test_only_known_resources_bind(spec: str) -> None:
 def kernels(*rows: tuple[str, int, int, int]) -> Kernels:
     """Kernels of device 0: name, operations, bytes, bytes of an element."""
     name, operations, moved, element = zip(*rows, strict=True)
-    return Kernels(Strings.of(name), np.zeros(len(rows), np.int64), *map(np.array, (operations, moved, element)))
+    return Kernels(Categorical.of(name), np.zeros(len(rows), np.int64), *map(np.array, (operations, moved, element)))
 
 
 def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:

@@ -87,13 +87,13 @@ def calls_until(moment: int, act: Callable[[], object]) -> Callable[[FrameType, 
     """Counts calls of functions, and acts at one of them: moments that do not depend on how fast a machine is."""
     count = 0
 
-    def counted(*_: object) -> None:
+    def format_counts(*_: object) -> None:
         nonlocal count
         count += 1
         if count == moment:
             act()
 
-    return counted
+    return format_counts
 
 
 def profiled(traces: Path, out: Path, profile: Callable[[FrameType, str, object], None]) -> None:
@@ -107,9 +107,9 @@ def profiled(traces: Path, out: Path, profile: Callable[[FrameType, str, object]
 @pytest.fixture(scope="module")
 def calls(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many calls a build makes."""
-    counted: list[int] = []
-    profiled(traces, tmp_path_factory.mktemp("counted"), lambda *_: counted.append(1))
-    return len(counted)
+    format_counts: list[int] = []
+    profiled(traces, tmp_path_factory.mktemp("counted"), lambda *_: format_counts.append(1))
+    return len(format_counts)
 
 
 def is_whole(out: Path, before: dict[str, bytes], wanted: dict[str, bytes]) -> bool:

@@ -5,8 +5,8 @@ import io
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import Texts
-from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.columns import BytesColumn
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import et_file, execution_graph_pb2 as pb, framing
 from execgraph.schema.graph.execution_graph import ATTRIBUTES, ExecutionGraph, TensorText
@@ -47,7 +47,7 @@ def graphs(draw):
     tensors = {row: texts for row, texts in enumerate(rows(st.none() | TENSOR)) if texts and any(texts)}
     return ExecutionGraph(
         id=np.array(draw(st.lists(INT64, min_size=count, max_size=count, unique=True)), np.int64),
-        name=Strings.of(rows(TEXT)),
+        name=Categorical.of(rows(TEXT)),
         type=np.array(rows(st.integers(0, 7)), np.uint8),
         data_deps=Ragged.of(dependencies),
         ctrl_deps=Ragged.of(rows(st.lists(INT64, max_size=1))),
@@ -55,7 +55,7 @@ def graphs(draw):
         duration_micros=np.array(rows(INT64), np.int64),
         attributes=attributes,
         metadata=draw(METADATA),
-        tensors=TensorText(np.array(list(tensors)), *map(Texts.of, zip(*tensors.values(), strict=True)))
+        tensors=TensorText(np.array(list(tensors)), *map(BytesColumn.of, zip(*tensors.values(), strict=True)))
         if tensors
         else None,
     )
@@ -63,8 +63,8 @@ def graphs(draw):
 
 def column(value, cells):
     if value == "string_val":
-        texts = Strings.of(["" if cell is None else cell for cell in cells])
-        return Strings(np.where([cell is None for cell in cells], -1, texts.codes).astype(np.int32), texts.table)
+        texts = Categorical.of(["" if cell is None else cell for cell in cells])
+        return Categorical(np.where([cell is None for cell in cells], -1, texts.codes).astype(np.int32), texts.table)
     if value.endswith("_list"):
         return Ragged.of([cell or [] for cell in cells])
     return np.array([ABSENT if cell is None else cell for cell in cells], np.int64)
@@ -74,7 +74,7 @@ def rows_of(graph):
     """The graph's content as plain values, whatever the tables and offsets behind it."""
 
     def cell(column, row):
-        if isinstance(column, Strings):
+        if isinstance(column, Categorical):
             return column[row] if column.codes[row] >= 0 else None
         return column[row].tolist()
 
@@ -148,7 +148,7 @@ def test_attributes_carry_the_values_that_simulators_read(tmp_path):
         for a in ATTRIBUTES
     }
     graph = ExecutionGraph(
-        one, Strings.of(["k"]), np.array([4], np.uint8), Ragged.of([[1]]), Ragged.of([[]]), one, one, attributes
+        one, Categorical.of(["k"]), np.array([4], np.uint8), Ragged.of([[1]]), Ragged.of([[]]), one, one, attributes
     )
     graph.write(str(tmp_path / "graph.et"))
     node = pb.Node.FromString(frames_of((tmp_path / "graph.et").read_bytes())[1])
@@ -346,7 +346,7 @@ def test_numbers_beyond_their_type_are_not_written(tmp_path):
 
 def test_tensor_texts_that_are_not_utf8_are_not_written(tmp_path):
     graph = read(tmp_path, pb.Node(id=1, inputs=pb.IOInfo(values="[1]")))
-    graph.tensors.input_values = Texts.of([b"\xff"])
+    graph.tensors.input_values = BytesColumn.of([b"\xff"])
     with pytest.raises(DataError, match="not UTF-8"):
         graph.write(str(tmp_path / "new.et"))
     assert not (tmp_path / "new.et").exists()

@@ -7,12 +7,12 @@ from runs import convert_run, link_run
 from test_synchronisation import device_waits, host_waits
 
 
-def numbered() -> TraceBuilder:
+def group_ids() -> TraceBuilder:
     return TraceBuilder(event_rows=True)
 
 
 def test_a_stream_waits_for_what_the_id_marked() -> None:
-    t = numbered()
+    t = group_ids()
     t.launch("marked", 7, 50)
     event = t.record_event(stream=7)
     t.launch("later", 7, 50)
@@ -29,7 +29,7 @@ def test_a_stream_waits_for_what_the_id_marked() -> None:
 
 
 def test_the_host_waits_for_what_the_id_marked() -> None:
-    t = numbered()
+    t = group_ids()
     t.launch("marked", 7, 50)
     event = t.record_event(stream=7)
     t.launch("elsewhere", 24, 40)
@@ -45,7 +45,7 @@ def test_the_host_waits_for_what_the_id_marked() -> None:
 
 
 def test_the_host_asks_for_what_the_id_marked() -> None:
-    t = numbered()
+    t = group_ids()
     t.launch("marked", 7, 50)
     event = t.record_event(stream=7)
     t.launch("long", 24, 500)
@@ -56,7 +56,7 @@ def test_the_host_asks_for_what_the_id_marked() -> None:
 
 
 def test_an_id_that_is_recorded_again_means_its_latest_recording_before_the_wait() -> None:
-    t, event = numbered(), Event(9)
+    t, event = group_ids(), Event(9)
     for number, stream in enumerate((7, 24, 7)):
         t.launch(f"work {number}", stream, 50)
         t.record_event(event, stream=stream)
@@ -70,7 +70,7 @@ def test_an_id_that_is_recorded_again_means_its_latest_recording_before_the_wait
 
 
 def test_waits_by_two_streams_for_one_recording_both_follow_it() -> None:
-    t = numbered()
+    t = group_ids()
     t.launch("marked", 7, 50)
     event = t.record_event(stream=7)
     for stream in (20, 24):
@@ -81,7 +81,7 @@ def test_waits_by_two_streams_for_one_recording_both_follow_it() -> None:
 
 
 def test_the_stream_that_was_recorded_counts_not_the_one_in_use() -> None:
-    t = numbered()
+    t = group_ids()
     t.launch("marked", 7, 50)
     t.launch("in use", 24, 50)
     t.wait_event(t.record_event(stream=7), stream=20)
@@ -93,7 +93,7 @@ def test_the_stream_that_was_recorded_counts_not_the_one_in_use() -> None:
 @pytest.mark.parametrize("wait", ["wait_event", "event_synchronize"])
 def test_an_id_recorded_only_after_the_wait_is_not_what_was_waited_for(wait: str) -> None:
     """The recording that the wait was for came before the trace began."""
-    t, event = numbered(), Event(9)
+    t, event = group_ids(), Event(9)
     t.launch("first", 7, 5)
     if wait == "wait_event":
         t.wait_event(event, stream=20)

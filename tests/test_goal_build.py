@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from execgraph.converter import for_target
+from execgraph.converter import lower_for_target
 from execgraph.schema.errors import DataError
 from execgraph.tools.commands import trace_build, trace_convert
 from execgraph.tools.generate import build_job, simulate, write_traces
@@ -82,4 +82,4 @@ def test_one_ranks_graph_is_no_job(tmp_path: Path, capsys: pytest.CaptureFixture
     assert stopped.value.code == 2
     assert "trace-build --target goal" in capsys.readouterr().err
     with pytest.raises(DataError, match="of a whole job"):
-        for_target(training_step(), "goal")
+        lower_for_target(training_step(), "goal")

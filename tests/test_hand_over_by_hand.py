@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from effort import Counted, counted, growth
+from effort import Counted, format_counts, growth
 from execgraph.linker.threads.hand_off import thread_handoffs
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.columns.intervals import TOLERANCE
@@ -260,8 +260,8 @@ def many_threads(count: int, *, recorded: bool) -> Callable[[], ThreadHandoffs]:
         name = BACKWARD if recorded else "aten::mm"
         rows.append(Op("aten::mm", at, at + 10_000, MAIN, sequence=sequence))
         rows.append(Op(name, at + 11_000, at + 80_000, WORKER + worker, sequence=sequence))
-    table, parent = counted(ops(*rows)), np.full(len(rows), -1).view(Counted)
-    made = counted(replace(calls(*(Called(row.start, row.start + 1) for row in rows)), thread=table.thread))
+    table, parent = format_counts(ops(*rows)), np.full(len(rows), -1).view(Counted)
+    made = format_counts(replace(calls(*(Called(row.start, row.start + 1) for row in rows)), thread=table.thread))
     return lambda: thread_handoffs(table, parent, made, (), column())
 
 

@@ -5,17 +5,17 @@ from typing import NamedTuple
 
 import pytest
 from execgraph.linker.submissions.places import Places
-from execgraph.linker.waits.host_holds import (
+from execgraph.linker.waits.implicit_host_waits import (
     FULL_QUEUE,
-    HostHolds,
+    ImplicitHostWaits,
     blocking_copies,
     full_queue,
-    looking_on,
-    only_looking_on,
+    observer_waits,
+    on_observer_threads,
 )
 from execgraph.schema.columns.column_types import ABSENT
 from execgraph.schema.linked.linked_trace import Calls, Found
-from execgraph.schema.machine import ENOUGH, Machine, Usual
+from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from tables import Called, Op, Ran, activities, calls, column, ops
 
 
@@ -28,14 +28,16 @@ class Hold(NamedTuple):
     found: Found
 
 
-def rows_of(held: HostHolds) -> list[Hold]:
+def rows_of(held: ImplicitHostWaits) -> list[Hold]:
     columns = (held.call_row, held.source, held.since)
     return [Hold(*row, held.found) for row in zip(*(one.tolist() for one in columns), strict=True)]
 
 
 # copies
 
-MACHINE = Machine(wake={"": Usual(1_000, 1_500, ENOUGH)}, launch={"": Usual(2_000, 3_000, ENOUGH)})
+MACHINE = MachineCalibration(
+    wake={"": LatencyStats(1_000, 1_500, ENOUGH)}, launch={"": LatencyStats(2_000, 3_000, ENOUGH)}
+)
 COPY, PINNED, WITHIN = (
     "Memcpy DtoH (Device -> Pageable)",
     "Memcpy DtoH (Device -> Pinned)",
@@ -70,7 +72,7 @@ def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_laun
     ran = [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(STEP, STEP + 10, 1, category="kernel")]
     made = calls(Called(0, returned, "cudaMemcpyAsync"), Called(STEP - 1_000, STEP, "cudaLaunchKernel"))
     places = Places(made, ops(Op("ProfilerStep#1", 0)), column(-1, -1))
-    assert bool(rows_of(blocking_copies(activities(*ran), made, Machine(), places))) == blocks
+    assert bool(rows_of(blocking_copies(activities(*ran), made, MachineCalibration(), places))) == blocks
 
 
 def test_copies_are_judged_by_place() -> None:
@@ -160,22 +162,22 @@ def on(*threads: int) -> Calls:
 
 def test_threads_look_on_that_neither_launch_nor_run_ops() -> None:
     launched = activities(Ran(500, 600, 0), Ran(500, 600))
-    assert only_looking_on(on(1, 2, 3, 2), launched, column(3)).tolist() == [False, True, False, True]
+    assert on_observer_threads(on(1, 2, 3, 2), launched, column(3)).tolist() == [False, True, False, True]
 
 
 @pytest.mark.parametrize(("ended", "follows"), [(50, False), (51, True), (100, True), (101, False)])
 def test_a_call_of_a_thread_that_looks_on_follows_what_ended_since_its_call_before(ended: int, follows: bool) -> None:
-    found = looking_on(on(1, 1), activities(Ran(10, ended)), column(1, 1) > 0)
+    found = observer_waits(on(1, 1), activities(Ran(10, ended)), column(1, 1) > 0)
     assert rows_of(found) == [Hold(1, 0, 50, Found.TIMING)] * follows
 
 
 def test_it_follows_the_activity_that_ended_last() -> None:
     ran = activities(Ran(10, 60), Ran(10, 90), Ran(10, 80), Ran(10, 270))
-    found = rows_of(looking_on(on(1, 1, 2, 1), ran, column(1, 1, 1, 1) > 0))
+    found = rows_of(observer_waits(on(1, 1, 2, 1), ran, column(1, 1, 1, 1) > 0))
     assert found == [Hold(1, 1, 50, Found.TIMING), Hold(3, 3, 150, Found.TIMING)]
 
 
 def test_calls_of_other_threads_follow_nothing() -> None:
-    assert rows_of(looking_on(on(1, 1), activities(Ran(10, 60)), column(0, 0) > 0)) == []
-    assert rows_of(looking_on(on(1, 2), activities(Ran(10, 60)), column(1, 1) > 0)) == []
-    assert rows_of(looking_on(on(1, 1), activities(), column(1, 1) > 0)) == []
+    assert rows_of(observer_waits(on(1, 1), activities(Ran(10, 60)), column(0, 0) > 0)) == []
+    assert rows_of(observer_waits(on(1, 2), activities(Ran(10, 60)), column(1, 1) > 0)) == []
+    assert rows_of(observer_waits(on(1, 1), activities(), column(1, 1) > 0)) == []

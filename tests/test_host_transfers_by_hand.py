@@ -8,7 +8,7 @@ from builder import TraceBuilder
 from execgraph.linker.host_communication.host_communication import host_communications
 from execgraph.linker.host_communication.host_transfers import Transfers, host_transfers
 from execgraph.linker.host_communication.messages_in_flight import messages_in_flight
-from execgraph.linker.host_communication.quiet import WAITS, Pause, Quiet, quiet_threads
+from execgraph.linker.host_communication.quiet import WAITS, Gap, IdleGaps, quiet_threads
 from execgraph.linker.host_communication.storage_users import Bytes, Users, stretches
 from execgraph.linker.host_communication.transfer_waits import TransferWaits, transfer_waits
 from execgraph.linker.threads.hand_off import Wait
@@ -56,7 +56,7 @@ def waits(*rows: Op, numbered: bool = True) -> TransferWaits:
 # Quiet stretches of a thread
 
 
-def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> Quiet:
+def quiet(*rows: Op, called: tuple[Called, ...] = ()) -> IdleGaps:
     return quiet_threads(ops(*rows), calls(*called))(0)
 
 
@@ -64,41 +64,41 @@ def test_a_thread_is_quiet_outside_ops_and_inside_those_that_only_annotate_or_wa
     thread = quiet(Op("aten::mm", 10, 20), Op("step", 30, 60), Op("aten::add", 40, 50), Op(WAITS, 70, 80, schema="x"))
     around = {5: (ABSENT, 10), 10: (10, 10), 15: (15, 15), 20: (20, 30), 35: (30, 40), 45: (45, 45), 50: (50, 60)}
     around |= {75: (70, 80), 80: (80, FOREVER), 99: (80, FOREVER)}
-    assert {time: thread.around(time) for time in around} == {time: Pause(*pause) for time, pause in around.items()}
+    assert {time: thread.around(time) for time in around} == {time: Gap(*pause) for time, pause in around.items()}
 
 
 @pytest.mark.parametrize("name", ["aten::mm", "c10d::send", "gloo:send"])
 def test_an_op_that_computes_or_communicates_is_not_quiet(name: str) -> None:
-    assert quiet(Op(name, 10, 20)).around(15) == Pause(15, 15)
-    assert quiet(Op("mine", 10, 20, schema="mine()")).around(15) == Pause(15, 15)
-    assert quiet(Op("mine", 10, 20)).around(15) == Pause(10, 20)
+    assert quiet(Op(name, 10, 20)).around(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20, schema="mine()")).around(15) == Gap(15, 15)
+    assert quiet(Op("mine", 10, 20)).around(15) == Gap(10, 20)
 
 
 def test_neither_a_call_nor_what_other_threads_do_is_quiet_time_of_a_thread() -> None:
     thread = quiet(Op("aten::mm", 10, 20, thread=1), Op("aten::mm"), called=(Called(30, 40),))
-    assert thread.around(15) == Pause(ABSENT, 30)
-    assert thread.around(35) == Pause(35, 35)
+    assert thread.around(15) == Gap(ABSENT, 30)
+    assert thread.around(35) == Gap(35, 35)
 
 
 @pytest.mark.parametrize(
     ("end", "since", "until", "pause"),
     [
-        (30, 20, 99, Pause(20, 40)),
-        (39, 10, 99, Pause(20, 40)),
-        (20, 10, 99, Pause(20, 40)),
+        (30, 20, 99, Gap(20, 40)),
+        (39, 10, 99, Gap(20, 40)),
+        (20, 10, 99, Gap(20, 40)),
         (19, 10, 99, None),
-        (60, 10, 99, Pause(20, 40)),
+        (60, 10, 99, Gap(20, 40)),
         (61, 10, 99, None),
         (30, 10, 20, None),
-        (30, 10, 21, Pause(20, 40)),
+        (30, 10, 21, Gap(20, 40)),
         (82, 50, 99, None),
-        (65, 50, 99, Pause(60, 65)),
-        (70, 50, 99, Pause(60, 65)),
+        (65, 50, 99, Gap(60, 65)),
+        (70, 50, 99, Gap(60, 65)),
         (71, 50, 99, None),
     ],
 )
 def test_the_longest_pause_was_a_wait_for_what_ended_about_then(
-    end: int, since: int, until: int, pause: Pause | None
+    end: int, since: int, until: int, pause: Gap | None
 ) -> None:
     thread = quiet(Op(start=0, end=20), Op(start=40, end=60), Op(start=65, end=90))
     assert thread.waiting_for(end, since, until) == pause
@@ -106,7 +106,7 @@ def test_the_longest_pause_was_a_wait_for_what_ended_about_then(
 
 def test_a_thread_that_did_nothing_else_waited_however_late_it_went_on() -> None:
     thread = quiet(Op(start=0, end=20), Op(start=90, end=95))
-    assert thread.waiting_for(21, 20, FOREVER) == Pause(20, 90)
+    assert thread.waiting_for(21, 20, FOREVER) == Gap(20, 90)
     assert quiet(Op(start=0, end=20), Op(start=25, end=95)).waiting_for(31, 20, FOREVER) is None
 
 

@@ -10,7 +10,7 @@ from execgraph.converter import convert
 from execgraph.converter.storages import byte_ranges
 from execgraph.linker.link import link
 from execgraph.linker.readers import read_device_trace, read_host_trace
-from execgraph.schema.columns import Texts
+from execgraph.schema.columns import BytesColumn
 from execgraph.schema.traces import LARGEST_ID, usable_arguments
 from execgraph.schema.traces.arguments import NO_LISTS, TOO_LARGE
 
@@ -54,7 +54,7 @@ def test_arguments_that_cannot_be_used_are_empty_and_all_others_stay() -> None:
 def test_a_linked_file_of_another_is_read_as_carefully(tmp_path: Path) -> None:
     host, device = played("2.13", 0).write(tmp_path)
     linked = link(read_host_trace(str(host)), read_device_trace(str(device)))
-    linked.ops.inputs = Texts.of([b'{"values":5}'] * len(linked.ops))
+    linked.ops.inputs = BytesColumn.of([b'{"values":5}'] * len(linked.ops))
     report = convert(linked).report
     assert report is not None and report.dropped[NO_LISTS] > 1
 

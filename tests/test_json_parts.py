@@ -50,7 +50,7 @@ def test_whole_rows_of_a_text_that_was_cut_off_are_found_and_of_the_last_one_wha
 def test_no_part_of_a_text_is_decoded_more_than_a_few_times(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     decoded = []
 
-    def counted(_: str, at: int) -> tuple[object, int]:
+    def format_counts(_: str, at: int) -> tuple[object, int]:
         try:
             found, end = json.JSONDecoder(strict=False).raw_decode(text, at)
         except json.JSONDecodeError as error:
@@ -62,7 +62,7 @@ def test_no_part_of_a_text_is_decoded_more_than_a_few_times(monkeypatch: pytest.
         decoded.append(end - at)
         return found, end
 
-    monkeypatch.setattr(json_parts.DECODER, "raw_decode", counted)
+    monkeypatch.setattr(json_parts.DECODER, "raw_decode", format_counts)
     found: Iterator[object] = objects_in(text)
     assert all(isinstance(one, dict) for one in found)
     assert sum(decoded) < 8 * len(text)

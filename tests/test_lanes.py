@@ -11,7 +11,7 @@ from execgraph.converter.edit.uncovered_time import alone
 from execgraph.converter.targets.control import implied
 from execgraph.converter.targets.ready_set import widest_ready_set
 from execgraph.schema.columns.column_types import Int64
-from execgraph.schema.columns.groups import numbered, previous_in_group
+from execgraph.schema.columns.groups import group_ids, previous_in_group
 from graphs import STREAM_ORDER, GraphBuilder
 from hypothesis import given, strategies as st
 
@@ -60,7 +60,7 @@ def test_threads_and_streams_are_lanes_whatever_their_numbers() -> None:
 
 @given(st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=1))
 def test_rows_are_numbered_as_they_are_sorted(rows: list[tuple[int, int]]) -> None:
-    found = numbered(*(integers([row[column] for row in rows]) for column in (0, 1)))
+    found = group_ids(*(integers([row[column] for row in rows]) for column in (0, 1)))
     assert found.tolist() == [sorted(set(rows)).index(row) for row in rows]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker.readers import read_device_trace
-from execgraph.linker.readers.categories import INSTANT, bulky
+from execgraph.linker.readers.categories import INSTANT, skip_categories
 from execgraph.schema.recovery import json_stream
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import given, settings, strategies as st
@@ -27,7 +27,7 @@ def read(elements: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[list[d
     """The elements that were decoded, and how many were left out."""
     text = json.dumps({"traceEvents": elements}, **layout).encode()
     reader: json_stream.ArrayReader[Any] = json_stream.ArrayReader(
-        io.BytesIO(text), "t.json", "traceEvents", Any, lambda _: None, needless=bulky()
+        io.BytesIO(text), "t.json", "traceEvents", Any, lambda _: None, needless=skip_categories()
     )
     decoded = [element for _, piece in reader for element in piece]
     return decoded + json.loads(reader.document)["traceEvents"], reader.left_out

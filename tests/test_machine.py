@@ -5,7 +5,15 @@ from random import Random
 import numpy as np
 import pytest
 from execgraph.linker.machine.measured_machine import machine_of
-from execgraph.schema.machine import ANY_MACHINE, ENOUGH, LONGEST, Machine, Usual, of_name, usual
+from execgraph.schema.machine import (
+    ANY_MACHINE,
+    ENOUGH,
+    LONGEST,
+    LatencyStats,
+    MachineCalibration,
+    latency_stats,
+    of_name,
+)
 from hypothesis import given, strategies as st
 from tables import Called, Ran, Synced, activities, calls, syncs
 
@@ -15,14 +23,14 @@ def ns(*us: float) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
 
 
 def test_of_nothing_nothing_is_usual() -> None:
-    assert usual(ns()) == Usual()
-    assert usual(ns(-3, 200)) == Usual()
+    assert latency_stats(ns()) == LatencyStats()
+    assert latency_stats(ns(-3, 200)) == LatencyStats()
 
 
 def test_times_that_something_else_added_to_are_not_usual() -> None:
-    clean = usual(ns(2.0, 2.1, 2.2, 2.3, 2.4, 2.5))
+    clean = latency_stats(ns(2.0, 2.1, 2.2, 2.3, 2.4, 2.5))
     for wait in (30, 90, 1_000):
-        assert usual(ns(2.0, 2.1, 2.2, 2.3, 2.4, 2.5, wait, wait)) == clean
+        assert latency_stats(ns(2.0, 2.1, 2.2, 2.3, 2.4, 2.5, wait, wait)) == clean
     assert clean.most < 30_000
 
 
@@ -32,17 +40,17 @@ def test_up_to_two_thirds_of_waits_do_not_change_what_is_usual(
 ) -> None:
     own = [latency + random.randint(0, 300) for _ in range(count)]
     waits = [random.randint(4 * latency + 20_000, 10**7) for _ in range(count * share // 20)]
-    found = usual(np.array(own + waits, np.int64))
+    found = latency_stats(np.array(own + waits, np.int64))
     assert latency <= found.median <= latency + 300
     assert found.most <= latency + 300 + 3 * 300
 
 
 def test_what_is_usual_is_known_no_better_than_times_are_written() -> None:
-    assert usual(ns(2, 2, 2, 2, 2), 1000).most == 3_000
-    assert usual(ns(2, 2, 2, 2, 2)).most == 2_001
+    assert latency_stats(ns(2, 2, 2, 2, 2), 1000).most == 3_000
+    assert latency_stats(ns(2, 2, 2, 2, 2)).most == 2_001
 
 
-FEW, MANY = Usual(3_000, 3_500, ENOUGH - 1), Usual(5_000, 5_500, ENOUGH)
+FEW, MANY = LatencyStats(3_000, 3_500, ENOUGH - 1), LatencyStats(5_000, 5_500, ENOUGH)
 
 
 def test_few_times_of_a_name_give_way_to_those_of_all_names() -> None:
@@ -52,17 +60,21 @@ def test_few_times_of_a_name_give_way_to_those_of_all_names() -> None:
 
 
 def test_few_times_in_all_are_not_taken_as_narrower_than_on_any_machine() -> None:
-    assert of_name({"": FEW}, "cudaLaunchKernel") == Usual(FEW.median, ANY_MACHINE.most, FEW.count)
+    assert of_name({"": FEW}, "cudaLaunchKernel") == LatencyStats(FEW.median, ANY_MACHINE.most, FEW.count)
 
 
-@pytest.mark.parametrize("table", [{}, {"": Usual()}, {"": Usual(LONGEST - 1, LONGEST, 1)}])
-def test_without_times_or_with_few_that_no_machine_takes_it_is_as_on_any_machine(table: dict[str, Usual]) -> None:
+@pytest.mark.parametrize("table", [{}, {"": LatencyStats()}, {"": LatencyStats(LONGEST - 1, LONGEST, 1)}])
+def test_without_times_or_with_few_that_no_machine_takes_it_is_as_on_any_machine(
+    table: dict[str, LatencyStats],
+) -> None:
     found = of_name(table, "cudaLaunchKernel")
     assert (found.median, found.most) == (ANY_MACHINE.median, ANY_MACHINE.most)
 
 
 def test_a_clock_that_drifts_is_shifted_by_more_and_more() -> None:
-    machine = Machine(clock_offset_ns=1_000, clock_drift_ns=-500, clock_from_ns=10_000, clock_until_ns=20_000)
+    machine = MachineCalibration(
+        clock_offset_ns=1_000, clock_drift_ns=-500, clock_from_ns=10_000, clock_until_ns=20_000
+    )
     assert machine.clock_shift(np.array([10_000, 15_000, 20_000])).tolist() == [1_000, 750, 500]
 
 
@@ -71,11 +83,11 @@ def test_a_clock_that_drifts_is_shifted_by_more_and_more() -> None:
 COPY, DONE = "gpu_memcpy", "cudaStreamSynchronize"
 
 
-def machine(ran: list[Ran], called: list[Called], *records: Synced) -> Machine:
+def machine(ran: list[Ran], called: list[Called], *records: Synced) -> MachineCalibration:
     return machine_of(activities(*ran), calls(*called), syncs(*records))
 
 
-def found(table: dict[str, Usual]) -> dict[str, tuple[int, int]]:
+def found(table: dict[str, LatencyStats]) -> dict[str, tuple[int, int]]:
     """How often, and how long in the middle, by name."""
     return {name: (one.count, one.median) for name, one in table.items()}
 
@@ -111,7 +123,7 @@ def test_a_launch_that_started_as_another_stream_went_idle_does_not_count(end: i
     assert launch[""].count == counted
 
 
-def queued(**changed: int) -> Machine:
+def queued(**changed: int) -> MachineCalibration:
     """Two launches, 2 µs each, on a free stream, then one that was launched at 9 µs behind an activity that ends at 12 µs."""
     at = {"returned": 9_000, "end": 12_000, "start": 12_701, "other": 300, "call": 2} | changed
     ran = [Ran(3_001, 4_000, 0, stream=20), Ran(6_001, at["end"], 1), Ran(at["start"], 19_000, at["call"])]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import references
-from effort import Counted, counted, growth
+from effort import Counted, format_counts, growth
 from execgraph.converter.device_time.delays import _busy
 from execgraph.converter.ranks import Calls, Group, Matching
 from execgraph.converter.scaling.group_use import group_uses
@@ -17,7 +17,7 @@ from execgraph.converter.targets import separate_messages
 from execgraph.linker.host_communication.quiet import quiet_threads
 from execgraph.linker.modules.forward_ops import forward_ops
 from execgraph.linker.readers.rocpd.rows import _real_queues
-from execgraph.schema.columns import Strings
+from execgraph.schema.columns import Categorical
 from execgraph.schema.device_peaks import Peak
 from execgraph.schema.graph import NodeType
 from execgraph.schema.linked.streams import took_over
@@ -46,19 +46,19 @@ def numbers(count: int) -> Any:
 def backward_threads(count: int) -> Work:
     rows = [Op(start=10 * row, end=10 * row + 5, thread=row, sequence=row) for row in range(count)]
     rows += [Op(start=10**6, end=10**6 + 5, thread=-1, sequence=row, forward=1 + row) for row in range(count)]
-    table = counted(replace(ops(*rows), tid=np.append(1 + np.arange(count), np.zeros(count, np.int64))))
+    table = format_counts(replace(ops(*rows), tid=np.append(1 + np.arange(count), np.zeros(count, np.int64))))
     return lambda: forward_ops(table)
 
 
 def threads_without_a_number(count: int) -> Work:
     rows = [Op(start=10 * row, end=10 * row + 5, thread=row, sequence=3) for row in range(count)]
     rows += [Op(start=10**6, end=10**6 + 5, thread=-1, sequence=3, forward=1 + row) for row in range(count)]
-    return lambda: forward_ops(counted(ops(*rows)))
+    return lambda: forward_ops(format_counts(ops(*rows)))
 
 
 def quiet_stretches(count: int) -> Work:
-    table = counted(ops(*(Op("aten::mm", 10, 20, thread=row) for row in range(count))))
-    called = counted(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
+    table = format_counts(ops(*(Op("aten::mm", 10, 20, thread=row) for row in range(count))))
+    called = format_counts(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
 
     def look() -> None:
         quiet = quiet_threads(table, called)
@@ -69,17 +69,17 @@ def quiet_stretches(count: int) -> Work:
 
 
 def takeovers(count: int) -> Work:
-    table = counted(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
+    table = format_counts(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
     return lambda: took_over(table, 1)
 
 
 def names_of_calls(count: int) -> Work:
-    names = counted(Strings.of(f"call {row}" for row in range(count)))
+    names = format_counts(Categorical.of(f"call {row}" for row in range(count)))
     return lambda: by_name(numbers(count), names, np.arange(count), 1)
 
 
 def delays_of_devices(count: int) -> Work:
-    table = counted(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
+    table = format_counts(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
     context: Any = SimpleNamespace(linked=SimpleNamespace(activities=table))
     return lambda: _busy(context, table.start, table.start + 1, table.device)
 
@@ -97,7 +97,9 @@ def messages_of_one_kernel(count: int) -> Work:
     of_message = {f"coalesced_{name}": [1] * count for name in ("src", "dst", "tag", "size")}
     g.activity("nccl", 0, 9, type=NodeType.COMM_SEND, **of_message)
     graph = g.build()
-    attributes = {name: counted(column) if name in of_message else column for name, column in graph.attributes.items()}
+    attributes = {
+        name: format_counts(column) if name in of_message else column for name, column in graph.attributes.items()
+    }
     return lambda: separate_messages(replace(graph, attributes=attributes))  # type: ignore[type-var]
 
 
@@ -110,7 +112,7 @@ def arrows_on_threads(count: int) -> Work:
     for thread in range(count):
         g.host("op", thread, 1, thread=thread)
     linked = linked_of([], ops=[references.Op(row, row + 1) for row in range(count)])
-    linked = replace(linked, ops=counted(replace(linked.ops, thread=np.arange(count))))
+    linked = replace(linked, ops=format_counts(replace(linked.ops, thread=np.arange(count))))
     graph = g.build()
     return lambda: _within_rows(graph, linked)
 
@@ -121,7 +123,7 @@ def exposed_on_devices(count: int) -> Work:
 
 
 def peaks_of_devices(count: int) -> Work:
-    kernels = Kernels(Strings.of(["kernel"] * count), *[numbers(count)] * 4)
+    kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 4)
     peaks = {number: Peak(*[1.0] * len(Peak._fields)) for number in range(count)}
     return lambda: roofs(kernels, peaks)
 
@@ -152,7 +154,7 @@ def rank_of(count: int) -> RankTrace:
         for row in range(3 * count)
     ]
     linked = linked_of(acts, [Call(10 * row, 10 * row + 1) for row in range(3 * count)])
-    return RankTrace(0, replace(linked, activities=counted(linked.activities), calls=counted(linked.calls)))
+    return RankTrace(0, replace(linked, activities=format_counts(linked.activities), calls=format_counts(linked.calls)))
 
 
 def analysis(table: Callable[..., object]) -> Callable[[int], Work]:

@@ -11,7 +11,7 @@ import pytest
 from execgraph.linker.readers.device_rows import DeviceTrace
 from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.merged import one_rank
-from execgraph.schema.columns.column_types import Strings
+from execgraph.schema.columns.column_types import Categorical
 from execgraph.schema.errors import DataError
 from execgraph.tools.inputs import RankTrace
 from execgraph.tools.merge import merge_for_viewing
@@ -61,7 +61,7 @@ def differing(one: DeviceTrace, other: DeviceTrace) -> list[str]:
     }
     texts = {
         name: [[*map(column.__getitem__, range(len(column.codes)))] for column in columns]
-        if isinstance(columns[0], Strings)
+        if isinstance(columns[0], Categorical)
         else columns
         for name, columns in pairs.items()
     }

@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
-from execgraph.linker.submissions.evidence import Evidence
-from execgraph.linker.submissions.streams import StreamKey, StreamQueues, Tails
-from execgraph.linker.waits.met_ends import MetEnds
-from execgraph.linker.waits.unnamed_waits import HOST, Held, Unnamed
+from execgraph.linker.submissions.streams import StreamKey, StreamQueues, StreamTails
+from execgraph.linker.submissions.timing_model import TimingModel
+from execgraph.linker.waits.timing_scorer import TimingScorer
+from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
 from execgraph.schema.columns.column_types import Bool, Int64
-from execgraph.schema.machine import ENOUGH, Machine, Usual
+from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from execgraph.schema.traces.times import NEVER
 from tables import Called, Ran, activities, calls
 
-MACHINE = Machine(
+MACHINE = MachineCalibration(
     clock_error_ns=300,
-    launch={"": Usual(2_000, 3_000, ENOUGH)},
-    gap={"": Usual(500, 700, ENOUGH)},
-    wake={"": Usual(1_000, 1_500, ENOUGH)},
+    launch={"": LatencyStats(2_000, 3_000, ENOUGH)},
+    gap={"": LatencyStats(500, 700, ENOUGH)},
+    wake={"": LatencyStats(1_000, 1_500, ENOUGH)},
 )
 LAUNCHED, WAITS, RETURNED = Called(0, 100), Called(200, 300, "cudaStreamWaitEvent"), 30_000
 """What runs on stream 7 at first, then a wait and a launch that it may hold up."""
@@ -23,14 +23,16 @@ FIRST, DUE = Ran(5_000, 20_000, 0), 20_700
 STREAM = StreamKey(0, 7)
 
 
-def met_ends(ran: list[Ran], called: list[Called], waits: list[Unnamed]) -> MetEnds:
+def met_ends(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait]) -> TimingScorer:
     table, rows = activities(*ran), calls(*called)
-    return MetEnds(table, rows, Evidence(table, rows, MACHINE), Tails(StreamQueues(table, rows)), waits)
+    return TimingScorer(table, rows, TimingModel(table, rows, MACHINE), StreamTails(StreamQueues(table, rows)), waits)
 
 
-def judged(ends: MetEnds, waits: list[Unnamed], held: Held, *of_each: list[int]) -> tuple[Bool, Int64]:
+def judged(
+    ends: TimingScorer, waits: list[UnresolvedWait], held: BlockedWork, *of_each: list[int]
+) -> tuple[Bool, Int64]:
     """For ends, a list a wait, of as many streams: by wait and stream whether they are too late; by stream how many waits they explain."""
-    over, spoken = ends.judged(waits, np.array([of_each], np.int64), held)
+    over, spoken = ends.score(waits, np.array([of_each], np.int64), held)
     return over[0], spoken[0]
 
 
@@ -43,8 +45,8 @@ def of_stream(*starts: int, ends: list[list[int]]) -> tuple[list[list[bool]], li
     for start in starts:
         called += [WAITS, LAUNCHED._replace(start=400, end=500)]
         ran.append(Ran(start, start + 10, len(called) - 1))
-        waits.append(Unnamed(len(called) - 2, -1, (Held(STREAM, len(ran) - 1),), NEVER, 0))
-    over, spoken = judged(met_ends(ran, called, waits), waits, Held(STREAM, -1), *ends)
+        waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
+    over, spoken = judged(met_ends(ran, called, waits), waits, BlockedWork(STREAM, -1), *ends)
     return over.tolist(), spoken.tolist()
 
 
@@ -90,13 +92,13 @@ def test_ends_speak_for_a_place_if_they_explain_half_of_the_waits_that_were_held
 
 
 def test_a_wait_that_no_work_followed_says_nothing() -> None:
-    waits = [Unnamed(1, -1, (Held(STREAM, -1),), NEVER, 0)]
+    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, -1),), NEVER, 0)]
     over, spoken = judged(met_ends([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].held[0], [1 << 40])
     assert (over.tolist(), spoken.tolist()) == ([[False]], [0])
 
 
 def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
-    waits = [Unnamed(1, -1, (Held(STREAM, 0),), NEVER, 0)]
+    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]
     over, spoken = judged(met_ends([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].held[0], [8_999])
     assert (over.tolist(), spoken.tolist()) == ([[False]], [1])
 
@@ -107,7 +109,7 @@ def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
 def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, asks: bool = False) -> tuple[bool, bool]:
     """Whether an end is too late for, and explains, a call that waited from 10000 on."""
     called = [LAUNCHED, Called(10_000, returned, "cudaEventSynchronize")]
-    waits = [Unnamed(1, -1, (HOST,), 10_000, reach, asks=asks)]
+    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, is_query=asks)]
     over, spoken = judged(met_ends([FIRST], called, waits), waits, HOST, [end])
     return bool(over[0, 0]), bool(spoken[0])
 
@@ -154,8 +156,8 @@ def reach_of(*gaps: int, stream: int = 20) -> int:
             Ran(at + 5_000, at + 20_000, len(called) - 3, stream=stream),
             Ran(at + 20_000 + gap, at + 30_000, len(called) - 1),
         ]
-        waits.append(Unnamed(len(called) - 2, -1, (Held(STREAM, len(ran) - 1),), NEVER, 0))
-    return met_ends(ran, called, waits).reach
+        waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
+    return met_ends(ran, called, waits).max_reaction_ns
 
 
 def test_streams_go_on_after_others_within_what_is_usual_of_the_trace() -> None:
@@ -171,7 +173,7 @@ def test_what_follows_its_own_stream_does_not_tell_of_others() -> None:
 
 def test_what_was_known_to_hold_an_activity_up_no_longer_has_to_be_explained() -> None:
     ran, called = [FIRST, Ran(LATE, LATE + 10, 2), Ran(5_000, LATE - 5, stream=20)], [LAUNCHED, WAITS, LAUNCHED]
-    waits = [Unnamed(1, -1, (Held(STREAM, 1),), NEVER, 0)]
+    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 1),), NEVER, 0)]
     ends = met_ends(ran, called, waits)
     assert judged(ends, waits, waits[0].held[0], [LATE - 5])[1].tolist() == [1]
     ends.explained(1, 2)

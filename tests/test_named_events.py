@@ -5,11 +5,11 @@ import pytest
 from execgraph.linker.communication.communication import CollectiveOps
 from execgraph.linker.readers.device_rows import EventRecordRows, SyncRows
 from execgraph.linker.readers.sync_calls import SyncCall, sync_calls
-from execgraph.linker.submissions.events import NamedEvents, Recording, SyncRecord, SyncRecords
+from execgraph.linker.submissions.event_records import EventRecords
+from execgraph.linker.submissions.events import EventRecord, NamedEvents, SyncRecord, SyncRecords
 from execgraph.linker.submissions.places import Places
-from execgraph.linker.submissions.recordings import Recordings
 from execgraph.linker.submissions.streams import StreamKey, StreamQueues, ThreadLaunches
-from execgraph.schema.columns.column_types import Int64, Strings
+from execgraph.schema.columns.column_types import Categorical, Int64
 from execgraph.schema.linked.communications import Communications
 from execgraph.schema.linked.linked_trace import Found
 from tables import FIRST, Called, Ran, activities, calls, column, ops
@@ -43,18 +43,18 @@ def event_rows(*rows: tuple[int, int, int]) -> EventRecordRows:
 
 def named_events(*records: SyncRecord, rows: EventRecordRows | None = None) -> NamedEvents:
     call = FIRST + np.arange(len(records))
-    none, kind = np.zeros(len(records), np.int64), Strings.of("Stream Wait Event" for _ in records)
+    none, kind = np.zeros(len(records), np.int64), Categorical.of("Stream Wait Event" for _ in records)
     columns = (column(*(getattr(one, name) for one in records)) for name in SyncRecord._fields[1:])
     device, stream, awaited, recorded, event = columns
     syncs = SyncRecords(SyncRows(kind, none, none, none, device, call, stream, awaited, recorded, event))
     return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
 
 
-def recordings() -> Recordings:
+def recordings() -> EventRecords:
     kinds: Int64 = sync_calls(CALLED.name)
     none, op = column(), ops()
     collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
-    return Recordings(CALLED, kinds, RAN, collectives, ThreadLaunches(RAN, CALLED), Places(CALLED, op, none), {})
+    return EventRecords(CALLED, kinds, RAN, collectives, ThreadLaunches(RAN, CALLED), Places(CALLED, op, none), {})
 
 
 def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
@@ -103,14 +103,14 @@ def test_the_stream_of_a_recording_is_told_by_the_records_of_its_waits_else_by_i
 def test_a_named_recording_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> None:
     rows = recordings()
     told = named_events(record(1, stream=20))
-    assert told.recording(1, record(1, stream=7), rows) == Recording(1, 100, SECOND_STREAM, Found.RECORD)
-    assert named_events().recording(1, record(1, stream=7), rows) == Recording(1, 100, FIRST_STREAM, Found.RECORD)
+    assert told.recording(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Found.RECORD)
+    assert named_events().recording(1, record(1, stream=7), rows) == EventRecord(1, 100, FIRST_STREAM, Found.RECORD)
     used = named_events().recording(LATER, record(LATER), rows)
-    assert used == Recording(LATER, 500, SECOND_STREAM, Found.RECORD)
+    assert used == EventRecord(LATER, 500, SECOND_STREAM, Found.RECORD)
     assert named_events().recording(1, record(1), rows) is None
 
 
 def test_a_recording_on_the_default_stream_is_told() -> None:
-    assert named_events().recording(1, record(1, stream=0), recordings()) == Recording(
+    assert named_events().recording(1, record(1, stream=0), recordings()) == EventRecord(
         1, 100, StreamKey(0, 0), Found.RECORD
     )

@@ -1,11 +1,11 @@
 """Values are numbered as they come, and ids found again in the rows that have them."""
 
 import numpy as np
-from execgraph.schema.columns.numbering import Numbering, rows_of
+from execgraph.schema.columns.interner import Interner, rows_of
 
 
 def test_equal_values_have_one_number_in_the_order_of_their_first_appearance() -> None:
-    numbering = Numbering[str]()
+    numbering = Interner[str]()
     assert numbering.codes(["b", "a", "b"], 3).tolist() == [0, 1, 0]
     assert numbering.codes(["c", "a"], 2).tolist() == [2, 1]
     assert list(numbering) == ["b", "a", "c"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from builder import TraceBuilder
-from execgraph.converter import Options, before_target, convert, for_target
+from execgraph.converter import Options, build_generic_graph, convert, lower_for_target
 from execgraph.converter.targets import Target
 from execgraph.schema.linked.linked_trace import LinkedTrace
 from runs import link_run
@@ -53,9 +53,9 @@ def test_a_graph_is_what_it_says_it_is_for(linked: LinkedTrace, target: Target) 
 
 def test_before_the_target_a_graph_does_not_say_it_is_for_one(linked: LinkedTrace) -> None:
     options = Options(target="astra-sim")
-    graph = before_target(linked, options)
+    graph = build_generic_graph(linked, options)
     assert (graph.metadata["target"], graph.changes) == ("generic", None)
-    assert for_target(graph, options.target, {(0, 1): 7}).metadata["target"] == "astra-sim"
+    assert lower_for_target(graph, options.target, {(0, 1): 7}).metadata["target"] == "astra-sim"
     assert (graph.metadata["target"], graph.texts("pg_name").table) == ("generic", ["5"])
 
 

@@ -9,7 +9,7 @@ from builder import LAYOUTS, TraceBuilder
 from execgraph.converter.context import Edges
 from execgraph.converter.edit.circles import Ordered, order_through_circles
 from execgraph.converter.edit.order import ROUNDS, check, deduplicated, topological_order
-from execgraph.schema.columns.column_types import Int64, Strings
+from execgraph.schema.columns.column_types import Categorical, Int64
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from hypothesis import given, strategies as st
@@ -96,7 +96,7 @@ def test_branches_of_a_graph_that_take_no_time_do_not_wait_for_each_other() -> N
 def test_a_cycle_is_refused_by_the_nodes_on_it() -> None:
     with pytest.raises(DataError, match=r"cycle: (2 -> 4 -> 5 -> 2|4 -> 5 -> 2 -> 4|5 -> 2 -> 4 -> 5);"):
         order(starts(0, 0, 0, 0, 0, 0), (1, 2), (2, 4), (4, 5), (5, 2), (5, 3))
-    names = Strings.of(["read", "mul", "add"])
+    names = Categorical.of(["read", "mul", "add"])
     with pytest.raises(DataError, match=r"1 \(mul\) -> 2 \(add\) -> 1 \(mul\)|2 \(add\) -> 1 \(mul\) -> 2 \(add\)"):
         topological_order(starts(0, 0, 0), edges((0, 1), (1, 2), (2, 1)), lambda: names)
 

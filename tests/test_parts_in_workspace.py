@@ -17,7 +17,7 @@ from execgraph.linker.readers.device_trace import read_device_trace
 from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
 from execgraph.linker.windows.cut import cut
 from execgraph.linker.windows.windows import EVERYTHING, Window, period_of, trace_start, whole
-from execgraph.schema.columns import intervals, pieces, workspace, workspace_in
+from execgraph.schema.columns import builders, intervals, workspace, workspace_in
 from execgraph.schema.errors import DataError
 from execgraph.schema.linked import LinkedTrace, write_linked
 from hypothesis import given, settings, strategies as st
@@ -35,8 +35,8 @@ def all_in_workspace(rows: int) -> Iterator[None]:
     """The smallest column counts as large, and intervals are nested so many rows at a time."""
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder, workspace_in(Path(folder)):
         patch.setattr(workspace, "LARGE", 1)
-        patch.setattr(pieces, "PIECE", 1)
-        patch.setattr(pieces, "TEXT_PIECE", 1)
+        patch.setattr(builders, "PIECE", 1)
+        patch.setattr(builders, "TEXT_PIECE", 1)
         patch.setattr(intervals, "ROWS_AT_ONCE", rows)
         yield
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from execgraph.linker.communication.communication import CollectiveOps
 from execgraph.linker.readers.sync_calls import sync_calls
+from execgraph.linker.submissions.event_records import EventRecords
 from execgraph.linker.submissions.places import Places
-from execgraph.linker.submissions.recordings import Recordings
 from execgraph.linker.submissions.streams import StreamKey, ThreadLaunches
 from execgraph.schema.linked.communications import Communications
 from execgraph.schema.linked.linked_trace import Communication
@@ -27,7 +27,7 @@ COLLECTIVE = 2
 def recordings(
     *names: str, on: dict[int, int] | None = None, thread: dict[int, int] | None = None, inside: tuple[int, ...] = (),
     second: int = 99, known: dict[int, StreamKey] | None = None, kernels: dict[int, str] | None = None,
-) -> Recordings:  # fmt: skip
+) -> EventRecords:  # fmt: skip
     """Of calls 100 apart; the launches among them go to stream 7, or as `on` tells, `inside` are those in the collective.
 
     The second step begins at a call.
@@ -45,7 +45,7 @@ def recordings(
     parent = column(-1, -1, -1)
     collectives = CollectiveOps(column(COLLECTIVE), Communications.of([Communication()]), parent, around, {}, parent)
     places, kinds = Places(rows, around, parent), sync_calls(rows.name)
-    return Recordings(rows, kinds, device, collectives, ThreadLaunches(device, rows), places, known or {})
+    return EventRecords(rows, kinds, device, collectives, ThreadLaunches(device, rows), places, known or {})
 
 
 def test_recordings_are_in_the_order_of_time() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execgraph.schema.columns import Int64, Strings
+from execgraph.schema.columns import Categorical, Int64
 from execgraph.schema.graph import ExecutionGraph
 from execgraph.tools.analyses import analyse
 from execgraph.tools.replay import replay
@@ -38,7 +38,7 @@ def many_bars(count: int, seed: int = 0, names: int = 20) -> Bars:
     none = np.zeros(0, np.int64)
     return Bars(
         0, ["one", "two", "three"], lane, start, start + length, start,
-        Strings(random.integers(0, names, count).astype(np.int32), [f"kernel {number}" for number in range(names)]),
+        Categorical(random.integers(0, names, count).astype(np.int32), [f"kernel {number}" for number in range(names)]),
         random.integers(0, 3, count), random.random(count) < 0.1, random.permutation(count), Arrows(none, none, none > 0),
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def test_sums_split_bars_where_stretches_meet() -> None:
 def test_many_lanes_are_summed_up_in_longer_stretches_and_drawn_as_far_as_there_is_place() -> None:
     count = 40_000
     rows, none = np.arange(count), np.zeros(0, np.int64)
-    name, same = Strings.of(["work"] * count), np.zeros(count, np.int64)
+    name, same = Categorical.of(["work"] * count), np.zeros(count, np.int64)
     found = Bars(
         0, [f"stream {row}" for row in rows], rows, rows, rows + 10, rows, name, same, same > 0, rows, Arrows(none, none, none > 0)
     )  # fmt: skip

@@ -12,8 +12,8 @@ from execgraph.converter.edit.rewiring import (
     take_rows,
     used,
 )
-from execgraph.schema.columns import Texts
-from execgraph.schema.columns.column_types import ABSENT, Int64, Ragged, Strings
+from execgraph.schema.columns import BytesColumn
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Int64, Ragged
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import ExecutionGraph, TensorText
 from graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder
@@ -118,13 +118,13 @@ def test_attributes_of_no_row_are_left_out() -> None:
     graph = chain()
     assert "comm_size" not in rows_of_graph(graph, integers([0, 1])).attributes
     assert rows_of_graph(graph, integers([2, 0])).attributes["comm_size"].tolist() == [8, ABSENT]  # type: ignore[union-attr]
-    columns = {"lists": Ragged.of([[], []]), "texts": Strings(np.array([-1, -1], np.int32), ["a"])}
+    columns = {"lists": Ragged.of([[], []]), "texts": Categorical(np.array([-1, -1], np.int32), ["a"])}
     assert used({**columns, "numbers": integers([ABSENT, ABSENT])}) == {}
 
 
 def test_tensors_stay_with_the_first_row_that_is_taken_of_a_node() -> None:
     graph = chain()
-    texts = [Texts.of([b"of first", b"of third"])] * 6
+    texts = [BytesColumn.of([b"of first", b"of third"])] * 6
     graph.tensors = TensorText(integers([0, 2]), *texts)
     taken = rows_of_graph(graph, integers([2, 1, 2, 0])).tensors
     assert taken is not None

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import TraceBuilder
-from execgraph.converter import Options, before_target, for_target
+from execgraph.converter import Options, build_generic_graph, lower_for_target
 from execgraph.converter.targets import Roofline, roofline_of
 from execgraph.schema.graph import ExecutionGraph, NodeType
 from graphs import STREAM_ORDER, GraphBuilder
@@ -32,7 +32,7 @@ def chain(**work: int) -> ExecutionGraph:
 
 
 def played(graph: ExecutionGraph, peaks: Roofline | None) -> ExecutionGraph:
-    return for_target(graph, "astra-sim", roofline=peaks)
+    return lower_for_target(graph, "astra-sim", roofline=peaks)
 
 
 def test_known_work_takes_its_time_at_the_peak_and_all_else_its_measured_time() -> None:
@@ -82,7 +82,9 @@ def test_delays_keep_their_time() -> None:
         t.launch("kernel", duration=20)
         t.work(3_000)
         t.launch("late", duration=20)
-    graph = for_target(before_target(link_run(t), Options(target="astra-sim", host=False)), "astra-sim", roofline=V100)
+    graph = lower_for_target(
+        build_generic_graph(link_run(t), Options(target="astra-sim", host=False)), "astra-sim", roofline=V100
+    )
     assert sum(lasts_ns(graph, V100).values()) == graph.duration_micros.sum() * 1000
     assert graph.duration_micros.sum() > 3_000
 

@@ -4,7 +4,7 @@ import pytest
 from execgraph.converter.building.synthetic_nodes import SyntheticNodes
 from execgraph.converter.device_time.delays import Delays
 from execgraph.schema.columns.column_types import ABSENT
-from execgraph.schema.machine import Machine
+from execgraph.schema.machine import MachineCalibration
 from references import Op, linked_of
 from rules import run_of, sliced
 from tables import Called, Ran, column
@@ -48,7 +48,7 @@ def test_the_time_of_a_launch_is_its_calls_start_or_the_activitys_own() -> None:
 @pytest.mark.parametrize(("resolution", "slack"), [(1, 2), (1_000, 2_000), (0, 2)])
 def test_times_differ_by_what_start_and_length_are_rounded_by(resolution: int, slack: int) -> None:
     run = run_of(CHAIN)
-    run.linked.info.machine = Machine(resolution_ns=resolution)
+    run.linked.info.machine = MachineCalibration(resolution_ns=resolution)
     assert run.slack == slack
 
 

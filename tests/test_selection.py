@@ -4,7 +4,7 @@ import numpy as np
 from device_rows import ActivityRow, CallRow, OpRow, device_trace
 from execgraph.linker.readers.categories import Role
 from execgraph.linker.readers.selection import Kept, select, select_linked, select_rows
-from execgraph.schema.columns import Sparse
+from execgraph.schema.columns import JsonRecords
 from execgraph.schema.linked import Communication
 from execgraph.schema.traces import kineto
 from references import COMMUNICATION, Act, Call, Op, linked_of
@@ -22,9 +22,9 @@ def test_rows_are_selected_by_mask_and_by_number() -> None:
     assert ([by_number.name[row] for row in (0, 1)], by_number.start.tolist()) == (["c", "a"], [4, 0])
 
 
-def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dict[Role, Sparse[kineto.Args]]:
+def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dict[Role, JsonRecords[kineto.Args]]:
     """What communication recorded, by row."""
-    return {role: Sparse.of(args, kineto.Args) for role, args in ((Role.OP, ops), (Role.ACTIVITY, activities))}
+    return {role: JsonRecords.of(args, kineto.Args) for role, args in ((Role.OP, ops), (Role.ACTIVITY, activities))}
 
 
 def test_communication_follows_its_op_and_its_activity() -> None:
@@ -59,7 +59,7 @@ def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
         host_waits=[(2, 1), (1, 0), (0, 1)],
         communications=[Communication(name="first"), Communication(name="other")],
     )
-    whole.ops.extra = Sparse.of({0: {"a": 1}, 2: {"b": 2}}, dict[str, int])
+    whole.ops.extra = JsonRecords.of({0: {"a": 1}, 2: {"b": 2}}, dict[str, int])
     part = select_linked(whole, Kept(mask(0, 1, 1), mask(0, 1, 1), mask(0, 1, 1, 1)))
     assert ([part.ops.name[row] for row in (0, 1)], part.ops.extra) == (["second", "third"], {1: {"b": 2}})
     assert part.ops.inputs == whole.ops.inputs[1:] and part.ops.outputs == whole.ops.outputs[1:]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 from execgraph.linker import link
-from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical, Ragged
 from execgraph.schema.columns.frames import nullable, to_pandas, to_polars
 from execgraph.tools.analyses import Column, Table
 from execgraph.tools.replay import replay
@@ -98,10 +98,10 @@ def test_a_replay_goes_to_data_frames(frame: str) -> None:
 BIG = (1 << 62) + 1
 COLUMNS = {
     "number": nullable(np.array([BIG, ABSENT])),
-    "text": Strings(np.array([-1, 0], np.int32), ["mm"]),
+    "text": Categorical(np.array([-1, 0], np.int32), ["mm"]),
     "list": Ragged.of([[1, 2], []]),
 }
-EMPTY = {"number": nullable(np.empty(0, np.int64)), "text": Strings.of([]), "list": Ragged.of([])}
+EMPTY = {"number": nullable(np.empty(0, np.int64)), "text": Categorical.of([]), "list": Ragged.of([])}
 
 
 def test_polars_keeps_whole_numbers_and_what_is_missing() -> None:

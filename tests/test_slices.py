@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from execgraph.converter.host_timeline.timeline import IDLE, Timeline, names_of, slice_host
-from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical
 from execgraph.schema.linked.linked_trace import LinkedTrace, ThreadHandoffs
 from references import Act, Call, Op, linked_of
 
@@ -22,7 +22,7 @@ def nodes(linked: LinkedTrace, shortest: int = 0) -> Sliced:
 def launchers(linked: LinkedTrace, shortest: int = 0) -> list[tuple[int, int]]:
     """Start and end of the slice that each call launches at the end of."""
     timeline: Timeline = slice_host(linked, shortest)
-    return [(int(timeline.start[row]), int(timeline.end[row])) for row in timeline.launcher.tolist()]
+    return [(int(timeline.start[row]), int(timeline.end[row])) for row in timeline.launch_node.tolist()]
 
 
 # Short slices
@@ -111,7 +111,7 @@ def test_a_blocking_call_has_work_again_once_what_it_awaited_has_ended() -> None
         ("cudaStreamSynchronize", 8_000, 9_000),
         ("a", 9_000, 9_500),
     ]
-    assert slice_host(linked, 0).waiter.tolist() == [-1, 2]
+    assert slice_host(linked, 0).sync_node.tolist() == [-1, 2]
 
 
 def test_a_thread_that_begins_with_a_wait_is_there_from_its_call_on() -> None:
@@ -128,18 +128,18 @@ def handed_over(*moments: tuple[int, int, int, int]) -> LinkedTrace:
     linked.ops.thread[1] = 2
     columns = [np.array(column, np.int64) for column in zip(*moments, strict=True)]
     none = np.full(len(moments), ABSENT)
-    return replace(linked, handoffs=ThreadHandoffs(*columns, none, Strings.of("record" for _ in moments)))
+    return replace(linked, handoffs=ThreadHandoffs(*columns, none, Categorical.of("record" for _ in moments)))
 
 
 def test_a_thread_is_cut_where_it_hands_over_and_where_another_did_to_it() -> None:
     linked = handed_over((1, 40, 2, 50))
     assert nodes(linked) == [("a", 0, 40), ("a", 40, 100), ("b", 0, 50), ("b", 50, 100)]
     timeline = slice_host(linked, 0)
-    assert (timeline.released_by.tolist(), timeline.resumed.tolist()) == ([0], [3])
+    assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([0], [3])
 
 
 def test_before_its_first_node_no_thread_hands_over_and_after_its_last_none_resumes() -> None:
     """Whichever of the two threads comes first in the table."""
     for giver, taker in ((1, 2), (2, 1)):
         timeline = slice_host(handed_over((giver, 0, taker, 100)), 0)
-        assert (timeline.released_by.tolist(), timeline.resumed.tolist()) == ([-1], [-1])
+        assert (timeline.handoff_source_node.tolist(), timeline.handoff_target_node.tolist()) == ([-1], [-1])

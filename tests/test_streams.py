@@ -7,7 +7,7 @@ from effort import growth
 from execgraph.linker.submissions.streams import (
     StreamKey,
     StreamQueues,
-    Tails,
+    StreamTails,
     ThreadLaunches,
     calls_before,
 )
@@ -54,7 +54,7 @@ def test_what_comes_next_on_a_stream_is_submitted_at_a_time_or_later() -> None:
 
 def test_without_activities_there_are_no_streams() -> None:
     assert queues().rows == {}
-    assert Tails(queues()).before([1]).tolist() == [[]]
+    assert StreamTails(queues()).before([1]).tolist() == [[]]
 
 
 def test_a_stream_is_found_by_number() -> None:
@@ -138,7 +138,7 @@ def test_activities_without_a_call_are_no_branches() -> None:
 
 
 def test_tails_are_the_last_activities_submitted_before() -> None:
-    tails = Tails(queues(Ran(500, 600, 0), Ran(700, 800, 2), Ran(700, 800, 1, stream=20)))
+    tails = StreamTails(queues(Ran(500, 600, 0), Ran(700, 800, 2), Ran(700, 800, 1, stream=20)))
     assert (tails.streams, tails.number) == ([FIRST, SECOND], {FIRST: 0, SECOND: 1})
     assert tails.before([0, 1, 101, 200, 201]).tolist() == [[-1, -1], [0, -1], [0, 2], [0, 2], [1, 2]]
 

@@ -8,7 +8,7 @@ from execgraph.converter.targets.astra_sim import for_astra_sim
 from execgraph.converter.targets.collectives import lower_collectives, pad_all_gathers
 from execgraph.converter.targets.host_delays import delays_before_communication
 from execgraph.converter.targets.ready_set import widest_ready_set
-from execgraph.schema.columns.column_types import ABSENT, Strings
+from execgraph.schema.columns.column_types import ABSENT, Categorical
 from execgraph.schema.comm_groups import INT32_MAX
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import CollectiveType, ExecutionGraph, NodeType
@@ -186,7 +186,7 @@ def test_a_node_that_follows_itself_is_a_cycle() -> None:
 @pytest.mark.parametrize(("length", "more"), [(15, ""), (16, " -> and 1 more"), (20, " -> and 5 more")])
 def test_of_a_long_cycle_sixteen_nodes_are_shown(length: int, more: str) -> None:
     node = np.arange(length)
-    names = Strings.of(f"op{at}" for at in node.tolist())
+    names = Categorical.of(f"op{at}" for at in node.tolist())
     shown = " -> ".join([r"\d+ \(op\d+\)"] * 16)
     with pytest.raises(DataError, match=f"cycle: {shown}{more};"):
         topological_order(0 * node, Edges.of(node, (node + 1) % length, STREAM_ORDER), lambda: names)

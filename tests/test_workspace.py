@@ -13,16 +13,16 @@ import numpy.typing as npt
 import pytest
 from execgraph.schema.columns import (
     AttributeTable,
+    BytesColumn,
+    BytesColumnBuilder,
+    Categorical,
     Int64,
+    IntegerBuilder,
+    JsonRecords,
     Lookup,
     Nesting,
-    NumberPieces,
-    Sparse,
-    Strings,
     Table,
-    TextPieces,
-    Texts,
-    pieces,
+    builders,
     workspace,
     workspace_in,
 )
@@ -36,13 +36,13 @@ TEXTS = st.lists(st.sampled_from([b"", b"a", b"bc", b"[1,2]"]), max_size=12)
 def all_in_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest column counts as large."""
     monkeypatch.setattr(workspace, "LARGE", 1)
-    monkeypatch.setattr(pieces, "PIECE", 1)
-    monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
+    monkeypatch.setattr(builders, "PIECE", 1)
+    monkeypatch.setattr(builders, "TEXT_PIECE", 1)
 
 
 @given(TEXTS, TEXTS)
 def test_a_column_of_texts_is_like_a_list(some: list[bytes], more: list[bytes]) -> None:
-    column, both = Texts.of(some), Texts.joined([Texts.of(some), Texts.of(more)])
+    column, both = BytesColumn.of(some), BytesColumn.joined([BytesColumn.of(some), BytesColumn.of(more)])
     assert column == some and both == some + more and both[:] == some + more
     assert [both[row] for row in range(len(both))] == some + more
     backwards = np.arange(len(both))[::-1]
@@ -66,16 +66,16 @@ class Shapes(Table):
     """Columns of all kinds."""
 
     number: Int64
-    name: Strings
-    text: Texts
-    record: Sparse[int]
+    name: Categorical
+    text: BytesColumn
+    record: JsonRecords[int]
 
 
 def shapes(pieces: list[list[bytes]]) -> Shapes:
-    texts = TextPieces()
+    texts = BytesColumnBuilder()
     for piece in pieces:
         texts.add(piece)
-    return Shapes(np.arange(1000), Strings.of(["mm", "add", "mm"]), texts.column(), Sparse.of({3: 7}, int))
+    return Shapes(np.arange(1000), Categorical.of(["mm", "add", "mm"]), texts.column(), JsonRecords.of({3: 7}, int))
 
 
 @pytest.mark.usefixtures("all_in_workspace")
@@ -105,14 +105,14 @@ def test_attributes_go_to_the_workspace_one_by_one(tmp_path: Path) -> None:
     with workspace_in(tmp_path):
         attributes = AttributeTable()
         attributes["size"] = np.arange(5)
-        attributes.extend([("kind", Strings.of(["a", "b"]))])
+        attributes.extend([("kind", Categorical.of(["a", "b"]))])
     assert is_mapped(attributes["size"]) and is_mapped(attributes["kind"].codes)
     assert attributes["size"].tolist() == [0, 1, 2, 3, 4] and attributes["kind"][1] == "b"
 
 
 def test_without_a_folder_or_room_in_it_all_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "LARGE", 1)
-    monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
+    monkeypatch.setattr(builders, "TEXT_PIECE", 1)
     assert not is_mapped(shapes([[b"a"]]).number)
     with workspace_in(tmp_path / "not there"):
         table = shapes([[b"a"], [b"b"]])
@@ -139,8 +139,8 @@ def test_what_is_written_does_not_depend_on_where_columns_are(
         with pytest.raises(SystemExit, match="0"):
             trace_convert.main(["--input", linked, "--output", graph, "--quiet"])
         monkeypatch.setattr(workspace, "LARGE", 1)
-        monkeypatch.setattr(pieces, "PIECE", 1)
-        monkeypatch.setattr(pieces, "TEXT_PIECE", 1)
+        monkeypatch.setattr(builders, "PIECE", 1)
+        monkeypatch.setattr(builders, "TEXT_PIECE", 1)
     for name in ("linked.json", "graph.et"):
         assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "disk" / name).read_bytes()
     assert {path.name for path in (tmp_path / "disk").iterdir()} == {"linked.json", "graph.et"}
@@ -149,9 +149,9 @@ def test_what_is_written_does_not_depend_on_where_columns_are(
 @given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=5), st.booleans())
 def test_numbers_come_together_from_pieces(given_pieces: list[list[int]], workspace_too: bool) -> None:
     with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as folder:
-        patched.setattr(pieces, "PIECE", 1)
+        patched.setattr(builders, "PIECE", 1)
         with workspace_in(Path(folder)) if workspace_too else nullcontext():
-            column = NumberPieces()
+            column = IntegerBuilder()
             for piece in given_pieces:
                 column.add(np.array(piece, np.int64))
             found = column.column()
@@ -162,13 +162,13 @@ def test_numbers_come_together_from_pieces(given_pieces: list[list[int]], worksp
 def test_a_table_needs_one_file_for_columns_that_came_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 1)
+    monkeypatch.setattr(builders, "PIECE", 1)
     open_files = Path("/proc/self/fd")
     if not open_files.is_dir():
         pytest.skip("only Linux shows the open files")
     with workspace_in(tmp_path):
         before = len([*open_files.iterdir()])
-        columns = {name: NumberPieces() for name in ("parent", "end", "exclusive")}
+        columns = {name: IntegerBuilder() for name in ("parent", "end", "exclusive")}
         for number, column in enumerate(columns.values()):
             column.add(np.full(9, number))
         nesting = Nesting(**{name: column.column() for name, column in columns.items()}, clipped=0)

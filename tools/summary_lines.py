@@ -16,6 +16,6 @@ def titled(title: str, text: str) -> str:
     return in_one_line(f"{title:<{WIDTH}}{text}")
 
 
-def counted(title: str, counts: Mapping[str, int]) -> list[str]:
+def format_counts(title: str, counts: Mapping[str, int]) -> list[str]:
     """A line for each thing that was counted."""
     return [titled(title, f"{count} {what}") for what, count in counts.items()]

@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 from operator import add
 
 import numpy as np
-from execgraph.schema.columns import Bool, Int64, begins
+from execgraph.schema.columns import Bool, Int64, is_group_start
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind, ExecutionGraph
 from execgraph.tools.generate import Edges, Job, Machine, RankRun, Rows, as_numpy, correlation, identify, shown
@@ -87,7 +87,7 @@ class TrueOrder:
         return np.where(first >= 0, np.minimum(last, first), last)
 
     def _edges(self, rank: RankRun, lane: Int64) -> tuple[Int64, Int64]:
-        chained = np.flatnonzero(~begins(lane)[1:])
+        chained = np.flatnonzero(~is_group_start(lane)[1:])
         call, awaited = _pairs(rank.host_waits)
         edges = [
             (chained, chained + 1),

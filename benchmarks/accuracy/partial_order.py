@@ -5,7 +5,7 @@ Building takes O((points + edges) x lanes), a question O(1).
 """
 
 import numpy as np
-from execgraph.schema.columns import Bool, Int64, Ragged, first_from, last_up_to
+from execgraph.schema.columns import Bool, Int64, Ragged, asof_backward, asof_forward
 from execgraph.tools.replay import topological_order
 
 
@@ -41,15 +41,15 @@ class PartialOrder:
 
     def last_ended(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
-        return self._rows_at(last_up_to(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
+        return self._rows_at(asof_backward(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
 
     def first_ended(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the first point that ended then or later, -1 for none and for no lane (-1)."""
-        return self._rows_at(first_from(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
+        return self._rows_at(asof_forward(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
 
     def first_begun(self, lane: Int64, time: Int64) -> Int64:
         """For each lane and time the first point that began then or later, -1 for none."""
-        return self._rows_at(first_from(self._lane[self._by_lane], self._begin[self._by_lane], lane, time))
+        return self._rows_at(asof_forward(self._lane[self._by_lane], self._begin[self._by_lane], lane, time))
 
     def _rows_at(self, place: Int64) -> Int64:
         return np.append(self._by_lane, -1)[place]

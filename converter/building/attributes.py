@@ -11,12 +11,12 @@ from ...schema.columns import (
     ABSENT,
     AttributeTable,
     Bool,
+    BytesColumn,
+    BytesColumnBuilder,
+    Categorical,
     Int64,
     Ragged,
-    Strings,
-    TextPieces,
-    Texts,
-    repetition,
+    cumcount,
 )
 from ...schema.graph import DEVICE_NAME, Column, ExecutionGraph, NodeType, TensorText
 from ...schema.traces import FOREVER, NEVER, NO_TENSORS, ArgumentTexts
@@ -177,7 +177,7 @@ class _Columns:
         yield "seq_id", spread(ops.seq_id)
         yield "scope", spread(ops.scope)
         yield "fw_tid", spread(ops.fw_tid)
-        yield "op_schema", Strings(schema.astype(np.int32), ops.op_schema.table)
+        yield "op_schema", Categorical(schema.astype(np.int32), ops.op_schema.table)
 
     def python_attributes(self) -> Iterator[tuple[str, Column]]:
         """The modules and functions of host nodes, by their op or call, and of activities."""
@@ -188,12 +188,12 @@ class _Columns:
             )
             if of_op is None or of_call is None or of_activity is None:
                 continue
-            texts = Strings.joined((of_op, of_call, of_activity))
+            texts = Categorical.joined((of_op, of_call, of_activity))
             ops, calls, activities = np.split(texts.codes.astype(np.int64), np.cumsum([len(of_op), len(of_call)]))
             called = np.append(calls, -1)[timeline.call_row]
             of_host = np.where(self._own_op >= 0, np.append(ops, -1)[self._own_op], called)
             codes = self._spread((0, of_host), (self.context.activities_from, activities), missing=-1)
-            yield name, Strings(codes.astype(np.int32), texts.table)
+            yield name, Categorical(codes.astype(np.int32), texts.table)
 
     def device_attributes(self) -> Iterator[tuple[str, Column]]:
         activities = self.context.linked.activities
@@ -202,7 +202,7 @@ class _Columns:
         yield "device", self.of_activities(activities.device)
         yield "stream", self.of_activities(activities.stream)
         yield "correlation", self.of_activities(np.where(activities.correlation != 0, activities.correlation, ABSENT))
-        yield "cat", Strings(category.astype(np.int32), activities.category.table)
+        yield "cat", Categorical(category.astype(np.int32), activities.category.table)
 
     def live_bytes(self) -> Iterator[tuple[str, Column]]:
         found = most_live_bytes(self.context)
@@ -242,13 +242,13 @@ class _Columns:
 
 def _slice_numbers(op_rows: Int64) -> Int64:
     """Which slice of its op a node is, from 0; ABSENT for a node of no op."""
-    return np.where(op_rows >= 0, repetition(op_rows), ABSENT)
+    return np.where(op_rows >= 0, cumcount(op_rows), ABSENT)
 
 
-def _texts(lists: Texts, left_out: Counter[str]) -> list[Texts]:
+def _texts(lists: BytesColumn, left_out: Counter[str]) -> list[BytesColumn]:
     """The texts of the values, shapes and types of each op's tensors."""
     members = ArgumentTexts("values", "shapes", "types")
-    parts = [TextPieces() for _ in members.names]
+    parts = [BytesColumnBuilder() for _ in members.names]
     for start in range(0, len(lists), LISTS_AT_ONCE):
         for pieces, column in zip(parts, members.of(lists[start : start + LISTS_AT_ONCE]), strict=True):
             pieces.add(column)

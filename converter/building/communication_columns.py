@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Int64, Ragged, Strings
+from ...schema.columns import ABSENT, Categorical, Int64, Ragged
 from ...schema.comm_groups import ADDRESS, natural
 from ...schema.graph import CollectiveType, Column, NodeType
 from ...schema.linked import Communication, LinkedTrace
@@ -92,10 +92,10 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
         members[place.node] = len(recorded.ranks)
         ranks += recorded.ranks
     lists = _message_attributes(columns, messages)
-    recorded_names = Strings(group, list(names))
+    recorded_names = Categorical(group, list(names))
     columns.attributes = {**columns.integers, "pg_name": recorded_names, "pg_recorded": recorded_names, **lists}
     if purposes:
-        columns.attributes["pg_desc"] = Strings(described, list(purposes))
+        columns.attributes["pg_desc"] = Categorical(described, list(purposes))
     if ranks:
         starts = np.concatenate(([0], np.cumsum(members))).astype(np.int64)
         columns.attributes["pg_ranks"] = Ragged(starts, np.array(ranks, np.int64))

@@ -5,7 +5,7 @@ Slice a launches kernel k and is followed by slice b: the edges a → k, a → b
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, numbered
+from ...schema.columns import Bool, Int64, group_ids
 from ..context import ConversionContext, Edges
 from ..dependencies import launching_node
 
@@ -56,6 +56,6 @@ def _tails(context: ConversionContext, in_turn: Bool) -> tuple[Int64, Int64]:
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
     order = order[(activities.call_row[order] >= 0) & in_turn[order]]
     backward = order[::-1]
-    _, last = np.unique(numbered(node, activities.device, activities.stream)[backward], return_index=True)
+    _, last = np.unique(group_ids(node, activities.device, activities.stream)[backward], return_index=True)
     tails = backward[last]
     return node[tails], context.activity_node(tails)

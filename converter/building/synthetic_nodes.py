@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Strings
+from ...schema.columns import ABSENT, Categorical, Int64
 from ...schema.graph import Delay, DependencyKind
 from ..context import ConversionContext, Edges
 from ..device_time import Delays
@@ -57,14 +57,14 @@ class SyntheticNodes:
         metadata = np.full(len(self.groups), context.start_of_trace)
         return np.concatenate((context.end, self.delays.start + self.delays.length, metadata))
 
-    def names(self, context: ConversionContext) -> Strings:
+    def names(self, context: ConversionContext) -> Categorical:
         """Names of all nodes, the synthetic ones included."""
         own = [UNRECORDED] * len(context.unrecorded) + [
             DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()
         ]
         own += [context.linked.ops.name[row] for row in self.groups.tolist()]
-        return Strings.joined(
-            (names_of(context.linked, context.timeline), context.linked.activities.name, Strings.of(own))
+        return Categorical.joined(
+            (names_of(context.linked, context.timeline), context.linked.activities.name, Categorical.of(own))
         )
 
     def threads(self, context: ConversionContext) -> Int64:

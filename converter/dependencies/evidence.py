@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ...schema.columns import Int64, Strings
+from ...schema.columns import Categorical, Int64
 from ...schema.graph import DependencyKind
 from ...schema.linked import guessed
 
 
-def by_evidence(kind: DependencyKind, found: Strings) -> Int64:
+def by_evidence(kind: DependencyKind, found: Categorical) -> Int64:
     """The kind of each edge, by how it was found."""
     return np.where(guessed(found), int(kind | DependencyKind.INFERRED), int(kind))

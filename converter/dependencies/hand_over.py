@@ -9,4 +9,4 @@ def hand_over(context: ConversionContext) -> Edges:
     """The linked trace's hand-offs; those known from timing alone are marked inferred."""
     # a hand-off to the end of a thread releases nothing: there -1 stands for the missing node
     kind = by_evidence(DependencyKind.HAND_OVER, context.linked.handoffs.found)
-    return Edges.of(context.timeline.released_by, context.timeline.resumed, kind)
+    return Edges.of(context.timeline.handoff_source_node, context.timeline.handoff_target_node, kind)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.graph import DependencyKind
-from ...schema.machine import ENOUGH, usual
+from ...schema.machine import ENOUGH, latency_stats
 from ..context import ConversionContext, Edges
 
 LOOKED_BACK = 8
@@ -25,7 +25,7 @@ def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tupl
     source, cut_off = _last_ended(context, late)
     found = source >= 0
     since = context.linked.activities.start[late[found]] - context.activity_end[source[found]]
-    between = usual(since, context.linked.info.machine.resolution_ns)
+    between = latency_stats(since, context.linked.info.machine.resolution_ns)
     longest = max(tolerance_ns, between.most if between.count >= ENOUGH else 0)
     soon = np.flatnonzero(found)[since <= longest]
     kind = DependencyKind.EVENT_WAIT | DependencyKind.INFERRED

@@ -18,6 +18,6 @@ def launching_node(context: ConversionContext) -> Int64:
     call = context.linked.activities.call_row
     node = np.full(len(call), -1, np.int64)
     called = call >= 0
-    node[called] = context.timeline.launcher[call[called]]
+    node[called] = context.timeline.launch_node[call[called]]
     node[context.unrecorded] = context.unrecorded_from + np.arange(len(context.unrecorded))
     return node

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import begins
+from ...schema.columns import is_group_start
 from ...schema.graph import DependencyKind
 from ..context import ConversionContext, Edges
 
@@ -11,7 +11,7 @@ def program_order(context: ConversionContext) -> Edges:
     """Each host node after the previous one of its thread; the `unrecorded host` nodes are one thread."""
     thread = context.timeline.thread
     rows = np.arange(len(thread), dtype=np.int64)
-    same = ~begins(thread)[1:]
+    same = ~is_group_start(thread)[1:]
     unrecorded = context.unrecorded_from + np.arange(len(context.unrecorded), dtype=np.int64)
     source = np.concatenate((rows[:-1][same], unrecorded[:-1]))
     target = np.concatenate((rows[1:][same], unrecorded[1:]))

@@ -14,7 +14,7 @@ from ...schema.graph import Delay
 from ...schema.machine import LAUNCHES, LONGEST
 from ..context import ConversionContext
 from ..edit import covered_until
-from .device_room import Room
+from .device_room import ConcurrencyLimit
 from .device_time import DeviceTime
 
 
@@ -40,7 +40,7 @@ class Delays:
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
-def delays(context: ConversionContext, time: DeviceTime, room: Room) -> Delays:
+def delays(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit) -> Delays:
     """The delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
     late = np.flatnonzero(time.delay > 0).astype(np.int64)
     cause = _causes(context, time, room, late)
@@ -66,7 +66,7 @@ def _ready(context: ConversionContext, time: DeviceTime) -> Int64:
     return context.linked.activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
 
 
-def _causes(context: ConversionContext, time: DeviceTime, room: Room, late: Int64) -> Int64:
+def _causes(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit, late: Int64) -> Int64:
     """The cause of each delay but for the start of recording, by what the trace shows."""
     activities, delay = context.linked.activities, time.delay[late]
     usual = np.where(time.by_launch, time.latency, time.gap)[late]

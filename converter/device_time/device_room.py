@@ -15,24 +15,24 @@ from .device_time import DeviceTime
 
 
 @dataclass(slots=True)
-class Room:
+class ConcurrencyLimit:
     """How many `places` each device that was full has, and which activities were ready and waited for one."""
 
     places: dict[int, int]
     placed: Bool
 
 
-def device_room(context: ConversionContext, time: DeviceTime) -> Room:
+def device_room(context: ConversionContext, time: DeviceTime) -> ConcurrencyLimit:
     """The room of every device. O(n log n)."""
     activities = context.linked.activities
-    room = Room({}, np.zeros(len(activities), np.bool_))
+    room = ConcurrencyLimit({}, np.zeros(len(activities), np.bool_))
     late = np.isin(activities.device, activities.device[time.delay > 0]) & (activities.communication_row < 0)
     for device, own in rows_by_number(np.flatnonzero(late), activities.device).items():
         _measure(context, time, device, own, room)
     return room
 
 
-def _measure(context: ConversionContext, time: DeviceTime, device: int, own: Int64, room: Room) -> None:
+def _measure(context: ConversionContext, time: DeviceTime, device: int, own: Int64, room: ConcurrencyLimit) -> None:
     """Adds a device with these activities to those that were full, if it was."""
     start, stream = context.linked.activities.start[own], context.linked.activities.stream[own]
     end = np.maximum(context.activity_end[own] - context.slack, start)

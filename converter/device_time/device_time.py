@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings, Table, rows_by_number
+from ...schema.columns import Bool, Categorical, Int64, Table, rows_by_number
 from ...schema.graph import DependencyKind
 from ...schema.linked import took_over
-from ...schema.machine import Machine, Usuals, by_name, of_each
+from ...schema.machine import MachineCalibration, Usuals, by_name, of_each
 from ...schema.traces import NEVER
 from ..context import ConversionContext, Edges
 
@@ -53,7 +53,9 @@ def release(context: ConversionContext, edges: Edges) -> Release:
     return Release(*columns)
 
 
-def device_time(context: ConversionContext, edges: Edges, machine: Machine, placed: Bool | None = None) -> DeviceTime:
+def device_time(
+    context: ConversionContext, edges: Edges, machine: MachineCalibration, placed: Bool | None = None
+) -> DeviceTime:
     """Splits every activity's time since its release; `placed` are those that were ready and waited for room. O(n log n)."""
     placed = np.zeros(len(context.linked.activities), np.bool_) if placed is None else placed
     activities, released = context.linked.activities, release(context, edges)
@@ -88,13 +90,15 @@ def _where(chosen: Bool, first: Usuals, second: Usuals) -> tuple[Int64, Int64]:
     return np.where(chosen, first.median, second.median), np.where(chosen, first.most, second.most)
 
 
-def _usuals(context: ConversionContext, released: Release, machine: Machine, placed: Bool) -> tuple[Usuals, Usuals]:
+def _usuals(
+    context: ConversionContext, released: Release, machine: MachineCalibration, placed: Bool
+) -> tuple[Usuals, Usuals]:
     """Launch latency by API and gap by category, of activities of which it is certain which of the two held them."""
     activities, calls = context.linked.activities, context.linked.calls
     called = np.flatnonzero(activities.call_row >= 0)
     name = np.full(len(activities), -1, np.int32)
     name[called] = calls.name.codes[activities.call_row[called]]
-    names = Strings(name, calls.name.table)
+    names = Categorical(name, calls.name.table)
     first = of_each(machine.launch, names)
     after_call = np.zeros(len(activities), np.bool_)
     after_call[called] = activities.start[called] >= calls.end[activities.call_row[called]]

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, numbered
+from ...schema.columns import ABSENT, Bool, Int64, group_ids
 from ...schema.errors import DataError
 from ...schema.graph import DependencyKind, ExecutionGraph, NodeType
 from ...schema.traces import NEVER
@@ -48,7 +48,7 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
 def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
     """(source, target) rows of the orders between kept nodes that only paths over the others carry, without those implied."""
     stream = np.full(len(lane), -1, np.int64)
-    stream[kept] = numbered(lane[kept])
+    stream[kept] = group_ids(lane[kept])
     clocks = known_after(edges, stream, int(stream.max()) + 1)
     to_kept = kept[edges.target]
     columns = (edges.target[to_kept], edges.source[to_kept], kept[edges.source[to_kept]])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Int64, numbered
+from ...schema.columns import Int64, group_ids
 from ...schema.graph import ExecutionGraph
 
 
@@ -11,7 +11,7 @@ def lanes_of(graph: ExecutionGraph) -> Int64:
     on_device = graph.is_activity
     place = np.where(on_device, graph.integers("device"), graph.integers("tid"))
     stream = np.where(on_device, graph.integers("stream"), 0)
-    return numbered(on_device.astype(np.int64), place, stream)
+    return group_ids(on_device.astype(np.int64), place, stream)
 
 
 def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...schema.columns import Int64, Strings, begins
+from ...schema.columns import Categorical, Int64, is_group_start
 from ...schema.errors import DataError
 from ..context import Edges
 
@@ -18,12 +18,12 @@ def deduplicated(edges: Edges, count: int) -> Edges:
     key = edges.target * count + edges.source
     order = np.argsort(key, kind="stable")
     key = key[order]
-    first = np.flatnonzero(begins(key))
+    first = np.flatnonzero(is_group_start(key))
     kind = np.bitwise_or.reduceat(edges.kind[order], first) if len(first) else edges.kind
     return Edges(key[first] % count, key[first] // count, kind)
 
 
-def topological_order(start: Int64, edges: Edges, names: Callable[[], Strings] | None = None) -> Int64:
+def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorical] | None = None) -> Int64:
     """Node numbers in an order in which every edge points forward, by start time as far as that allows.
 
     Ties in time, frequent in whole-µs traces, are settled in a few vectorised rounds; what is left, by a heap. Raises DataError
@@ -62,7 +62,7 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
     count = len(start)
     waiting = np.bincount(edges.target, minlength=count).tolist()
     by_source = np.argsort(edges.source, kind="stable")
-    begins = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
+    is_group_start = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
     dependents, time = edges.target[by_source].tolist(), start.tolist()
     ready = [(time[node], node) for node in range(count) if not waiting[node]]
     heapq.heapify(ready)
@@ -70,14 +70,14 @@ def _by_heap(start: Int64, edges: Edges) -> Int64:
     while ready:
         _, node = heapq.heappop(ready)
         order.append(node)
-        for dependent in dependents[begins[node] : begins[node + 1]]:
+        for dependent in dependents[is_group_start[node] : is_group_start[node + 1]]:
             waiting[dependent] -= 1
             if not waiting[dependent]:
                 heapq.heappush(ready, (time[dependent], dependent))
     return np.array(order, np.int64)
 
 
-def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Strings] | None) -> str:
+def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Categorical] | None) -> str:
     import networkx as nx  # needed for a cycle only, and slow to load
 
     inside = ~np.isin(edges.source, ordered) & ~np.isin(edges.target, ordered)
@@ -101,6 +101,6 @@ def check(edges: Edges, control: Edges, count: int) -> None:
         if (part.source >= part.target).any():
             at = int(np.flatnonzero(part.source >= part.target)[0])
             raise DataError(f"a {what} dependency points forward: node {part.target[at] + 1} on {part.source[at] + 1}")
-    again = ~begins(np.sort(edges.target * count + edges.source))
+    again = ~is_group_start(np.sort(edges.target * count + edges.source))
     if again.any():
         raise DataError(f"{int(again.sum())} dependencies are there twice")

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ragged
 from ...schema.errors import DataError
 from ...schema.graph import Column, ExecutionGraph, TensorText
 from ..context import Edges
@@ -110,7 +110,7 @@ def take(column: Column, rows: Int64) -> Column:
     """The rows of an attribute column."""
     if isinstance(column, Ragged):
         return take_rows(column, rows)
-    return column.take(rows) if isinstance(column, Strings) else column[rows]
+    return column.take(rows) if isinstance(column, Categorical) else column[rows]
 
 
 def take_rows(column: Ragged, rows: Int64) -> Ragged:
@@ -129,7 +129,7 @@ def used(attributes: dict[str, Column]) -> dict[str, Column]:
 def _is_used(column: Column) -> bool:
     if isinstance(column, Ragged):
         return len(column.values) > 0
-    values, none = (column.codes, -1) if isinstance(column, Strings) else (column, ABSENT)
+    values, none = (column.codes, -1) if isinstance(column, Categorical) else (column, ABSENT)
     return any((values[place : place + AT_ONCE] != none).any() for place in range(0, len(values), AT_ONCE))
 
 

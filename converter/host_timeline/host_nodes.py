@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Table, begins, innermost, places
+from ...schema.columns import ABSENT, Bool, Int64, Table, innermost, is_group_start, places
 from ...schema.linked import LinkedTrace
 from ...schema.traces import FOREVER, NEVER
 from .blocking_calls import Blocking
-from .time_owners import Owners
+from .host_spans import HostSpans
 
 
 @dataclass(slots=True, repr=False)
 class HostNodes(Table):
-    """n nodes. `owner` is a row of `Owners`, -1 for idle time; `call` is what a node launches or waits by, -1 for none.
+    """n nodes. `owner` is a row of `HostSpans`, -1 for idle time; `call` is what a node launches or waits by, -1 for none.
 
     `moment` orders nodes of no length that stand at one time.
     """
@@ -42,7 +42,7 @@ class HostNodes(Table):
         return HostNodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__))
 
 
-def host_nodes(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
+def host_nodes(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
     """All host nodes, by thread and in program order. `launched_at` is when each call launched, ABSENT for other calls."""
     work = _work(linked, owners, launched_at, blocking)
     bare = _bare_launches(linked, owners, launched_at, work)
@@ -51,14 +51,14 @@ def host_nodes(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking
     return nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
 
 
-def _work(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
+def _work(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
     """The stretches between two neighbouring cuts of a thread, without those in which it waited."""
     calls, over = linked.calls, linked.handoffs
     thread, time = _cuts(linked, owners, launched_at, blocking)
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
     idle = over.waiting_since != ABSENT
     waited |= _covered(thread, time, over.target_thread[idle], over.waiting_since[idle], over.target_time[idle])
-    is_last = begins(thread)[1:]
+    is_last = is_group_start(thread)[1:]
     row = np.flatnonzero(~is_last & ~waited[:-1])
     thread, start, end = thread[row], time[row], time[row + 1]
     owner = innermost(thread, start, end, owners.thread, owners.start, owners.end, owners.parent)
@@ -68,7 +68,7 @@ def _work(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blo
     return nodes.take((start >= first) & (end <= last))
 
 
-def _cuts(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
+def _cuts(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
     """Threads and times where a thread is cut, each once, by thread and time."""
     calls, over = linked.calls, linked.handoffs
     launch = np.flatnonzero(launched_at != ABSENT)
@@ -88,7 +88,7 @@ def _cuts(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blo
     thread, time = (np.concatenate(columns) for columns in zip(*cuts, strict=True))
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
-    fresh = begins(thread, time)
+    fresh = is_group_start(thread, time)
     return thread[fresh], time[fresh]
 
 
@@ -100,7 +100,7 @@ def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: 
     return np.cumsum(change)[: len(time)] > 0
 
 
-def _extent(thread: Int64, owners: Owners, linked: LinkedTrace) -> tuple[Int64, Int64]:
+def _extent(thread: Int64, owners: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
     """For each row when its thread's first op or call to it begins and its last work or hand-off ends: there is no idle time outside."""
     over = linked.handoffs
     numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
@@ -114,7 +114,7 @@ def _extent(thread: Int64, owners: Owners, linked: LinkedTrace) -> tuple[Int64, 
     return first[place], last[place]
 
 
-def _bare_launches(linked: LinkedTrace, owners: Owners, launched_at: Int64, work: HostNodes) -> HostNodes:
+def _bare_launches(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, work: HostNodes) -> HostNodes:
     """A node of no length for each launch at whose moment no stretch of its own op ends; other stretches get their call here."""
     calls = linked.calls
     launch = np.flatnonzero(launched_at != ABSENT)
@@ -130,7 +130,7 @@ def _bare_launches(linked: LinkedTrace, owners: Owners, launched_at: Int64, work
     return HostNodes(calls.thread[launch], moment, moment, calls.start[launch], is_wait, owners.of_call[launch], launch)
 
 
-def _waits(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Blocking) -> HostNodes:
+def _waits(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
     call = blocking.call
     is_wait = np.ones(len(call), np.bool_)
     # of a call that launches and waits, the wait is the later node, unless it waited for room to launch
@@ -144,7 +144,7 @@ def _waits(linked: LinkedTrace, owners: Owners, launched_at: Int64, blocking: Bl
 def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
     """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
     order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
-    first = order[begins(nodes.thread[order])]
+    first = order[is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]
     since = blocking.since[np.searchsorted(blocking.call, nodes.call[first])]
     none = np.full(len(first), -1, np.int64)

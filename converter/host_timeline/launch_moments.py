@@ -8,7 +8,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Int64
 from ...schema.linked import LinkedTrace, previous_on_stream
-from ...schema.machine import Usual, by_name, of_each
+from ...schema.machine import LatencyStats, by_name, of_each
 from ...schema.traces import FOREVER, NEVER
 
 
@@ -36,7 +36,7 @@ def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
     submission = moment[call] - calls.start[call]
     free = freed <= calls.start[call]
     kinds = by_name(submission[free], activities.name, row[free], linked.info.machine.resolution_ns)
-    usual = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", Usual())).median)
+    usual = activities.name.take(row).numbers(lambda name: kinds.get(name, kinds.get("", LatencyStats())).median)
     gap = of_each(linked.info.machine.gap, activities.category).median[row]
     held = np.abs(activities.start[row] - freed - gap) < np.abs(submission - usual)
     moment[call[held]] = np.minimum(moment[call], calls.start[call] + usual)[held]

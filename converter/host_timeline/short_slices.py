@@ -5,7 +5,7 @@ A slice from 10.0 to 10.4 µs before one from 10.4 to 20 leaves one from 10.0 to
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, first_from, last_up_to
+from ...schema.columns import Bool, Int64, asof_backward, asof_forward
 from ...schema.linked import ThreadHandoffs
 from .host_nodes import HostNodes
 
@@ -41,8 +41,8 @@ def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int) -> 
 def _fixed_ends(nodes: HostNodes, over: ThreadHandoffs) -> tuple[Bool, Bool]:
     """Nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits, givers)."""
     start, end = nodes.is_wait.copy(), nodes.call >= 0
-    receivers = first_from(nodes.thread, nodes.start, over.target_thread, over.target_time)
-    givers = last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time)
+    receivers = asof_forward(nodes.thread, nodes.start, over.target_thread, over.target_time)
+    givers = asof_backward(nodes.thread, nodes.end, over.source_thread, over.source_time)
     start[receivers[receivers >= 0]] = True
     end[givers[givers >= 0]] = True
     return start, end

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings, Table, first_from, last_up_to, places
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Table, asof_backward, asof_forward, places
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
 from .host_nodes import HostNodes, host_nodes
+from .host_spans import HostSpans, host_spans
 from .launch_moments import launch_moments
 from .short_slices import fold_short_slices
-from .time_owners import Owners, time_owners
 
 IDLE = "host idle"
 
@@ -24,8 +24,8 @@ class Timeline(Table):
     """n host nodes, by thread and then in program order.
 
     `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not; `is_wait` are those
-    that wait for the device. `launcher` is the node that each launch call's slice became, `waiter` the wait node of each blocking call,
-    -1 for other calls; `released_by` and `resumed` are the nodes at both ends of each hand-off between threads.
+    that wait for the device. `launch_node` is the node that each launch call's slice became, `sync_node` the wait node of each blocking call,
+    -1 for other calls; `handoff_source_node` and `handoff_target_node` are the nodes at both ends of each hand-off between threads.
     """
 
     is_wait: Bool
@@ -34,10 +34,10 @@ class Timeline(Table):
     end: Int64
     op_row: Int64
     call_row: Int64
-    launcher: Int64
-    waiter: Int64
-    released_by: Int64
-    resumed: Int64
+    launch_node: Int64
+    sync_node: Int64
+    handoff_source_node: Int64
+    handoff_target_node: Int64
     folded: int
     zero_length: int
 
@@ -49,7 +49,7 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     """The host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour. O(n log n)."""
     ops, over = linked.ops, linked.handoffs
     launched_at = launch_moments(linked)
-    owners = time_owners(linked)
+    owners = host_spans(linked)
     every = host_nodes(linked, owners, launched_at, blocking_calls(linked, launched_at))
     nodes = fold_short_slices(every, over, shortest_ns)
     # what has no owner (-1) finds the last row: none
@@ -61,10 +61,10 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         end=nodes.end,
         op_row=op,
         call_row=np.where(nodes.is_wait, nodes.call, call),
-        launcher=_launchers(linked, nodes, owners, launched_at),
-        waiter=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
-        released_by=last_up_to(nodes.thread, nodes.end, over.source_thread, over.source_time),
-        resumed=first_from(nodes.thread, nodes.start, over.target_thread, over.target_time),
+        launch_node=_launchers(linked, nodes, owners, launched_at),
+        sync_node=_node_of_call(nodes, nodes.is_wait, len(linked.calls)),
+        handoff_source_node=asof_backward(nodes.thread, nodes.end, over.source_thread, over.source_time),
+        handoff_target_node=asof_forward(nodes.thread, nodes.start, over.target_thread, over.target_time),
         folded=len(every) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
@@ -77,7 +77,7 @@ def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
     return node
 
 
-def _launchers(linked: LinkedTrace, nodes: HostNodes, owners: Owners, launched_at: Int64) -> Int64:
+def _launchers(linked: LinkedTrace, nodes: HostNodes, owners: HostSpans, launched_at: Int64) -> Int64:
     """The node that launches for each call, -1 for calls that launch nothing."""
     launcher = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
     # calls that launch at one moment from one op share its slice
@@ -101,9 +101,9 @@ def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, owne
     return -1
 
 
-def names_of(linked: LinkedTrace, timeline: Timeline) -> Strings:
+def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
     """What each host node is called: its op, the call where there is none, the blocking call of a wait, or idle."""
     ops, calls = linked.ops.name, linked.calls.name
     of_op = (timeline.op_row >= 0) & ~timeline.is_wait
     of_call = np.where(timeline.call_row >= 0, timeline.call_row, len(calls)) + len(ops)
-    return Strings.joined((ops, calls, Strings.of([IDLE]))).take(np.where(of_op, timeline.op_row, of_call))
+    return Categorical.joined((ops, calls, Categorical.of([IDLE]))).take(np.where(of_op, timeline.op_row, of_call))

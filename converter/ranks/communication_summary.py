@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, numbered, previous_in_group
+from ...schema.columns import Bool, Int64, group_ids, previous_in_group
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.traces import FOREVER
 from ..edit import COMMUNICATION, data_edges, known_after, lanes_of
@@ -89,7 +89,7 @@ def _leads_outside(graph: ExecutionGraph) -> Bool:
 
 def _follows(graph: ExecutionGraph, rows: Int64) -> list[tuple[int, ...]]:
     """For each of the rows the places, among them, of the last ones on every lane that it depends on."""
-    lane, own = np.full(len(graph), -1, np.int64), numbered(lanes_of(graph)[rows])
+    lane, own = np.full(len(graph), -1, np.int64), group_ids(lanes_of(graph)[rows])
     lane[rows] = own
     clocks = known_after(data_edges(graph), lane, int(own.max(initial=-1)) + 1)
     place = {row: at for at, row in enumerate(rows.tolist())}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, numbered, repetition
+from ...schema.columns import Bool, Int64, cumcount, group_ids
 from ...schema.graph import NodeType
 from .calls import Calls
 from .groups import Group, recognised
@@ -51,12 +51,12 @@ def match(ranks: Sequence[Calls]) -> Matching:
     kind = np.where(message, -1, kind)
     unnumbered = np.full(len(rank), -1)
     by_number, by_order = (
-        (column, repetition(rank, type_, group, kind, column, *ends))
+        (column, cumcount(rank, type_, group, kind, column, *ends))
         for column in (np.where(message, -1, sequence), unnumbered)
     )
     taken = _more_meet(rank, group, kind, by_number, by_order)
     number, nth = (np.where(taken, second, first) for first, second in zip(by_number, by_order, strict=True))
-    matched = numbered(group, kind, number, *ends, nth)
+    matched = group_ids(group, kind, number, *ends, nth)
     _, first = np.unique(matched, return_index=True)
     until = np.cumsum(lengths, dtype=np.int64).tolist()
     of_ranks = [slice(end - length, end) for end, length in zip(until, lengths, strict=True)]
@@ -83,7 +83,7 @@ def _more_meet(
 
     Numbers tell more, as ranks may have begun to record at different ones, but where messages count too they differ.
     """
-    numbers, order = (_complete(rank, group, numbered(group, kind, *key)) for key in (by_number, by_order))
+    numbers, order = (_complete(rank, group, group_ids(group, kind, *key)) for key in (by_number, by_order))
     return np.asarray((group >= 0) & (order > 2 * numbers + FEW)[group])
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from ...schema.choices import ASTRA_SIM
-from ...schema.columns import Int32, Int64, Ragged, Strings
+from ...schema.columns import Categorical, Int32, Int64, Ragged
 from ...schema.graph import RANKS_OF_GROUP, Column, ExecutionGraph, NodeType
 from ..ranks import ranks_text
 from .plan import RankPlan, ScalePlan
@@ -69,9 +69,9 @@ def _renumbered(column: Int64, numbers: Int64) -> Int64:
     return np.where(known, numbers[np.where(known, column, 0)], column)
 
 
-def _names(graph: ExecutionGraph, group: Int64, names: list[str]) -> Strings:
+def _names(graph: ExecutionGraph, group: Int64, names: list[str]) -> Categorical:
     """The name of each collective's group; messages need none."""
-    table = Strings.of([*names, ALL_RANKS])
+    table = Categorical.of([*names, ALL_RANKS])
     codes: Int32 = np.where(group >= 0, table.codes[group], -1).astype(np.int32)
     codes[np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))] = table.codes[-1]
-    return Strings(codes, table.table)
+    return Categorical(codes, table.table)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, begins
+from ...schema.columns import ABSENT, Bool, Int64, is_group_start
 from ...schema.linked import Ops
 from .named_ranges import Ranges, named_ranges
 
@@ -65,7 +65,7 @@ def lifetimes(ops: Ops) -> Lifetimes:
     moment = np.where(named.made & ~makes, end, start)
     order = np.lexsort((~makes, moment, named.storage))
     named, makes, start, end = named.where(order), makes[order], start[order], end[order]
-    first = np.flatnonzero(begins(named.storage) | makes)
+    first = np.flatnonzero(is_group_start(named.storage) | makes)
     if not len(first):
         return Lifetimes(*np.empty((6, 0), np.int64))
     made, storage = makes[first], named.storage[first]
@@ -96,7 +96,7 @@ def _named(ops: Ops, rows: Int64) -> _Named:
 def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
     """Each storage once for each op, with the bytes up to the last that is named."""
     order = np.lexsort((-ranges.high, ranges.storage, ranges.row))
-    order = order[begins(ranges.row[order], ranges.storage[order])]
+    order = order[is_group_start(ranges.row[order], ranges.storage[order])]
     chosen = Ranges(*(column[order] for column in ranges))
     return _Named(rows[chosen.row], chosen.storage, chosen.device, chosen.high, np.full(len(order), made))
 
@@ -105,15 +105,15 @@ def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
     """Where an op has a storage among its results that neither it was given nor an op in it has among its own."""
     order = np.lexsort((named.made, named.storage, named.op))
     given = np.zeros(len(order), np.bool_)
-    given[order] = ~begins(named.op[order], named.storage[order])
+    given[order] = ~is_group_start(named.op[order], named.storage[order])
     makes = named.made & ~given
     rows = np.flatnonzero(makes)
     rows = rows[np.lexsort((-start[rows], end[rows], named.storage[rows]))]
     # numbers of starts, and of storages, whose combinations do not leave 64 bits
     number = np.unique(start[rows], return_inverse=True)[1].reshape(-1)
-    group = np.cumsum(begins(named.storage[rows])) * (len(rows) + 1)
+    group = np.cumsum(is_group_start(named.storage[rows])) * (len(rows) + 1)
     latest = np.maximum.accumulate(number + group)
-    around = np.append(False, latest[:-1] >= (number + group)[1:])[: len(rows)] & ~begins(named.storage[rows])
+    around = np.append(False, latest[:-1] >= (number + group)[1:])[: len(rows)] & ~is_group_start(named.storage[rows])
     makes[rows[around]] = False
     return makes
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Numbering
+from ...schema.columns import Bool, Int64, Interner
 from ...schema.traces import TENSOR, integer
 
 HOST, NOWHERE = -1, -2
@@ -31,7 +31,7 @@ def named_ranges(texts: Iterable[bytes]) -> Ranges:
     counts: list[int] = []
     codes: list[int] = []
     # an op lists again what the ops around it list, and most tensors are used more than once
-    distinct = Numbering[tuple[bytes, ...]]()
+    distinct = Interner[tuple[bytes, ...]]()
     for found in map(TENSOR.findall, texts):
         counts.append(len(found))
         codes += map(distinct.__getitem__, found)

@@ -16,7 +16,7 @@ from .fitted_network import GIB as GIB, Network as Network, fitted_network as fi
 from .goal import GoalOptions as GoalOptions, GoalReport as GoalReport, write_goal as write_goal
 from .idle_rank import idle_rank as idle_rank
 from .roofline import Roofline as Roofline, roofline_of as roofline_of
-from .select import for_target as for_target
+from .select import lower_for_target as lower_for_target
 from .transfer_cost import (
     MESSAGE as MESSAGE,
     RING as RING,

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Ragged, begins
+from ...schema.columns import ABSENT, Int64, Ragged, is_group_start
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..building import COALESCED
 from ..context import Edges
@@ -28,7 +28,7 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
     last[sizes.starts[1:] - 1] = True
     kernel, row = sizes.rows(), np.empty(len(last), np.int64)
     row[last], row[~last] = kernel[last], len(graph) + np.arange(int((~last).sum()))
-    first = begins(kernel)
+    first = is_group_start(kernel)
     separate = _rows(graph, kernel[~last], row[~last], kernel[first], row[first])
     for name, column in lists.items():
         if isinstance(column, Ragged):

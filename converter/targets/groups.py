@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...schema.columns import Int32, Int64, Strings
+from ...schema.columns import Categorical, Int32, Int64
 from ...schema.comm_groups import RankList, number_groups
 from ...schema.errors import DataError
 from ...schema.graph import ExecutionGraph, NodeType
@@ -39,7 +39,7 @@ def name_groups(
     return {ranks: numbers[ranks] for ranks in own}
 
 
-def _texts(texts: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Strings:
-    distinct = Strings.of(texts)
+def _texts(texts: list[str], which: Int64, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Categorical:
+    distinct = Categorical.of(texts)
     codes: Int32 = np.where(present, distinct.codes[which], -1).astype(np.int32)
-    return Strings(codes, distinct.table)
+    return Categorical(codes, distinct.table)

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Ragged, Strings
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Ragged
 from ...schema.graph import Column, DependencyKind, ExecutionGraph, NodeType
 from ..context import Edges
 from ..edit import COMMUNICATION, NO_EDGES, data_edges, edited_graph, rows_of_graph
@@ -61,7 +61,7 @@ def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, 
     widened.name.codes[added] = len(widened.name.table)
     return dataclasses.replace(
         widened,
-        name=Strings(widened.name.codes, [*widened.name.table, NAME]),
+        name=Categorical(widened.name.codes, [*widened.name.table, NAME]),
         start_time_micros=np.concatenate((graph.start_time_micros, start // 1000)),
     )
 
@@ -71,7 +71,7 @@ def _blank(column: Column, rows: Int64, value: Int64 | int) -> Column:
     if isinstance(column, Ragged):
         left = np.isin(column.rows(), rows, invert=True)
         return Ragged.grouped(column.rows()[left], column.values[left], len(column))
-    if isinstance(column, Strings):
+    if isinstance(column, Categorical):
         column.codes[rows] = -1
     else:
         column[rows] = value

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...schema.choices import ASTRA_SIM
-from ...schema.columns import Ragged, Strings
+from ...schema.columns import Categorical, Ragged
 from ...schema.graph import ExecutionGraph, NodeType
 from .roofline import FIRST_BYTES
 
@@ -13,7 +13,7 @@ def idle_rank(rank: int) -> ExecutionGraph:
     one, none = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(
         id=one,
-        name=Strings.of(["no work"]),
+        name=Categorical.of(["no work"]),
         type=np.array([NodeType.COMP], np.uint8),
         data_deps=none,
         ctrl_deps=none,

@@ -14,7 +14,7 @@ from .groups import name_groups
 from .roofline import Roofline
 
 
-def for_target(
+def lower_for_target(
     graph: ExecutionGraph,
     target: Target,
     groups: Mapping[RankList, int] | None = None,

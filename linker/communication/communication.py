@@ -16,9 +16,9 @@ import numpy as np
 from ...schema.columns import (
     ABSENT,
     Bool,
+    Categorical,
     Int64,
     Lookup,
-    Strings,
     split_groups,
 )
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops
@@ -41,7 +41,7 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 """Records of what is never given to the library to be launched together with others."""
 
 
-def is_communication_kernel(names: Strings) -> Bool:
+def is_communication_kernel(names: Categorical) -> Bool:
     """Activities whose kernel belongs to a communication library."""
     return names.where(lambda name: bool(KERNEL.search(name)))
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ...schema.columns import Strings
+from ...schema.columns import Categorical
 from ...schema.comm_groups import LARGEST_JOB
 from ...schema.linked import Communication, Communications, ProcessGroup
 from ...schema.traces import GROUP_INIT, argument_lists, integer, literal, name_of
@@ -29,7 +29,7 @@ FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
 
 def groups_of_host(
-    names: Strings, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
+    names: Categorical, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
 ) -> Iterator[dict[str, Any]]:
     """What host ops of these names and inputs describe of process groups; for each description that is none -1 goes to `unreadable`."""
     nodes = np.flatnonzero(names.where(lambda name: GROUP_INIT in name))

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...schema.columns import Int64
 from ...schema.linked import Calls
-from ...schema.machine import Machine
+from ...schema.machine import MachineCalibration
 from ..activity_rows import activities_of
 from ..machine import machine_of
 from ..matching import launching_calls
@@ -25,7 +25,7 @@ def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> lis
 
 
 def contradictions(
-    host: HostTrace | None, device: DeviceTrace, call_row: Int64, machine: Machine
+    host: HostTrace | None, device: DeviceTrace, call_row: Int64, machine: MachineCalibration
 ) -> list[Contradiction]:
     """What the traces cannot be right in together, or one of them by itself. O(n log n).
 

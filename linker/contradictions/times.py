@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schema.columns import Int64, time_text
 from ...schema.linked import stream_sorted
-from ...schema.machine import AGREEING, Machine
+from ...schema.machine import AGREEING, MachineCalibration
 from ..readers import DeviceTrace
 from .contradiction import Contradiction
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 """ns, in which bandwidths count."""
 
 
-def other_units(device: DeviceTrace, call_row: Int64, machine: Machine) -> Contradiction | None:
+def other_units(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> Contradiction | None:
     """Device times are powers of a thousand longer or shorter than others that the trace records."""
     copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, machine)
     power = copies or starts
@@ -47,7 +47,7 @@ def _unit_of_copies(device: DeviceTrace) -> int:
     return _power(float(np.median(length[told] * (rows.bandwidth[told] / rows.size[told]))) / SECOND)
 
 
-def _unit_of_starts(device: DeviceTrace, call_row: Int64, machine: Machine) -> int:
+def _unit_of_starts(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> int:
     """By which power of UNIT the starts of activities last longer than their launches, where these cannot have been in that order."""
     rows = np.flatnonzero(call_row >= 0)
     start, launch = device.activities.start[rows], device.calls.start[call_row[rows]]
@@ -65,7 +65,7 @@ def _power(ratio: float) -> int:
     return round(math.log(ratio, UNIT))
 
 
-def clock_apart(device: DeviceTrace, machine: Machine) -> Contradiction | None:
+def clock_apart(device: DeviceTrace, machine: MachineCalibration) -> Contradiction | None:
     """The device's clock is further from the host's than the recording is long, by the order of launches and waits.
 
     Activities that merely start long after their launches may have waited for earlier work.

@@ -17,14 +17,14 @@ WAITS = "_c10d_functional::wait_tensor"
 COMPUTE = ("aten::", "c10d::", "gloo:")
 
 
-class Pause(NamedTuple):
+class Gap(NamedTuple):
     """A stretch of time, in ns."""
 
     begin: int
     end: int
 
 
-class Quiet:
+class IdleGaps:
     """The quiet stretches of one thread, between the moments at which an op or a call begins or ends."""
 
     def __init__(self, ops: Ops, calls: Calls, mine: Int64, called: Int64) -> None:
@@ -38,14 +38,14 @@ class Quiet:
         quiet = np.array([*(_may_wait(ops, row) for row in mine.tolist()), *(False for _ in called), True])
         self._quiet = np.concatenate(([True], quiet[owner], [True]))
 
-    def around(self, time: int) -> Pause:
+    def around(self, time: int) -> Gap:
         """The quiet stretch that `time` is in or the start of; nothing but that moment where the thread was busy."""
         place = int(np.searchsorted(self._cuts, time, side="right"))
         begin = int(self._cuts[place - 1]) if place else ABSENT
         end = int(self._cuts[place]) if place < len(self._cuts) else FOREVER
-        return Pause(begin, end) if self._quiet[place] else Pause(time, time)
+        return Gap(begin, end) if self._quiet[place] else Gap(time, time)
 
-    def waiting_for(self, end: int, since: int, until: int) -> Pause | None:
+    def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
         """The longest stretch from `since` on that began before `until` and `end`, if it was a wait for what ended then.
 
         It was if it ended neither later nor earlier than that by more than it is long, or if the thread did nothing else in between.
@@ -55,16 +55,16 @@ class Quiet:
         if not lengths.any():
             return None
         place = int(first + lengths.argmax())
-        pause = Pause(int(self._cuts[place]), int(self._cuts[place + 1]))
+        pause = Gap(int(self._cuts[place]), int(self._cuts[place + 1]))
         only = pause.begin == since and pause.end >= end
         return pause if only or abs(pause.end - end) <= pause.end - pause.begin else None
 
 
-def quiet_threads(ops: Ops, calls: Calls) -> Callable[[int], Quiet]:
+def quiet_threads(ops: Ops, calls: Calls) -> Callable[[int], IdleGaps]:
     """Looks for the quiet stretches of each thread when they are first asked for. O(n log n) for all threads."""
     of_thread = rows_by_number(np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name)), ops.thread)
     called, none = rows_of_each(calls.thread), np.empty(0, np.int64)
-    return cache(lambda thread: Quiet(ops, calls, of_thread.get(thread, none), called.get(thread, none)))
+    return cache(lambda thread: IdleGaps(ops, calls, of_thread.get(thread, none), called.get(thread, none)))
 
 
 def _may_wait(ops: Ops, row: int) -> bool:

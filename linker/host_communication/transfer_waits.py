@@ -14,7 +14,7 @@ from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
 from .messages_in_flight import FIRST_LANE
-from .quiet import WAITS, Pause, quiet_threads
+from .quiet import WAITS, Gap, quiet_threads
 from .storage_users import Stretches, Users, stretches
 
 WRITES_NOTHING = ("send", "barrier")
@@ -85,7 +85,7 @@ class _Around:
         thread = self._thread(asked.request)
         pause = self._quiet(thread).around(self._end(asked.op))
         since = max(pause.begin, self._end(asked.request))
-        return self._waited(asked.op, thread, Pause(since, pause.end), Found.RECORD) if since < pause.end else None
+        return self._waited(asked.op, thread, Gap(since, pause.end), Found.RECORD) if since < pause.end else None
 
     def _later(self, asked: _Asked) -> Wait | None:
         """The first user of what was transferred must have waited; it, or else the thread that asked, did where it did nothing."""
@@ -96,14 +96,14 @@ class _Around:
         used = self._used_from(user) if known else FOREVER
         pause = self._quiet(thread).waiting_for(end, made, used)
         if pause is None and known and end <= used:
-            pause = Pause(used, used)
+            pause = Gap(used, used)
         return self._waited(asked.op, thread, pause, found) if pause is not None else None
 
     def _used_from(self, user: int) -> int:
         """From when on an op cannot but have what it uses."""
         return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
 
-    def _waited(self, op: int, thread: int, pause: Pause, found: Found) -> Wait:
+    def _waited(self, op: int, thread: int, pause: Gap, found: Found) -> Wait:
         """The thread did nothing from the begin of the pause to the transfer's end, or the pause's: a transfer's row may end late."""
         end = self._end(op)
         until = max(pause.begin, min(end, pause.end))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, begins, rows_by_number, split_groups
+from ...schema.columns import Int64, is_group_start, rows_by_number, split_groups
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.machine import AGREEING
 from ...schema.traces import NEVER
@@ -98,7 +98,7 @@ def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
     first, last = int(bounds.time.min()), int(bounds.time.max())
     window = (bounds.time - first) * WINDOWS // (last - first + 1)
     order = np.lexsort((sign * bounds.value, window))
-    rows = order[np.append(begins(window[order])[1:], True)]
+    rows = order[np.append(is_group_start(window[order])[1:], True)]
     return _Bounds(bounds.time[rows], bounds.value[rows])
 
 

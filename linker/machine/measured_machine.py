@@ -6,16 +6,16 @@ Measured before any rule judges: what a rule takes for usual comes from here.
 import numpy as np
 
 from ...schema.linked import Activities, Calls, on_host_clock, previous_on_stream, took_over
-from ...schema.machine import Machine, Usual, by_name
+from ...schema.machine import LatencyStats, MachineCalibration, by_name
 from ..readers import SyncRows
 from .clocks import Awaited, awaited_ends, clock_of
 
 
-def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> Machine:
+def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> MachineCalibration:
     """What the trace tells of its machine; `activities` have device times. O(n log n)."""
     awaited = awaited_ends(activities, calls, syncs)
     clock = clock_of(activities, calls, awaited)
-    machine = Machine(
+    machine = MachineCalibration(
         resolution_ns=clock.resolution,
         clock_offset_ns=clock.offset,
         clock_drift_ns=clock.drift,
@@ -32,7 +32,7 @@ def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> Machine
     return machine
 
 
-def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str, Usual]:
+def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str, LatencyStats]:
     """From the end of the call to the start, of activities that found their stream and device free and began after their call."""
     rows = np.flatnonzero(activities.call_row >= 0)
     call, before = activities.call_row[rows], previous_on_stream(activities)[rows]
@@ -42,7 +42,7 @@ def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str
     return by_name(activities.start[rows] - calls.end[call], calls.name, call, resolution)
 
 
-def _gaps(activities: Activities, calls: Calls, launch: int, resolution: int) -> dict[str, Usual]:
+def _gaps(activities: Activities, calls: Calls, launch: int, resolution: int) -> dict[str, LatencyStats]:
     """Between the end of an activity and the start of the next on its stream, which had long been launched and found the device free."""
     before = previous_on_stream(activities)
     rows = np.flatnonzero((activities.call_row >= 0) & (before >= 0) & ~took_over(activities, 2 * resolution))
@@ -51,7 +51,7 @@ def _gaps(activities: Activities, calls: Calls, launch: int, resolution: int) ->
     return by_name(activities.start[rows] - activities.end[before[rows]], activities.category, rows, resolution)
 
 
-def _wakes(calls: Calls, awaited: Awaited, resolution: int) -> dict[str, Usual]:
+def _wakes(calls: Calls, awaited: Awaited, resolution: int) -> dict[str, LatencyStats]:
     """From the end of what a blocking call awaited to the end of the call, where it did wait."""
     waited = (awaited.end > calls.start[awaited.call_row]) & (awaited.end <= calls.end[awaited.call_row])
     rows = awaited.call_row[waited]

@@ -10,9 +10,9 @@ import numpy as np
 from ...schema.columns import (
     ABSENT,
     Bool,
+    Categorical,
     Int64,
-    Numbering,
-    Strings,
+    Interner,
     Table,
     rows_by_number,
     thread_order,
@@ -73,7 +73,7 @@ def is_op(host: HostTrace) -> Bool:
     return are_ops(host.name)
 
 
-def are_ops(names: Strings) -> Bool:
+def are_ops(names: Categorical) -> Bool:
     """Names of ops, not of process and thread nodes or process-group metadata, which no device trace holds."""
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
@@ -203,11 +203,11 @@ class _Names(NamedTuple):
         return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
 
 
-def _shared_names(host: Strings, device: Strings) -> _Names:
+def _shared_names(host: Categorical, device: Categorical) -> _Names:
     """Names after what Kineto does to them: quotes, backslashes, control characters."""
-    table = Numbering[str]()
+    table = Interner[str]()
     both = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
-    return _Names(both[0], both[1], np.append(are_step_marks(Strings.of(table)), False))
+    return _Names(both[0], both[1], np.append(are_step_marks(Categorical.of(table)), False))
 
 
 def _as_kineto_writes(name: str) -> str:

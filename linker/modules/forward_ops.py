@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Rows, last_up_to, rows_by_number
+from ...schema.columns import ABSENT, Int64, Rows, asof_backward, rows_by_number
 from ...schema.linked import Ops
 
 
@@ -26,7 +26,7 @@ def forward_ops(ops: Ops) -> Rows:
             thread[mine], is_known[mine] = found_thread, 1
     backward = backward[is_known[backward] > 0]
     sequence = ops.seq_id[backward]
-    row = np.append(forward, -1)[last_up_to(ops.thread[forward], ops.seq_id[forward], thread[backward], sequence)]
+    row = np.append(forward, -1)[asof_backward(ops.thread[forward], ops.seq_id[forward], thread[backward], sequence)]
     known = (row >= 0) & (ops.seq_id[row] == sequence) & (ops.start[row] < ops.start[backward])
     found[backward[known]] = row[known]
     return found

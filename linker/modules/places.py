@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int32, Int64, RowMap, Rows, Strings, nearest
+from ...schema.columns import ABSENT, Categorical, Int32, Int64, RowMap, Rows, nearest
 from ...schema.linked import Calls, Ops
 from ..readers import PythonRows
 from .forward_ops import forward_ops
@@ -23,22 +23,22 @@ Joined = Callable[[str, str, str], str]
 class Places(NamedTuple):
     """The path of the module and the Python function of ops and of calls, without a text where there is none."""
 
-    op_module: Strings
-    op_function: Strings
-    call_module: Strings
-    call_function: Strings
+    op_module: Categorical
+    op_function: Categorical
+    call_module: Categorical
+    call_function: Categorical
 
-    def of_activities(self, call_row: Rows, op_row: Rows) -> tuple[Strings, Strings]:
+    def of_activities(self, call_row: Rows, op_row: Rows) -> tuple[Categorical, Categorical]:
         """Those of their launch calls, else of their ops."""
         pairs = (self.op_module, self.call_module), (self.op_function, self.call_function)
         module, function = (
-            Strings(np.where(call_row >= 0, _through(call, call_row), _through(op, op_row)), op.table)
+            Categorical(np.where(call_row >= 0, _through(call, call_row), _through(op, op_row)), op.table)
             for op, call in pairs
         )
         return module, function
 
 
-def _through(texts: Strings, rows: Rows) -> Int32:
+def _through(texts: Categorical, rows: Rows) -> Int32:
     return np.append(texts.codes, np.int32(-1))[rows]
 
 
@@ -59,11 +59,11 @@ def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Plac
     # the innermost op around each that differentiates another
     below = nearest(spans.forward >= 0, spans.parent)
 
-    def both(stack: Stack, joined: Joined) -> tuple[Strings, Strings]:
+    def both(stack: Stack, joined: Joined) -> tuple[Categorical, Categorical]:
         code, texts = _places(stack, spans, below, joined)
         of_ops = np.full(len(ops), -1, np.int32)
         of_ops[timed] = code[: len(timed)]
-        return Strings(of_ops, texts), Strings(code[len(timed) :].astype(np.int32), texts)
+        return Categorical(of_ops, texts), Categorical(code[len(timed) :].astype(np.int32), texts)
 
     (op_module, call_module) = both(module_stack(rows), _joined_paths)
     (op_function, call_function) = both(function_stack(rows), _innermost)

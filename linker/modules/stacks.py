@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, RowMap, Rows, Strings, innermost, nest
+from ...schema.columns import ROUNDING, TOLERANCE, Bool, Categorical, Int64, RowMap, Rows, innermost, nest
 from ..readers import PythonRows
 
 MODULE = "nn.Module: "
@@ -78,5 +78,5 @@ def function_stack(rows: PythonRows) -> Stack:
 def _nested(rows: PythonRows, chosen: Bool) -> Stack:
     thread, start, end = (column[chosen] for column in (rows.thread, rows.start, rows.end))
     nesting = nest(thread, start, end)
-    names: Strings = rows.name.take(chosen)
+    names: Categorical = rows.name.take(chosen)
     return Stack(thread, start, nesting.end, nesting.parent, names.codes.astype(np.int64), names.table)

@@ -47,7 +47,7 @@ PYTHON = "python_function"
 _BULKY = {PYTHON: "X", INSTANT: "i"}
 
 
-def bulky(*read: str) -> "re.Pattern[bytes] | None":
+def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
     """Rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the comma behind.
 
     Not those of the categories that are `read`; None where all are.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Bool, Figures, Int64, Shown, Sparse, Strings, Table, counted
+from ...schema.columns import Bool, Categorical, Int64, JsonRecords, Summary, SummaryRepr, Table, format_counts
 from ...schema.traces import MergedRank, kineto
 from .categories import Role
 
@@ -18,7 +18,7 @@ class OpRows(Table):
     `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or not asked for.
     """
 
-    name: Strings
+    name: Categorical
     process: Int64
     thread: Int64
     start: Int64
@@ -29,14 +29,14 @@ class OpRows(Table):
     event_index: Int64
     sequence: Int64
     forward_thread: Int64
-    arguments: Strings
+    arguments: Categorical
 
 
 @dataclass(slots=True, repr=False)
 class CallRows(Table):
     """Runtime and driver calls. `correlation` 0 means none."""
 
-    name: Strings
+    name: Categorical
     process: Int64
     thread: Int64
     start: Int64
@@ -49,8 +49,8 @@ class CallRows(Table):
 class ActivityRows(Table):
     """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded."""
 
-    name: Strings
-    category: Strings
+    name: Categorical
+    category: Categorical
     process: Int64
     device: Int64
     stream: Int64
@@ -67,7 +67,7 @@ class ActivityRows(Table):
 class SyncRows(Table):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
-    kind: Strings
+    kind: Categorical
     process: Int64
     start: Int64
     end: Int64
@@ -105,7 +105,7 @@ class QueueEventRows(Table):
 class PythonRows(Table):
     """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12): forward`."""
 
-    name: Strings
+    name: Categorical
     process: Int64
     thread: Int64
     start: Int64
@@ -118,7 +118,7 @@ def no_queue_events() -> QueueEventRows:
 
 
 @dataclass(slots=True, repr=False)
-class DeviceTrace(Shown):
+class DeviceTrace(SummaryRepr):
     """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
 
     `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose reading took a
@@ -136,7 +136,7 @@ class DeviceTrace(Shown):
     activities: ActivityRows
     syncs: SyncRows
     event_records: EventRecordRows
-    communication: dict[Role, Sparse[kineto.Args]]
+    communication: dict[Role, JsonRecords[kineto.Args]]
     queue_events: QueueEventRows = field(default_factory=no_queue_events)
     python: PythonRows | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
@@ -150,14 +150,14 @@ class DeviceTrace(Shown):
     read: int = 0
     ignored: int = 0
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """Which file it is, and how many rows of what it holds."""
         ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
         lines = {
-            "rows": counted({"ops": ops, "calls": calls, "activities": activities}),
+            "rows": format_counts({"ops": ops, "calls": calls, "activities": activities}),
             "remarks": str(len(self.remarks)),
         }
-        return Figures(f"DeviceTrace: {self.path}", lines)
+        return Summary(f"DeviceTrace: {self.path}", lines)
 
     @property
     def processes(self) -> list[int]:

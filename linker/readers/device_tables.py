@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from ...schema.columns import Int64, Strings
+from ...schema.columns import Categorical, Int64
 from .categories import ANNOTATIONS
 from .device_rows import ActivityRows, CallRows, EventRecordRows, OpRows, PythonRows, QueueEventRows, SyncRows
 from .event_rows import EventRows
@@ -53,12 +53,12 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
     """What ran on devices, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
-    lowered = Strings.of(name.lower() for name in category.table)
+    lowered = Categorical.of(name.lower() for name in category.table)
     process, device, stream = rows.column("process"), rows.column("device"), rows.column("stream")
     copied = rows.column("bytes")
     return ActivityRows(
         name=rows.name.column(),
-        category=Strings(lowered.codes[category.codes], lowered.table),
+        category=Categorical(lowered.codes[category.codes], lowered.table),
         process=process,
         device=np.where(device < 0, process, device),
         stream=np.where(stream < 0, rows.column("lane"), stream),
@@ -125,7 +125,7 @@ def python(rows: EventRows, pad: dict[str, bool]) -> PythonRows:
     kept = ~names.where(lambda name: name.startswith(BUILT_IN))
     used, code = np.unique(names.codes[kept], return_inverse=True)
     return PythonRows(
-        name=Strings(code.reshape(-1).astype(np.int32), [names.table[one] for one in used.tolist()]),
+        name=Categorical(code.reshape(-1).astype(np.int32), [names.table[one] for one in used.tolist()]),
         process=rows.column("process")[kept],
         thread=rows.column("thread")[kept],
         start=start[kept],

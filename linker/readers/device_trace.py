@@ -13,7 +13,7 @@ from ...schema.progress import Advanced, unseen
 from ...schema.recovery import ArrayReader, Damage, decode, kind_of_text
 from ...schema.traces import kineto
 from . import device_tables
-from .categories import PYTHON, Role, bulky
+from .categories import PYTHON, Role, skip_categories
 from .clock_range import within_a_recording
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
@@ -55,7 +55,7 @@ def read_device_trace(
     events = DeviceEvents(arguments, modules)
     renamed = False
     with open_input(path, protected=True) as stream:
-        needless = None if strict else bulky(*needed, *([PYTHON] if modules else []))
+        needless = None if strict else skip_categories(*needed, *([PYTHON] if modules else []))
         reader: ArrayReader[kineto.Event] = ArrayReader(
             stream, path, "traceEvents", kineto.Event, advanced, damage, needless
         )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins
+from ...schema.columns import Bool, Int64, is_group_start
 from .device_rows import DeviceTrace
 from .selection import select
 
@@ -43,7 +43,7 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
 def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
     """The rows that equal an earlier one in every column."""
     order = np.argsort(start, kind="stable")
-    tied = np.flatnonzero(~begins(start[order])) - 1
+    tied = np.flatnonzero(~is_group_start(start[order])) - 1
     rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
     columns = [column[rows] for column in (start, *others)]
     within = np.lexsort(columns[::-1])

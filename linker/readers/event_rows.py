@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings
+from ...schema.columns import ABSENT, Categorical, CategoricalBuilder, Int64, IntegerBuilder, JsonRecordsBuilder
 from ...schema.traces import (
     NO_LISTS,
     UNREADABLE_LISTS,
@@ -46,12 +46,12 @@ class EventRows:
 
     def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
-        self.arguments = StringPieces()
+        self.arguments = CategoricalBuilder()
         self._keep_arguments = keep_arguments
-        self.communication: SparsePieces[kineto.Args] = SparsePieces(kineto.Args)
-        self.name, self.category, self.sync_kind = StringPieces(), StringPieces(), StringPieces()
+        self.communication: JsonRecordsBuilder[kineto.Args] = JsonRecordsBuilder(kineto.Args)
+        self.name, self.category, self.sync_kind = CategoricalBuilder(), CategoricalBuilder(), CategoricalBuilder()
         self._role = role
-        self._columns: dict[str, NumberPieces] = defaultdict(NumberPieces)
+        self._columns: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
 
     def add(self, events: Sequence[Event], start: ExactTimes, duration: ExactTimes, noted: Counter[str]) -> None:
         """Adds events with their times (ns); decisions about them are counted in `noted`."""
@@ -94,9 +94,9 @@ class EventRows:
         """A column of integers."""
         return self._columns[name].column()
 
-    def argument_column(self) -> Strings:
+    def argument_column(self) -> Categorical:
         """The arguments of each event as JSON text, empty where they were not to be kept."""
-        return self.arguments.column() if self._keep_arguments else Strings(np.full(self.count, 0, np.int32), [""])
+        return self.arguments.column() if self._keep_arguments else Categorical(np.full(self.count, 0, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
         """A column of times, with how many digits each was written."""

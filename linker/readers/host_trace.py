@@ -9,17 +9,17 @@ import numpy as np
 
 from ...schema.columns import (
     ABSENT,
-    Figures,
+    BytesColumn,
+    BytesColumnBuilder,
+    Categorical,
+    CategoricalBuilder,
     Int64,
-    NumberPieces,
-    Sparse,
-    SparsePieces,
-    StringPieces,
-    Strings,
+    IntegerBuilder,
+    JsonRecords,
+    JsonRecordsBuilder,
+    Summary,
     Table,
-    TextPieces,
-    Texts,
-    begins,
+    is_group_start,
     rows_in_circles,
 )
 from ...schema.errors import DataError
@@ -69,17 +69,17 @@ class HostTrace(Table):
     finish_ts: float
     id: Int64
     parent: Int64
-    name: Strings
-    schema_text: Strings
+    name: Categorical
+    schema_text: Categorical
     rf_id: Int64
     fw_parent: Int64
     seq_id: Int64
     scope: Int64
     tid: Int64
     fw_tid: Int64
-    inputs: Texts
-    outputs: Texts
-    extra: Sparse[dict[str, Any]] = field(default_factory=lambda: Sparse.of({}, dict[str, Any]))
+    inputs: BytesColumn
+    outputs: BytesColumn
+    extra: JsonRecords[dict[str, Any]] = field(default_factory=lambda: JsonRecords.of({}, dict[str, Any]))
     skipped: Counter[str] = field(default_factory=Counter)
     noted: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
@@ -90,12 +90,14 @@ class HostTrace(Table):
     @staticmethod
     def without_nodes() -> "HostTrace":
         """Stands in where there is none."""
-        none, no_text = np.empty(0, np.int64), Strings.of(())
-        return HostTrace("", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, Texts.of(()), Texts.of(()))
+        none, no_text = np.empty(0, np.int64), Categorical.of(())
+        return HostTrace(
+            "", "", None, "", 0, 0, none, none, no_text, no_text, *(none,) * 6, BytesColumn.of(()), BytesColumn.of(())
+        )
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """Which file it is, and how many nodes it holds."""
-        return Figures(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
+        return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
@@ -143,10 +145,10 @@ class _Nodes:
     """The nodes of the file as columns, piece by piece."""
 
     def __init__(self) -> None:
-        self._integers: dict[str, NumberPieces] = defaultdict(NumberPieces)
-        self._texts = {"name": StringPieces(), "op_schema": StringPieces()}
-        self._inputs, self._outputs = TextPieces(), TextPieces()
-        self._extra: SparsePieces[dict[str, Any]] = SparsePieces(dict[str, Any])
+        self._integers: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
+        self._texts = {"name": CategoricalBuilder(), "op_schema": CategoricalBuilder()}
+        self._inputs, self._outputs = BytesColumnBuilder(), BytesColumnBuilder()
+        self._extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self._noted = Counter[str]()
 
     def __len__(self) -> int:
@@ -238,7 +240,7 @@ def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
     order = np.argsort(ids, kind="stable")
     beyond = (ids < 0) | (ids > LARGEST_ID)
     again = beyond.copy()
-    again[order[~begins(ids[order])]] = True
+    again[order[~is_group_start(ids[order])]] = True
     if not again.any():
         return ids, parents, 0
     rows, outside = np.flatnonzero(again), np.flatnonzero(beyond)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, Strings
+from ...schema.columns import Bool, Categorical, Int64
 from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
@@ -154,9 +154,9 @@ def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
 
 def _undone(table: Table, record: MergedRank) -> Table:
     columns = {field.name: getattr(table, field.name) for field in fields(table)}
-    texts = {name: column for name, column in columns.items() if isinstance(column, Strings)}
+    texts = {name: column for name, column in columns.items() if isinstance(column, Categorical)}
     # without the texts of other ranks
-    columns |= {name: Strings.of(map(column.__getitem__, range(len(column)))) for name, column in texts.items()}
+    columns |= {name: Categorical.of(map(column.__getitem__, range(len(column)))) for name, column in texts.items()}
     columns |= {name: columns[name] - record.time_shift_ns for name in TIMES if name in columns}
     columns |= {name: _own_ids(columns[name], record.id_offset) for name in IDS if name in columns}
     if "device" in columns:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, RowMap, Strings, Texts
+from ...schema.columns import Bool, BytesColumn, Categorical, Int64, RowMap
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import (
@@ -44,7 +44,7 @@ def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in fields(table):
         column = getattr(table, field.name)
-        if isinstance(column, Strings | Texts):
+        if isinstance(column, Categorical | BytesColumn):
             found[field.name] = column.take(taken)
         elif isinstance(column, np.ndarray):
             found[field.name] = column[taken]

@@ -3,7 +3,7 @@
 import re
 from enum import IntEnum
 
-from ...schema.columns import Int64, Strings
+from ...schema.columns import Categorical, Int64
 
 
 class SyncCall(IntEnum):
@@ -42,7 +42,7 @@ def sync_call(name: str) -> SyncCall:
     return next((kind for kind, pattern in _NAMES if re.search(pattern, plain)), SyncCall.NONE)
 
 
-def sync_calls(names: Strings) -> Int64:
+def sync_calls(names: Categorical) -> Int64:
     """The SyncCall of every call."""
     return names.numbers(sync_call, SyncCall.NONE)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.columns import Int64, Sparse, Strings, begins
+from ...schema.columns import Categorical, Int64, JsonRecords, is_group_start
 from ...schema.traces import kineto
 from .categories import Role
 from .device_rows import ActivityRows, CallRows, DeviceTrace, OpRows, QueueEventRows, SyncRows
@@ -44,7 +44,7 @@ def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
     """The rows in their new order, None where that is how they stand."""
     start = table.start
     order = np.argsort(start, kind="stable")
-    first = begins(start[order])
+    first = is_group_start(start[order])
     rows = order[~(first & np.append(first[1:], True))]
     length = table.end[rows] - start[rows]
     columns = [_numbers(getattr(table, key), rows) for key in keys]
@@ -56,19 +56,19 @@ def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
     return places
 
 
-def _numbers(column: Int64 | Strings, rows: Int64) -> Int64:
+def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
     """Numbers that order rows as their values do."""
-    if not isinstance(column, Strings):
+    if not isinstance(column, Categorical):
         return column[rows]
     used, code = np.unique(column.codes[rows], return_inverse=True)
     in_order = sorted(range(len(used)), key=lambda place: column.table[used[place]])
     return np.argsort(np.array(in_order, np.int64))[code.reshape(-1)]
 
 
-def _moved(records: "Sparse[kineto.Args]", order: Int64) -> "Sparse[kineto.Args]":
+def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[kineto.Args]":
     """The records of the same rows at their new places."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     rows = place[records.rows]
     by_row = np.argsort(rows)
-    return Sparse(rows[by_row], records.texts.take(by_row), records.kind)
+    return JsonRecords(rows[by_row], records.texts.take(by_row), records.kind)

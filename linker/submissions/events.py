@@ -13,7 +13,7 @@ import numpy as np
 from ...schema.columns import Int64, Lookup
 from ...schema.linked import Calls, Found
 from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
-from .recordings import Recordings
+from .event_records import EventRecords
 from .streams import StreamKey, StreamQueues
 
 KINDS = {int(kind): kind for kind in SyncCall}
@@ -66,7 +66,7 @@ class SyncRecords:
         return bool((np.asarray(self._columns[0])[self._rows] == kind).any())
 
 
-class Recording(NamedTuple):
+class EventRecord(NamedTuple):
     """An event as it was recorded: by which call, when, and on which stream, whose work so far it marks."""
 
     call_row: int
@@ -128,14 +128,14 @@ class NamedEvents:
         place = bisect_left(of_event, (time, -1))
         return of_event[place - 1][1] if place else -1
 
-    def recording(self, named: int, record: SyncRecord, recordings: Recordings) -> Recording | None:
+    def recording(self, named: int, record: SyncRecord, recordings: EventRecords) -> EventRecord | None:
         """A named call's recording: on the stream that is recorded for it, else on the one that its thread was using."""
         number = self._stream_of.get(int(self._calls.correlation[named]))
         if number < 0:
             number = record.wait_stream
         in_use = next(iter(recordings.streams_at(named, None)), None)
         stream = self._queues.find(record.device, number) if number >= 0 else in_use
-        return Recording(named, int(self._calls.start[named]), stream, Found.RECORD) if stream is not None else None
+        return EventRecord(named, int(self._calls.start[named]), stream, Found.RECORD) if stream is not None else None
 
 
 def _distinct(numbers: Int64) -> Int64:

@@ -5,7 +5,7 @@ The same place is the same thread, call, path of op names and turn within a step
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, Numbering
+from ...schema.columns import ABSENT, Int64, Interner
 from ...schema.linked import Calls, Ops
 from ...schema.traces import are_step_marks
 
@@ -25,7 +25,7 @@ class Places:
         # of no op (-1) is the last
         self._paths = np.full(len(ops) + 1, UNKNOWN, np.int64).data
         self._paths[-1] = -1
-        self._numbers = Numbering[tuple[int, ...]]()
+        self._numbers = Interner[tuple[int, ...]]()
 
     def path(self, call: int) -> int:
         """A number for the names of the ops around a call, but for those that mark steps."""

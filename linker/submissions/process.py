@@ -7,16 +7,16 @@ import numpy as np
 
 from ...schema.columns import Int64, Lookup
 from ...schema.linked import Activities, Calls
-from ...schema.machine import Machine
+from ...schema.machine import MachineCalibration
 from ...schema.traces import NEVER
 from ..communication import CollectiveOps
 from ..readers import DeviceTrace, SyncCall, sync_calls
 from .data_origins import DataOrigins
-from .events import NamedEvents, Recording, SyncRecord, SyncRecords
-from .evidence import Evidence
+from .event_records import EventRecords
+from .events import EventRecord, NamedEvents, SyncRecord, SyncRecords
 from .places import Places
-from .recordings import Recordings
 from .streams import StreamKey, StreamQueues, ThreadLaunches
+from .timing_model import TimingModel
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,7 +28,7 @@ class Process:
     collectives: CollectiveOps
     awaited: Lookup
     has_wait_records: bool
-    evidence: Evidence
+    evidence: TimingModel
     origins: DataOrigins
     queues: StreamQueues
     launches: ThreadLaunches
@@ -36,7 +36,7 @@ class Process:
     records: SyncRecords
     kinds: Int64
     events: NamedEvents
-    recordings: Recordings
+    recordings: EventRecords
 
     def start(self, call: int) -> int:
         """When a call started, ns."""
@@ -63,7 +63,7 @@ class Process:
         """Whether the trace names the recording that a call waits for."""
         return self.events.named(call, self.record(call)) >= 0
 
-    def named(self, call: int) -> Recording | None:
+    def named(self, call: int) -> EventRecord | None:
         """The recording that the trace names for a call, None also where its stream is not known."""
         record = self.record(call)
         if record is None or not self.is_named(call):
@@ -90,7 +90,7 @@ def process_of(
     activities: Activities,
     collectives: CollectiveOps,
     awaited: Lookup,
-    machine: Machine,
+    machine: MachineCalibration,
 ) -> Process:
     """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names."""
     queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
@@ -98,14 +98,14 @@ def process_of(
     records = SyncRecords(device.syncs)
     kinds = _kinds(calls, records)
     events = NamedEvents(calls, records, device.event_records, queues)
-    recordings = Recordings(calls, kinds, activities, collectives, launches, places, events.streams())
+    recordings = EventRecords(calls, kinds, activities, collectives, launches, places, events.streams())
     return Process(
         calls,
         activities,
         collectives,
         awaited,
         records.tell_of(SyncCall.STREAM_WAIT),
-        Evidence(activities, calls, machine),
+        TimingModel(activities, calls, machine),
         DataOrigins(collectives.ops, activities, calls),
         queues,
         launches,

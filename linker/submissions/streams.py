@@ -10,7 +10,7 @@ import numpy as np
 from ...schema.columns import (
     Bool,
     Int64,
-    begins,
+    is_group_start,
     previous_in_group,
     rows_by_number,
     split_groups,
@@ -147,7 +147,7 @@ def _first_of_call(activities: Activities) -> Bool:
     order = np.lexsort((activities.start, activities.call_row))
     call = activities.call_row[order]
     first = np.empty(len(order), np.bool_)
-    first[order] = (call < 0) | begins(call)
+    first[order] = (call < 0) | is_group_start(call)
     return first
 
 
@@ -156,7 +156,7 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     keys = (activities.call_row[order], activities.device[order], activities.stream[order])
-    is_tail = np.append(begins(*keys)[1:], True)[: len(order)]
+    is_tail = np.append(is_group_start(*keys)[1:], True)[: len(order)]
     tails, call = order[is_tail], keys[0][is_tail]
     several = np.isin(call, call[1:][call[1:] == call[:-1]])
     found: dict[int, list[int]] = {}
@@ -165,7 +165,7 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     return {row: tuple(rows) for row, rows in found.items()}
 
 
-class Tails:
+class StreamTails:
     """The last activities of the busiest streams, which it numbers."""
 
     def __init__(self, queues: StreamQueues) -> None:
@@ -249,7 +249,7 @@ class ThreadLaunches:
         """The changes to another stream with what was no communication, of launches in the order of time."""
         own = self._is_first[rows] & ~self._communicates[rows]
         rows, time = rows[own], time[own]
-        fresh = begins(self._stream[rows], self._device[rows])
+        fresh = is_group_start(self._stream[rows], self._device[rows])
         streams = [*map(self.stream_of, rows[fresh].tolist())]
         to: dict[StreamKey, list[int]] = {}
         for number, stream in enumerate(streams):

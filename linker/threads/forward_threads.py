@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...schema.columns import Bool, Int64, begins, repetition
+from ...schema.columns import Bool, Int64, cumcount, is_group_start
 from ...schema.linked import Ops
 
 SHARED = 256
@@ -18,11 +18,11 @@ class ForwardThreads:
         forward = forward[ops.seq_id[forward] >= 0]
         sequence, thread = ops.seq_id[forward], ops.thread[forward]
         order = np.lexsort((forward, thread, sequence))
-        first = np.flatnonzero(begins(sequence[order], thread[order]))
+        first = np.flatnonzero(is_group_start(sequence[order], thread[order]))
         count, place = np.diff(np.append(first, len(order))), order[first]
         # of each number in the order in which the threads came to it
         order = np.lexsort((forward[place], sequence[place]))
-        order = order[repetition(sequence[place[order]]) < SHARED]
+        order = order[cumcount(sequence[place[order]]) < SHARED]
         self._count, place = count[order], place[order]
         self._sequence, self._thread, self._row = sequence[place], thread[place], forward[place]
 

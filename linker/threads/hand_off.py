@@ -16,13 +16,13 @@ import numpy as np
 from ...schema.columns import (
     ABSENT,
     TOLERANCE,
+    Categorical,
     Int64,
-    Strings,
     rows_by_number,
     split_groups,
 )
 from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
-from ...schema.machine import ANY_THREAD, ENOUGH, Usual, usual
+from ...schema.machine import ANY_THREAD, ENOUGH, LatencyStats, latency_stats
 from ...schema.traces import FOREVER, NEVER, are_step_marks
 from .forward_threads import ForwardThreads
 from .thread_activity import ThreadActivity, activity_by_thread
@@ -30,7 +30,7 @@ from .thread_activity import ThreadActivity, activity_by_thread
 AUTOGRAD = "autograd::engine::evaluate_function"
 
 
-class Burst(NamedTuple):
+class WorkerSegment(NamedTuple):
     """Ops of a worker from `first` to `last`, while its caller was quiet. Times in ns.
 
     `since` is when the worker had last done something, ABSENT for never. A caller that was quiet from its start on, or to its end, is so
@@ -99,7 +99,7 @@ def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) ->
     return callers
 
 
-def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[Burst]:
+def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[WorkerSegment]:
     """The worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
     edges, is_quiet = calling.boundaries, calling.may_wait
     stretch = np.full(len(worker.top_start), -1, np.int64)
@@ -115,24 +115,24 @@ def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadAct
         quiet_from, quiet_until = int(edges[place]), int(edges[place + 1])
         first = max(int(worker.top_start[rows[0]]), quiet_from)
         last = min(int(worker.top_end[rows].max()), quiet_until)
-        yield Burst(number, caller, quiet_from, quiet_until, first, last, worker.idle_since(first))
+        yield WorkerSegment(number, caller, quiet_from, quiet_until, first, last, worker.idle_since(first))
 
 
-def _usual(bursts: list[Burst]) -> Usual:
+def _usual(bursts: list[WorkerSegment]) -> LatencyStats:
     """How long a thread of this run takes to go on when another one calls it or returns to it."""
     called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != NEVER]
     returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != FOREVER]
-    found = usual(np.array(called + returned, np.int64))
+    found = latency_stats(np.array(called + returned, np.int64))
     return found if found.count >= ENOUGH else ANY_THREAD
 
 
-def _waits(bursts: list[Burst]) -> Iterable[Wait]:
+def _waits(bursts: list[WorkerSegment]) -> Iterable[Wait]:
     """A call and its return per burst.
 
     One call starts all workers of a quiet stretch: workers that begin at 30 and 34 µs were both called at 30, and the second one was idle
     for 4 µs, if it was idle before.
     """
-    together: dict[tuple[int, int], list[Burst]] = defaultdict(list)
+    together: dict[tuple[int, int], list[WorkerSegment]] = defaultdict(list)
     for burst in bursts:
         together[burst.caller, burst.quiet_from].append(burst)
     found = Found.RECORD.value
@@ -145,7 +145,9 @@ def _waits(bursts: list[Burst]) -> Iterable[Wait]:
                 yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
 
 
-def _by_timing(workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: Usual) -> Iterable[Wait]:
+def _by_timing(
+    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: LatencyStats
+) -> Iterable[Wait]:
     """Hand-offs between the main thread and workers of which only the times tell that it called them."""
     called: dict[int, int] = {}
     for number, worker in workers.items():
@@ -156,8 +158,8 @@ def _by_timing(workers: dict[int, ThreadActivity], main: int, calling: ThreadAct
 
 
 def _prompt_bursts(
-    number: int, main: int, worker: ThreadActivity, calling: ThreadActivity, wake: Usual
-) -> Iterable[Burst]:
+    number: int, main: int, worker: ThreadActivity, calling: ThreadActivity, wake: LatencyStats
+) -> Iterable[WorkerSegment]:
     """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
     for burst in _bursts(number, main, worker, calling):
         idle = burst.since == ABSENT or burst.first - burst.since >= wake.median
@@ -166,7 +168,7 @@ def _prompt_bursts(
 
 
 def _returns_by_timing(
-    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: Usual, called: dict[int, int]
+    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: LatencyStats, called: dict[int, int]
 ) -> Iterable[Wait]:
     """The main thread, quiet for a while, goes on right after a worker's op has ended.
 
@@ -193,5 +195,5 @@ def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
     numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, 5)
     source_thread, source_time, target_thread, target_time, since = numbers.T
-    found = Strings.of(row.found for row in rows)
+    found = Categorical.of(row.found for row in rows)
     return ThreadHandoffs(source_thread, source_time, target_thread, target_time, since, found)

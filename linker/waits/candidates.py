@@ -7,6 +7,7 @@ or had others wait for, is the likeliest.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -14,13 +15,11 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.traces import NEVER
-from ..submissions import Process, StreamKey, Tails
-from .unnamed_waits import Unnamed
+from ..submissions import Process, StreamKey, StreamTails
+from .unresolved_waits import UnresolvedWait
 
 TRIED = 64
 """Recordings tried per wait, so that the search stays constant."""
-LEAST = 1 << 40
-"""The rank of what nothing but its times speaks for."""
 UNUSED_YET = -2
 """In place of the event, -1 for unknown, of a recording that nothing is known to wait for."""
 
@@ -32,15 +31,45 @@ STREAM = "synchronisations resolved to the stream in use"
 BY_TIME = "waits resolved to the work whose end they met"
 
 
-class Option(NamedTuple):
-    """The `back`-th last recording of a kind before a wait (kind -1: the wait call itself).
+class OrderBasis(IntEnum):
+    """What in the order of the calls makes a candidate likely, the best reason first."""
 
-    The lower its `rank` the likelier it is by the order of the calls, and on one of `streams`, the likeliest first; `how` is by what.
+    KIND_OF_KNOWN = 0
+    KNOWN = 1
+    RIGHT_BEFORE = 2
+    UNUSED = 3
+    UNUSED_AND_MARKED = 4
+    STREAM_IN_USE = 5
+    NONE = 6
+
+
+class OrderRank(NamedTuple):
+    """How likely the order of the calls makes a candidate: the smaller, the likelier.
+
+    Candidates with the same basis compare by `turn`, a position among the event records.
+    """
+
+    basis: OrderBasis
+    turn: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the order of the calls says anything; else only times can tell."""
+        return self.basis is not OrderBasis.NONE
+
+
+UNRANKED = OrderRank(OrderBasis.NONE)
+
+
+class Option(NamedTuple):
+    """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
+
+    `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first, and `how` by what.
     """
 
     kind: int
     back: int
-    rank: int
+    rank: OrderRank
     streams: tuple[int, ...]
     how: str
 
@@ -58,7 +87,7 @@ class _Before(NamedTuple):
 class Candidates:
     """The recordings that some waits may be for. What each wait is found to be for is noted, and tells of the others."""
 
-    def __init__(self, process: Process, tails: Tails, waits: Sequence[Unnamed]) -> None:
+    def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
         self._process, self._recordings, self._queues = process, process.recordings, process.queues
         self._stream, self._number = tails.streams, tails.number
         self._is_alone = len(tails.streams) == 1
@@ -83,15 +112,15 @@ class Candidates:
             if wait.event >= 0:
                 self._waiting[wait.event].add(wait.held[0].stream)
 
-    def of_place(self, waits: list[Unnamed]) -> list[Option]:
+    def of_place(self, waits: list[UnresolvedWait]) -> list[Option]:
         """The candidates of the first wait of a place for which the order of the calls speaks for one of them."""
         of_first = self._of(waits[0])
         for options in chain([of_first], map(self._of, islice(waits, 1, None))):
-            if any(option.rank < LEAST for option in options):
+            if any(option.rank.is_known for option in options):
                 return options
         return of_first
 
-    def recordings(self, options: list[Option], waits: list[Unnamed]) -> Int64:
+    def recordings(self, options: list[Option], waits: list[UnresolvedWait]) -> Int64:
         """The recording that each option is for each wait, -1 for none; a row for each option."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
         right_before = np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
@@ -113,7 +142,7 @@ class Candidates:
             possible[self._number[waiting]] = False
         return possible
 
-    def note(self, wait: Unnamed, recording: int, stream: int, source: int, waiting: StreamKey | None) -> None:
+    def note(self, wait: UnresolvedWait, recording: int, stream: int, source: int, waiting: StreamKey | None) -> None:
         """A wait was found to be for a recording on `stream`, which marks the activity `source`, and to hold `waiting` up."""
         self._event_of[recording] = wait.event
         self._marks.add((stream, source))
@@ -121,7 +150,7 @@ class Candidates:
         self._of_event[wait.event].append(recording)
         self._of_call[wait.call_row].append(recording)
 
-    def _of(self, wait: Unnamed) -> list[Option]:
+    def _of(self, wait: UnresolvedWait) -> list[Option]:
         """The recordings before a wait, ranked by what the order of the calls says, and at last the wait call itself."""
         recordings = self._recordings
         if wait.of_stream:
@@ -144,11 +173,11 @@ class Candidates:
             seen[kind] += 1
             if not self._is_of_other(row, wait.event):
                 streams = self._in_use(row, wait, there)
-                rank, how = self._rank(row, wait, streams, there) if streams else (LEAST, BY_TIME)
+                rank, how = self._rank(row, wait, streams, there) if streams else (UNRANKED, BY_TIME)
                 options.append(Option(kind, seen[kind], rank, streams, how))
         return [*options, self._itself(wait)]
 
-    def _free(self, wait: Unnamed, rows: range) -> set[int]:
+    def _free(self, wait: UnresolvedWait, rows: range) -> set[int]:
         """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are others."""
         unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
         programs = [row for row in unused if not self._recordings.in_collective[row]]
@@ -159,39 +188,44 @@ class Candidates:
         owner = self._event_of[row]
         return owner != event and min(owner, event) >= 0
 
-    def _rank(self, row: int, wait: Unnamed, streams: tuple[int, ...], there: _Before) -> tuple[int, str]:
-        """How far a recording is from the likeliest one by the order of the calls, LEAST for one that it does not speak for."""
-        recordings, stream, waiting = self._recordings, streams[0], wait.held[0].stream
-        is_free, count, known = self._event_of[row] == UNUSED_YET, len(recordings.rows), there.known
-        if (
-            known >= 0
-            and recordings.kind[row] == recordings.kind[known]
-            and (row == known or (row > known and is_free))
-        ):
-            return count + row if row == known else row, KNOWN
-        if row == there.right_before and is_free and recordings.around(row) == recordings.around_call(wait.call_row):
-            return 2 * count + row, RIGHT_BEFORE
-        own = self._stream[stream] == waiting and not self._is_alone
-        is_marked = (stream, int(self.tails[row, stream])) in self._marks
-        if row in there.free and row > known and not own and not (is_marked and waiting):
-            # a program's waits are nested, those for collectives in their order
-            turn = row if recordings.in_collective[row] else count - row
-            return (5 if is_marked else 3) * count + turn, UNUSED
-        return LEAST, BY_TIME
+    def _rank(self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], there: _Before) -> tuple[OrderRank, str]:
+        """Ranks an event record by the order of the calls, and says by what."""
+        records, known, is_free = self._recordings, there.known, self._event_of[row] == UNUSED_YET
+        if known >= 0 and row == known:
+            return OrderRank(OrderBasis.KNOWN, row), KNOWN
+        if known >= 0 and row > known and is_free and records.kind[row] == records.kind[known]:
+            return OrderRank(OrderBasis.KIND_OF_KNOWN, row), KNOWN
+        is_right_before = is_free and row == there.right_before
+        if is_right_before and records.around(row) == records.around_call(wait.call_row):
+            return OrderRank(OrderBasis.RIGHT_BEFORE, row), RIGHT_BEFORE
+        if row not in there.free or row <= known:
+            return UNRANKED, BY_TIME
+        return self._rank_of_unused(row, wait.held[0].stream, streams[0])
 
-    def _known(self, wait: Unnamed) -> int:
+    def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, str]:
+        """Ranks an event record that nothing waited for yet, which was probably made on `stream`."""
+        is_own_stream = self._stream[stream] == waiting and not self._is_alone
+        is_marked = (stream, int(self.tails[row, stream])) in self._marks
+        if is_own_stream or (is_marked and waiting):
+            return UNRANKED, BY_TIME
+        basis = OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED
+        # a program's waits are nested, those for collectives in their order
+        turn = row if self._recordings.in_collective[row] else len(self._recordings.rows) - row
+        return OrderRank(basis, turn), UNUSED
+
+    def _known(self, wait: UnresolvedWait) -> int:
         """The latest recording before a wait that another wait for the event was found to be for, -1 for none.
 
         A query right after a wait of the host asks about the event that was waited for.
         """
         rows = self._of_event[wait.event] if wait.event >= 0 else []
-        if wait.asks and wait.event < 0:
+        if wait.is_query and wait.event < 0:
             previous = self._recordings.previous(wait.call_row)
             rows = self._of_call[previous] if self._recordings.holds_host(previous) else []
         time = self._process.start(wait.call_row)
         return max((row for row in rows if self._recordings.time[row] < time), default=-1)
 
-    def _in_use(self, row: int, wait: Unnamed, there: _Before) -> tuple[int, ...]:
+    def _in_use(self, row: int, wait: UnresolvedWait, there: _Before) -> tuple[int, ...]:
         """The streams that a recording may be on, the likeliest first, those whose data is used before others.
 
         No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
@@ -229,10 +263,11 @@ class Candidates:
         """The numbers of those streams among which waits are looked for."""
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
-    def _itself(self, wait: Unnamed) -> Option:
+    def _itself(self, wait: UnresolvedWait) -> Option:
         """What the streams had been given when the wait was called; right for a stream that is given a collective."""
         recordings = self._recordings
         streams = self._numbers(recordings.streams_at(wait.call_row, wait.held[0].stream))
         ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))
-        rank, how = LEAST - 1 if ranked and streams else LEAST, STREAM if wait.of_stream else IN_USE
+        rank = OrderRank(OrderBasis.STREAM_IN_USE) if ranked and streams else UNRANKED
+        how = STREAM if wait.of_stream else IN_USE
         return Option(-1, 0, rank, streams, how)

@@ -13,15 +13,15 @@ import numpy as np
 
 from ...schema.columns import ABSENT
 from ...schema.linked import DeviceWaits, Found, HostWaits
-from ...schema.machine import Machine
+from ...schema.machine import MachineCalibration
 from ..readers import DeviceTrace, SyncCall
-from ..submissions import MOST_STREAMS, Findings, Process, Queries, queries_of
+from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, event_query_loops
 from .candidates import TRIED
-from .found_waits import FoundWaits
-from .guesses import Guess, Guesses
-from .host_holds import blocking_copies, full_queue, looking_on, only_looking_on
+from .implicit_host_waits import blocking_copies, full_queue, observer_waits, on_observer_threads
+from .inferred_sources import InferredSource, InferredSources
 from .queue_waits import queue_waits
-from .unnamed_waits import unnamed_waits, waiting_stream
+from .resolved_waits import ResolvedWaits
+from .unresolved_waits import unresolved_waits, waiting_stream
 
 AT_ONCE = 1 << 10
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
@@ -51,19 +51,19 @@ class _Run(NamedTuple):
     """A process that is worked through: what it asked and what is guessed of it, and the waits found so far."""
 
     process: Process
-    queries: Queries
-    guesses: dict[int, Guess]
-    waits: FoundWaits
+    queries: EventQueryLoops
+    guesses: dict[int, InferredSource]
+    waits: ResolvedWaits
 
 
-def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Synchronisation:
+def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibration) -> Synchronisation:
     """All waits of one process. O(n log n) in the calls."""
     calls, activities = process.calls, process.activities
-    queries = queries_of(process, only_looking_on(calls, activities, device.ops.thread))
+    queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    guesses = Guesses(process, list(unnamed_waits(process, queries, rows.tolist())))
-    waits = FoundWaits(process)
+    guesses = InferredSources(process, list(unresolved_waits(process, queries, rows.tolist())))
+    waits = ResolvedWaits(process)
     run = _Run(process, queries, guesses.by_call(), waits)
     for row in rows.tolist():
         STEPS.get(process.kinds[row], _go_on)(run, row)
@@ -72,7 +72,7 @@ def synchronise(process: Process, device: DeviceTrace, machine: Machine) -> Sync
     waits.noted[ELSEWHERE].extend(guesses.among_busiest())
     waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))
     waits.held("launches held up by a full queue", full_queue(activities, calls))
-    waits.held("calls of threads that only look on", looking_on(calls, activities, queries.looks_on))
+    waits.held("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
         waits.device_table(), waits.host_table(), waits.found, guesses.counted, waits.noted, waits.dropped
     )
@@ -127,7 +127,7 @@ def _event_sync(run: _Run, row: int) -> None:
 
 def _event_query(run: _Run, row: int) -> None:
     process, waits = run.process, run.waits
-    if run.queries.looks_on[row]:
+    if run.queries.by_observer[row]:
         waits.noted["event queries of threads that only look on"].append(row)
         return
     resolved = _resolved(run, row) if run.queries.is_answered(row) else _Resolved((), Found.TIMING)
@@ -142,7 +142,7 @@ def _event_query(run: _Run, row: int) -> None:
 
 def _latest_answer(run: _Run, row: int) -> int:
     """By when what a query found over had ended. A loop goes on until something is over; a query by itself need not have found that."""
-    return run.process.end(row) + (run.process.evidence.ahead if row in run.queries.loops else 0)
+    return run.process.end(row) + (run.process.evidence.max_clock_lead_ns if row in run.queries.loops else 0)
 
 
 def _stream_sync(run: _Run, row: int) -> None:
@@ -165,7 +165,7 @@ def _free(run: _Run, row: int) -> None:
     process = run.process
     for device in {key.device for key in process.queues.rows}:
         sources = process.pending(device, row)
-        if sources and process.last_end(sources) <= process.end(row) + process.evidence.doubt:
+        if sources and process.last_end(sources) <= process.end(row) + process.evidence.clock_uncertainty_ns:
             run.waits.host_waits(row, sources, Found.CALL_ORDER)
 
 

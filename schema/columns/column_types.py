@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .shown import Figures, Shown
+from .summary_repr import Summary, SummaryRepr
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
@@ -27,7 +27,7 @@ ABSENT = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True, repr=False)
-class Strings(Shown):
+class Categorical(SummaryRepr):
     """A column of strings: `codes[i]` is the position of row i's text in `table`, -1 where the row has none."""
 
     codes: Int32
@@ -53,40 +53,40 @@ class Strings(Shown):
         """A number for each row's text, `without` for a row that has none."""
         return np.array([*map(number, self.table), without], np.int64)[self.codes]
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """How many rows and distinct texts there are, and the first of those."""
         shown = ", ".join(repr(text[:TEXT_SHOWN]) for text in self.table[:TEXTS_SHOWN])
         more = ", …" if len(self.table) > TEXTS_SHOWN else ""
-        return Figures(f"Strings: {len(self):,} rows, {len(self.table):,} texts", {"texts": shown + more})
+        return Summary(f"Categorical: {len(self):,} rows, {len(self.table):,} texts", {"texts": shown + more})
 
-    def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Strings":
+    def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Categorical":
         """The given rows; the table of texts is shared."""
-        return Strings(self.codes[rows], self.table)
+        return Categorical(self.codes[rows], self.table)
 
     @staticmethod
-    def joined(columns: "Iterable[Strings]") -> "Strings":
+    def joined(columns: "Iterable[Categorical]") -> "Categorical":
         """The rows of all columns, one column after the other."""
         place: dict[str, int] = {}
         # one more than the table has, for the code -1 of rows without a text
         tables = ((c.codes, [*(place.setdefault(text, len(place)) for text in c.table), -1]) for c in columns)
         codes = [np.array(table, np.int32)[code] for code, table in tables]
-        return Strings(np.concatenate(codes), list(place))
+        return Categorical(np.concatenate(codes), list(place))
 
     @staticmethod
-    def of(texts: Iterable[str]) -> "Strings":
+    def of(texts: Iterable[str]) -> "Categorical":
         """A column of texts, which are interned.
 
         >>> Strings.of(["mm", "add", "mm"])
-        Strings: 3 rows, 2 texts
+        Categorical: 3 rows, 2 texts
           texts  'mm', 'add'
         """
         seen: dict[str, int] = {}
         codes = np.fromiter((seen.setdefault(text, len(seen)) for text in texts), np.int32)
-        return Strings(codes, list(seen))
+        return Categorical(codes, list(seen))
 
 
 @dataclass(slots=True, repr=False)
-class Ragged(Shown):
+class Ragged(SummaryRepr):
     """Rows of integers of varying length: row i is `values[starts[i]:starts[i + 1]]`."""
 
     starts: Int64
@@ -98,9 +98,9 @@ class Ragged(Shown):
     def __getitem__(self, row: int) -> Int64:
         return self.values[self.starts[row] : self.starts[row + 1]]
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """How many rows and values there are."""
-        return Figures(f"Ragged: {len(self):,} rows, {len(self.values):,} values", {})
+        return Summary(f"Ragged: {len(self):,} rows, {len(self.values):,} values", {})
 
     def lengths(self) -> Int64:
         """How many values each row has."""

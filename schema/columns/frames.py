@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..optional import require
-from .column_types import ABSENT, Int64, Ragged, Strings
+from .column_types import ABSENT, Categorical, Int64, Ragged
 
-Values = npt.NDArray[Any] | list[Any] | Strings | Ragged
+Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
 """One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a Ragged."""
 
 
@@ -48,7 +48,7 @@ def to_polars(columns: Mapping[str, Values]) -> Any:
 
 
 def _plain(values: Values) -> npt.NDArray[Any] | list[Any]:
-    if isinstance(values, Strings):
+    if isinstance(values, Categorical):
         table = [*values.table, None]
         return [table[code] for code in values.codes.tolist()]
     return [values[row] for row in range(len(values))] if isinstance(values, Ragged) else values

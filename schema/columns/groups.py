@@ -11,7 +11,7 @@ Numbers = Int64 | Int32
 Side = Literal["left", "right"]
 
 
-def begins(*columns: Numbers) -> Bool:
+def is_group_start(*columns: Numbers) -> Bool:
     """Of rows sorted by group, which are the first of theirs."""
     first = np.ones(len(columns[0]), np.bool_)
     if len(first):
@@ -26,14 +26,14 @@ def within(mine: Rows, parent: Rows) -> Rows:
     return RowMap(place)[parent[mine]]
 
 
-def repetition(*columns: Int64) -> Int64:
+def cumcount(*columns: Int64) -> Int64:
     """For each row how many before it are alike in all columns.
 
-    >>> repetition(np.array([7, 8, 7, 7])).tolist()
+    >>> cumcount(np.array([7, 8, 7, 7])).tolist()
     [0, 0, 1, 2]
     """
     order = np.lexsort(columns)
-    first = np.flatnonzero(begins(*(column[order] for column in columns)))
+    first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
     found = np.empty(len(order), np.int64)
     found[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
     return found
@@ -41,13 +41,13 @@ def repetition(*columns: Int64) -> Int64:
 
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
     """For each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
-    follows = np.flatnonzero(~begins(*(column[order] for column in columns)))
+    follows = np.flatnonzero(~is_group_start(*(column[order] for column in columns)))
     previous = np.full(len(order), -1, np.int64)
     previous[order[follows]] = order[follows - 1]
     return previous
 
 
-def numbered(*columns: Int64) -> Int64:
+def group_ids(*columns: Int64) -> Int64:
     """A number from 0 on for each distinct row of the columns, ascending with the rows."""
     number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -58,7 +58,7 @@ def numbered(*columns: Int64) -> Int64:
 
 def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
     """The rows of each group; `order` holds the rows sorted by group."""
-    first = np.flatnonzero(begins(*(column[order] for column in columns)))
+    first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
     return np.split(order, first[1:]) if len(first) else []
 
 
@@ -84,7 +84,7 @@ def rows_of_each(column: Numbers) -> dict[int, Int64]:
 def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
     """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for no such group."""
     found = np.zeros(len(group), np.int64)
-    first = np.flatnonzero(begins(of_group))
+    first = np.flatnonzero(is_group_start(of_group))
     bounds, numbers = np.append(first, len(of_group)), of_group[first]
     for mine in split_groups(np.argsort(group, kind="stable"), group):
         place = int(np.searchsorted(numbers, group[mine[0]]))
@@ -94,12 +94,12 @@ def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: S
     return found
 
 
-def last_up_to(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
+def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
     """For each (group, value) the last of the rows, sorted by group and value, that is in the group and not above; -1 for none."""
     return _if_in_group(places(of_group, of_value, group, value, "right") - 1, of_group, group)
 
 
-def first_from(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
+def asof_forward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
     """For each (group, value) the first of the rows, sorted by group and value, that is in the group and not below; -1 for none."""
     return _if_in_group(places(of_group, of_value, group, value), of_group, group)
 

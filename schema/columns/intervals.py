@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .column_types import ABSENT, Int64
-from .groups import begins, last_up_to
+from .groups import asof_backward, is_group_start
 from .table import Table
 
 TOLERANCE = 1_000
@@ -46,7 +46,7 @@ def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> N
     """
     order = thread_order(thread, start, end, tie)
     parent, cut = np.full((2, len(order)), -1, np.int64)
-    opens_thread, sweep = begins(thread[order]), _Sweep()
+    opens_thread, sweep = is_group_start(thread[order]), _Sweep()
     # as Python's own numbers they take five times as much memory as in columns
     for first in range(0, len(order), ROWS_AT_ONCE):
         rows = order[first : first + ROWS_AT_ONCE]
@@ -124,7 +124,7 @@ class Intervals:
 
     def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
         """For each span what the function of that name says."""
-        found = self._row[last_up_to(self._thread, self._start, thread, start)]
+        found = self._row[asof_backward(self._thread, self._start, thread, start)]
         strict = _climb(found, end - rounding, self._end, self._parent)
         if not tolerance:
             return strict

@@ -5,7 +5,7 @@ from bisect import bisect_left
 import numpy as np
 
 from .column_types import Int64
-from .groups import begins
+from .groups import is_group_start
 
 
 class Lookup:
@@ -13,7 +13,7 @@ class Lookup:
 
     def __init__(self, keys: Int64, values: Int64) -> None:
         order = np.argsort(keys, kind="stable")
-        order = order[np.append(begins(keys[order])[1:], True)[: len(order)]]
+        order = order[np.append(is_group_start(keys[order])[1:], True)[: len(order)]]
         self._keys, self._values = keys[order].data, values[order].data
 
     def __contains__(self, key: int) -> bool:

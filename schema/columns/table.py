@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .shown import Shown
+from .summary_repr import SummaryRepr
 from .workspace import to_workspace, workspace_folder
 
 
-class Table(Shown):
+class Table(SummaryRepr):
     """A dataclass of columns. Whoever makes one need not think of memory: its constructor moves large columns to the workspace.
 
     Columns that are there already stay where they are, so that `dataclasses.replace` moves only what is new.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .column_types import Bool, Int32, Int64, Rows
-from .groups import begins
-from .numbering import rows_of
+from .groups import is_group_start
+from .interner import rows_of
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
@@ -71,7 +71,7 @@ class Tree:
         for rows in levels:
             above = parent[rows]
             elder = np.cumsum(size[rows]) - size[rows]
-            eldest = np.maximum.accumulate(np.where(begins(above), elder, 0))
+            eldest = np.maximum.accumulate(np.where(is_group_start(above), elder, 0))
             first[rows] = elder - eldest + np.where(above >= 0, first[above] + 1, 0)
         return Tree(parent, levels, first, first + size)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from ..columns import ABSENT, Bool, Int64, NodeIds, Ragged, Spans, Strings, Texts, first_not_utf8
+from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, Ragged, Spans, first_not_utf8
 from .attributes import ATTRIBUTES
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
 from .integer_kinds import INTEGER_KINDS, INTEGER_LISTS, INTEGER_VALUES, IntegerKind
@@ -104,14 +104,14 @@ def _types(nodes: Messages, fields: Fields) -> npt.NDArray[np.uint8]:
     return types.astype(np.uint8)
 
 
-def _names(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
+def _names(nodes: Messages, fields: Fields, table: TextTable) -> Categorical:
     names = _texts(nodes, fields.of(Node.NAME_FIELD_NUMBER, DELIMITED), table)
     if (unnamed := names.codes < 0).any():
         names.codes[unnamed] = table[b""]
     return names
 
 
-def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
+def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Categorical:
     """A column from a string in some nodes."""
     texts = nodes.contents(fields)
     codes = np.full(len(nodes.starts), -1, np.int32)
@@ -119,7 +119,7 @@ def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Strings:
         codes[fields.message] = np.fromiter(map(table.__getitem__, texts), np.int32, len(texts))
     except UnicodeDecodeError as error:
         raise WireError("a text that is not UTF-8", int(fields.start[texts.index(error.object)])) from error
-    return Strings(codes, table.texts)
+    return Categorical(codes, table.texts)
 
 
 def _utf8_contents(nodes: Messages, fields: Fields) -> list[bytes]:
@@ -170,7 +170,7 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
         inner = inner._replace(message=np.searchsorted(rows, side.message[inner.message]))
         for part in TENSOR_PARTS:
             given = inner.of(part, DELIMITED).last_given(len(rows))
-            columns.append(Texts.of(_placed(_utf8_contents(nodes, given), given.message, len(rows))))
+            columns.append(BytesColumn.of(_placed(_utf8_contents(nodes, given), given.message, len(rows))))
     return TensorText(rows, *columns)
 
 

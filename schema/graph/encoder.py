@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..columns import ABSENT, Bytes, Int64, Ragged, Spans, Strings, Texts, first_not_utf8, join
+from ..columns import ABSENT, Bytes, BytesColumn, Categorical, Int64, Ragged, Spans, first_not_utf8, join
 from ..errors import DataError
 from .attributes import ATTRIBUTES, Attribute
 from .execution_graph_pb2 import AttributeProto, GlobalMetadata, Int64List, IOInfo, Node
@@ -74,7 +74,7 @@ def _integer_field(number: int, column: Int64) -> RowEncoder:
     return encode
 
 
-def _text_field(encode_text: Callable[[bytes], bytes], column: Strings) -> RowEncoder:
+def _text_field(encode_text: Callable[[bytes], bytes], column: Categorical) -> RowEncoder:
     table = Spans.of([*(encode_text(text.encode()) for text in column.table), b""])
 
     def encode(rows: slice) -> list[Spans]:
@@ -101,7 +101,7 @@ def packed(column: Ragged, rows: slice) -> Spans:
     return Spans(encoded.source, bounds[:-1], np.diff(bounds))
 
 
-def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[Texts]) -> RowEncoder:
+def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[BytesColumn]) -> RowEncoder:
     parts = (IOInfo.VALUES_FIELD_NUMBER, IOInfo.SHAPES_FIELD_NUMBER, IOInfo.TYPES_FIELD_NUMBER)
 
     def encode(rows: slice) -> list[Spans]:
@@ -124,7 +124,7 @@ def _tensor_field(number: int, tensor_rows: Int64, texts: Sequence[Texts]) -> Ro
 def _attribute(attribute: Attribute, column: Column) -> RowEncoder:
     number = AttributeProto.DESCRIPTOR.fields_by_name[attribute.value].number
     name = _prefixed(tag(AttributeProto.NAME_FIELD_NUMBER, DELIMITED), attribute.name.encode())
-    if isinstance(column, Strings):
+    if isinstance(column, Categorical):
         value_tag = tag(number, DELIMITED)
         return _text_field(lambda text: _prefixed(ATTRIBUTE_TAG, name + _prefixed(value_tag, text)), column)
     if attribute.value.startswith("int32"):

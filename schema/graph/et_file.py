@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..columns import Ragged, Strings, Texts
+from ..columns import BytesColumn, Categorical, Ragged
 from ..errors import DataError
 from ..io import open_input, open_output
 from .attributes import ATTRIBUTES, Attribute
@@ -111,8 +111,8 @@ def _lists(graph: NodeColumns, attribute: str) -> Ragged:
     return column if isinstance(column, Ragged) else Ragged(np.zeros(len(graph) + 1, np.int64), np.zeros(0, np.int64))
 
 
-def _join_texts(columns: list[Strings]) -> Strings:
-    return Strings(np.concatenate([column.codes for column in columns]), max((c.table for c in columns), key=len))
+def _join_texts(columns: list[Categorical]) -> Categorical:
+    return Categorical(np.concatenate([column.codes for column in columns]), max((c.table for c in columns), key=len))
 
 
 def _join_rows(columns: list[Ragged]) -> Ragged:
@@ -127,7 +127,7 @@ def _join_tensors(parts: list[NodeColumns]) -> TensorText | None:
         return None
     rows = np.concatenate([offset + tensors.rows for offset, tensors in given])
     names = [name for name in TensorText.__slots__ if name != "rows"]
-    return TensorText(rows, *(Texts.joined([getattr(tensors, name) for _, tensors in given]) for name in names))
+    return TensorText(rows, *(BytesColumn.joined([getattr(tensors, name) for _, tensors in given]) for name in names))
 
 
 def _with_parallel_kinds(graph: NodeColumns, path: str) -> NodeColumns:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import ABSENT, Figures, Ragged, Strings, Values, counted, microseconds, nullable, to_pandas, to_polars
+from ..columns import (
+    ABSENT,
+    Categorical,
+    Ragged,
+    Summary,
+    Values,
+    format_counts,
+    microseconds,
+    nullable,
+    to_pandas,
+    to_polars,
+)
 from .attributes import ATTRIBUTES, DEVICE_NAME, RANKS_OF_GROUP, ROOM, Attribute
 from .et_file import read_columns, write_columns
 from .nodes import CollectiveType, Column, Delay, DependencyKind, NodeColumns, NodeType, TensorText
@@ -86,21 +97,21 @@ class ExecutionGraph(NodeColumns):
         """Writes the graph as a .et file, whole or not at all."""
         write_columns(self, path)
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """Of which run it is, its nodes and dependencies, and how long the run took as measured."""
         rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
         delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
         nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}
-        lines = {"nodes": f"{len(self):,}: {counted(nodes)}", "dependencies": f"{len(self.data_deps.values):,}"}
+        lines = {"nodes": f"{len(self):,}: {format_counts(nodes)}", "dependencies": f"{len(self.data_deps.values):,}"}
         kinds = self.attributes.get("data_dep_kinds")
         if isinstance(kinds, Ragged):
             counts = {kind.label: int((kinds.values & kind != 0).sum()) for kind in DependencyKind}
-            lines["dependencies"] += f": {counted(counts)}"
+            lines["dependencies"] += f": {format_counts(counts)}"
         timed = self.type != NodeType.METADATA
         if timed.any():
             end, start = (self.start_ns + self.duration_ns)[timed].max(), self.start_ns[timed].min()
             lines["measured"] = microseconds(int(end - start))
-        return Figures(f"ExecutionGraph: rank {rank}" + (f", {target}" if target else ""), lines)
+        return Summary(f"ExecutionGraph: rank {rank}" + (f", {target}" if target else ""), lines)
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a row per node; ImportError where pandas is not installed.
@@ -118,7 +129,7 @@ class ExecutionGraph(NodeColumns):
         columns: dict[str, Values] = {
             "id": self.id,
             "name": self.name,
-            "type": Strings(self.type.astype(np.int32), [kind.name for kind in NodeType]),
+            "type": Categorical(self.type.astype(np.int32), [kind.name for kind in NodeType]),
             "start_ns": self.start_ns,
             "duration_ns": self.duration_ns,
         }
@@ -139,7 +150,7 @@ class ExecutionGraph(NodeColumns):
         for row, node in enumerate(self.id.tolist()):
             graph.add_node(node, name=self.name[row], type=NodeType(int(self.type[row])).name)
             for name, column in scalars.items():
-                if isinstance(column, Strings):
+                if isinstance(column, Categorical):
                     if column.codes[row] >= 0:
                         graph.nodes[node][name] = column[row]
                 elif isinstance(column, np.ndarray) and column[row] != ABSENT:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..columns import Bool, NodeIds, NumberPieces, rows_of
+from ..columns import Bool, IntegerBuilder, NodeIds, rows_of
 from .nodes import NodeColumns, NodeProblem
 
 NEGATIVE = "durations below 0; a node cannot end before it starts, write the graph again"
@@ -15,7 +15,7 @@ class NodeProblems:
 
     def __init__(self) -> None:
         self._found: dict[str, NodeProblem] = {}
-        self._ids, self._called, self._callers = (NumberPieces() for _ in range(3))
+        self._ids, self._called, self._callers = (IntegerBuilder() for _ in range(3))
 
     def add(self, nodes: NodeColumns) -> None:
         """Takes the next block."""

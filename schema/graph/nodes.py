@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import ABSENT, Bool, Int64, NodeIds, Ns, Ragged, Rows, Strings, Table, Texts, Us, rows_of
+from ..columns import ABSENT, Bool, BytesColumn, Categorical, Int64, NodeIds, Ns, Ragged, Rows, Table, Us, rows_of
 
 
 class NodeType(IntEnum):
@@ -77,7 +77,7 @@ class Delay(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
-Column = Int64 | Strings | Ragged
+Column = Int64 | Categorical | Ragged
 """int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it lacks it)."""
 
 
@@ -86,12 +86,12 @@ class TensorText(Table):
     """IOInfo of the nodes that have one: for `rows[k]` (ascending) the six JSON texts at position k of each list."""
 
     rows: Rows
-    input_values: Texts
-    input_shapes: Texts
-    input_types: Texts
-    output_values: Texts
-    output_shapes: Texts
-    output_types: Texts
+    input_values: BytesColumn
+    input_shapes: BytesColumn
+    input_types: BytesColumn
+    output_values: BytesColumn
+    output_shapes: BytesColumn
+    output_types: BytesColumn
 
 
 class NodeProblem(NamedTuple):
@@ -114,7 +114,7 @@ class NodeColumns(Table):
     """
 
     id: NodeIds
-    name: Strings
+    name: Categorical
     type: npt.NDArray[np.uint8]
     data_deps: Ragged
     ctrl_deps: Ragged
@@ -141,10 +141,10 @@ class NodeColumns(Table):
         recorded = self.integers("comm_type", -1)
         return np.where(np.isin(recorded, [*CollectiveType]), recorded, -1)
 
-    def texts(self, attribute: str) -> Strings:
+    def texts(self, attribute: str) -> Categorical:
         """The string column of an attribute, code -1 where a node does not have it."""
         column = self.attributes.get(attribute)
-        return column if isinstance(column, Strings) else Strings(np.full(len(self), -1, np.int32), [])
+        return column if isinstance(column, Categorical) else Categorical(np.full(len(self), -1, np.int32), [])
 
     def number(self, name: str, missing: int) -> int:
         """The whole number of up to 62 bits, so that sums of two fit a column, that the metadata has under a name; else `missing`."""

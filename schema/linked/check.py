@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import ABSENT, Int32, Int64, Strings
+from ..columns import ABSENT, Categorical, Int32, Int64
 from .linked_trace import LinkedTrace
 
 LATEST = 1 << 62
@@ -46,7 +46,7 @@ def _contradictions(linked: LinkedTrace) -> Iterator[str]:
     yield from _wrong_times(linked)
 
 
-def _codes(what: str, texts: Strings) -> tuple[str, Int64 | Int32, int]:
+def _codes(what: str, texts: Categorical) -> tuple[str, Int64 | Int32, int]:
     return what, texts.codes, len(texts.table)
 
 
@@ -66,7 +66,7 @@ def _columns(table: Any) -> list[Any]:
     """Those with a value for each row; `extra` is only there for some."""
     columns = [getattr(table, name) for name in table.__slots__ if name != "extra"]
     columns = [column for column in columns if column is not None]
-    return [column.codes if isinstance(column, Strings) else column for column in columns]
+    return [column.codes if isinstance(column, Categorical) else column for column in columns]
 
 
 def _wrong_times(linked: LinkedTrace) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any, overload
 import msgspec
 import numpy as np
 
-from ..columns import Int64, NumberPieces
+from ..columns import Int64, IntegerBuilder
 from .linked_trace import Communication
 
 AT_ONCE = 1 << 8
@@ -72,7 +72,7 @@ class Communications(Sequence[Communication]):
     @staticmethod
     def of(records: Iterable[Communication]) -> "Communications":
         """The same as columns, which are on disk where columns go there."""
-        coming, once, pieces = iter(records), _Once(), NumberPieces()
+        coming, once, pieces = iter(records), _Once(), IntegerBuilder()
         while block := [*islice(coming, AT_ONCE)]:
             pieces.add(np.array([*map(once.row, block)], np.int64).reshape(-1))
         return Communications(pieces.column().reshape(-1, len(FIELDS)), once.table)

@@ -3,13 +3,13 @@
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from ..columns import Bool, Strings
+from ..columns import Bool, Categorical
 from .linked_trace import DeviceWaits, Found, HostWaits, LinkedTrace, ThreadHandoffs
 
 Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
-def guessed(found: Strings) -> Bool:
+def guessed(found: Categorical) -> Bool:
     """Which edges are known from timing alone."""
     return found.equal(Found.TIMING.value)
 
@@ -23,5 +23,7 @@ def without_guesses(linked: LinkedTrace) -> LinkedTrace:
 def _certain(table: Guessable) -> Guessable:
     known = ~guessed(table.found)
     columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
-    kept: dict[str, Any] = {name: c.take(known) if isinstance(c, Strings) else c[known] for name, c in columns.items()}
+    kept: dict[str, Any] = {
+        name: c.take(known) if isinstance(c, Categorical) else c[known] for name, c in columns.items()
+    }
     return replace(table, **kept)

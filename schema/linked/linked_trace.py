@@ -11,8 +11,20 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..columns import Bool, Figures, Int64, Ns, Rows, Shown, Sparse, Strings, Table, Texts, counted
-from ..machine import Machine
+from ..columns import (
+    Bool,
+    BytesColumn,
+    Categorical,
+    Int64,
+    JsonRecords,
+    Ns,
+    Rows,
+    Summary,
+    SummaryRepr,
+    Table,
+    format_counts,
+)
+from ..machine import MachineCalibration
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits a column."""
@@ -36,25 +48,25 @@ class Ops(Table):
 
     id: Int64
     parent_id: Int64
-    name: Strings
+    name: Categorical
     thread: Int64
     start: Ns
     end: Ns
     exclusive: Ns
     recorded_by_host: Bool
-    op_schema: Strings
+    op_schema: Categorical
     rf_id: Int64
     fw_parent: Int64
     seq_id: Int64
     scope: Int64
     tid: Int64
     fw_tid: Int64
-    inputs: Texts
-    outputs: Texts
-    extra: Sparse[dict[str, Any]]
+    inputs: BytesColumn
+    outputs: BytesColumn
+    extra: JsonRecords[dict[str, Any]]
     communication_row: Rows
-    module: Strings | None = None
-    python_function: Strings | None = None
+    module: Categorical | None = None
+    python_function: Categorical | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -64,14 +76,14 @@ class Ops(Table):
 class Calls(Table):
     """Runtime and driver calls; `op_row` is the innermost op around the call, `module` and `python_function` are as those of ops."""
 
-    name: Strings
+    name: Categorical
     thread: Int64
     start: Ns
     end: Ns
     correlation: Int64
     op_row: Rows
-    module: Strings | None = None
-    python_function: Strings | None = None
+    module: Categorical | None = None
+    python_function: Categorical | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -86,8 +98,8 @@ class Activities(Table):
     """
 
     id: Int64
-    name: Strings
-    category: Strings
+    name: Categorical
+    category: Categorical
     device: Int64
     stream: Int64
     start: Ns
@@ -99,8 +111,8 @@ class Activities(Table):
     call_row: Rows
     op_row: Rows
     communication_row: Rows
-    module: Strings | None = None
-    python_function: Strings | None = None
+    module: Categorical | None = None
+    python_function: Categorical | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -115,7 +127,7 @@ class DeviceWaits(Table):
 
     source_row: Rows
     target_row: Rows
-    found: Strings
+    found: Categorical
 
 
 @dataclass(slots=True, repr=False)
@@ -128,7 +140,7 @@ class HostWaits(Table):
     call_row: Rows
     source_row: Rows
     since: Ns
-    found: Strings
+    found: Categorical
 
 
 @dataclass(slots=True, repr=False)
@@ -143,7 +155,7 @@ class ThreadHandoffs(Table):
     target_thread: Int64
     target_time: Ns
     waiting_since: Ns
-    found: Strings
+    found: Categorical
 
 
 class Communication(msgspec.Struct, omit_defaults=True):
@@ -223,13 +235,13 @@ class TraceInfo(msgspec.Struct):
     time: str = ""
     start_ts: float = 0
     finish_ts: float = 0
-    machine: Machine = msgspec.field(default_factory=Machine)
+    machine: MachineCalibration = msgspec.field(default_factory=MachineCalibration)
     carried: dict[Whole, Whole] | None = None
     devices: dict[Whole, str] = {}
 
 
 @dataclass(slots=True, repr=False)
-class LinkedTrace(Shown):
+class LinkedTrace(SummaryRepr):
     """One process's run: host ops, calls and activities with everything known about their order."""
 
     info: TraceInfo
@@ -243,7 +255,7 @@ class LinkedTrace(Shown):
     groups: list[ProcessGroup]
     report: LinkReport = field(default_factory=LinkReport)
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """Where it comes from, and how much it holds."""
         info = self.info
         waits = {
@@ -253,14 +265,14 @@ class LinkedTrace(Shown):
         }
         lines = {
             "files": " and ".join(filter(None, (info.source_host, info.source_device))),
-            "rows": counted({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
-            "waits": counted(waits),
+            "rows": format_counts({"ops": len(self.ops), "calls": len(self.calls), "activities": len(self.activities)}),
+            "waits": format_counts(waits),
             "remarks": str(len(self.report.remarks)),
         }
-        return Figures(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
+        return Summary(f"LinkedTrace: rank {info.rank if info.rank >= 0 else 'unknown'}", lines)
 
 
-def on_host_clock(activities: Activities, machine: Machine) -> Activities:
+def on_host_clock(activities: Activities, machine: MachineCalibration) -> Activities:
     """The activities with their times on the host's clock; lengths stay as recorded."""
     shift = machine.clock_shift(activities.start)
     if not shift.any():

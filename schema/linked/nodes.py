@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64, NumberPieces, SparsePieces, StringPieces, Strings, TextPieces
+from ..columns import (
+    ABSENT,
+    BytesColumnBuilder,
+    Categorical,
+    CategoricalBuilder,
+    Int64,
+    IntegerBuilder,
+    JsonRecordsBuilder,
+)
 from ..traces import NO_TENSORS, Attr, InexactTime, integers, listed_attributes, nanoseconds, plain_arguments
 from .layout import INTEGER_ATTRIBUTES, Node
 
@@ -23,8 +31,8 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.count = 0
-        self._parts: dict[str, NumberPieces] = defaultdict(NumberPieces)
-        self._texts: dict[str, StringPieces] = defaultdict(StringPieces)
+        self._parts: dict[str, IntegerBuilder] = defaultdict(IntegerBuilder)
+        self._texts: dict[str, CategoricalBuilder] = defaultdict(CategoricalBuilder)
 
     def add(self, nodes: Sequence[Node], start: Int64, inclusive: Int64, exclusive: Int64) -> None:
         """What ops and activities both have."""
@@ -49,7 +57,7 @@ class NodeTable:
         """The whole integer column."""
         return self._parts[name].column()
 
-    def strings(self, name: str) -> Strings:
+    def strings(self, name: str) -> Categorical:
         """The whole column of texts."""
         return self._texts[name].column()
 
@@ -61,8 +69,8 @@ class LinkedNodes:
         self.ops, self.activities = NodeTable(), NodeTable()
         self.timed = False
         self.recorded_by_host: list[bool] = []
-        self.inputs, self.outputs = TextPieces(), TextPieces()
-        self.extra: SparsePieces[dict[str, Any]] = SparsePieces(dict[str, Any])
+        self.inputs, self.outputs = BytesColumnBuilder(), BytesColumnBuilder()
+        self.extra: JsonRecordsBuilder[dict[str, Any]] = JsonRecordsBuilder(dict[str, Any])
         self.unusable = 0
         """Inputs or outputs that are no lists."""
         self.modules = False
@@ -73,7 +81,7 @@ class LinkedNodes:
     def __len__(self) -> int:
         return self.ops.count + self.activities.count
 
-    def places(self, table: NodeTable) -> tuple[Strings | None, Strings | None]:
+    def places(self, table: NodeTable) -> tuple[Categorical | None, Categorical | None]:
         """The module and the Python function of each row of a table; None where no node has any."""
         if not self.modules:
             return None, None
@@ -144,9 +152,9 @@ def _nanoseconds(stamps: list[int | float | None]) -> Int64:
     return times
 
 
-def _without_empty(texts: Strings) -> Strings:
+def _without_empty(texts: Categorical) -> Categorical:
     """With no text in place of an empty one."""
-    return Strings(np.where(texts.where(bool), texts.codes, -1).astype(np.int32), texts.table)
+    return Categorical(np.where(texts.where(bool), texts.codes, -1).astype(np.int32), texts.table)
 
 
 def _parent(node: Node) -> int:

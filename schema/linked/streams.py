@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..columns import Bool, Int64, numbered, previous_in_group, rows_of_each
+from ..columns import Bool, Int64, group_ids, previous_in_group, rows_of_each
 
 
 class OnStreams(Protocol):
@@ -36,7 +36,7 @@ class Streams(NamedTuple):
 
 def streams_of(activities: OnStreams) -> Streams:
     """The (device, stream) pairs in order, and which of them each activity ran on."""
-    number = numbered(activities.device, activities.stream)
+    number = group_ids(activities.device, activities.stream)
     first = np.unique(number, return_index=True)[1]
     return Streams(activities.device[first], activities.stream[first], number)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..columns import ABSENT, Int64, Strings, rows_of
+from ..columns import ABSENT, Categorical, Int64, rows_of
 from .layout import CallTable, HandoffTable, WaitTable
 from .linked_trace import Activities, Calls, DeviceWaits, Found, HostWaits, Ops, ThreadHandoffs
 
@@ -10,11 +10,11 @@ from .linked_trace import Activities, Calls, DeviceWaits, Found, HostWaits, Ops,
 def calls(table: CallTable, op_ids: Int64) -> Calls:
     """The calls of the table; `op_ids` are the ids of the ops, by row."""
 
-    def place(codes: list[int] | None) -> Strings | None:
-        return None if codes is None else Strings(np.array(codes, np.int32), table.places)
+    def place(codes: list[int] | None) -> Categorical | None:
+        return None if codes is None else Categorical(np.array(codes, np.int32), table.places)
 
     return Calls(
-        name=Strings(np.array(table.name, np.int32), table.names),
+        name=Categorical(np.array(table.name, np.int32), table.names),
         thread=np.array(table.thread, np.int64),
         start=np.array(table.start_ns, np.int64),
         end=np.array(table.end_ns, np.int64),
@@ -32,18 +32,18 @@ def assumed_calls(activities: Activities, ops: Ops) -> Calls:
     moment = start.copy()
     moment[known] = np.maximum(np.minimum(ops.end[op[known]], start[known]), ops.start[op[known]])
     thread = np.where(known, ops.thread[op], 0) if len(ops) else np.zeros(len(op), np.int64)
-    return Calls(Strings.of("launch" for _ in op), thread, moment, moment.copy(), np.zeros(len(op), np.int64), op)
+    return Calls(Categorical.of("launch" for _ in op), thread, moment, moment.copy(), np.zeros(len(op), np.int64), op)
 
 
 def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
     """Those of the table, else those that chakra_trace_link found: (activity row, awaited id) pairs; it lists ids of ops, too."""
     if table:
-        found = Strings.of(found.value for found in table.found)
+        found = Categorical.of(found.value for found in table.found)
         return DeviceWaits(_rows_or_none(ids, table.source), _rows(ids, table.of), found)
     target, source = np.array(sync_deps, np.int64).reshape(-1, 2).T
     source = rows_of(ids, source)
     known = source >= 0
-    return DeviceWaits(source[known], target[known], Strings.of(Found.RECORD.value for _ in range(known.sum())))
+    return DeviceWaits(source[known], target[known], Categorical.of(Found.RECORD.value for _ in range(known.sum())))
 
 
 def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
@@ -53,7 +53,7 @@ def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
         np.array(table.of, np.int64),
         _rows_or_none(ids, table.source),
         _column_of_times(table.since_ns),
-        Strings.of(found.value for found in table.found),
+        Categorical.of(found.value for found in table.found),
     )
 
 
@@ -66,7 +66,7 @@ def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
         np.array(table.target_thread, np.int64),
         np.array(table.target_ns, np.int64),
         _column_of_times(table.waiting_since_ns),
-        Strings.of(found.value for found in table.found),
+        Categorical.of(found.value for found in table.found),
     )
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..machine import Machine, Usual
+from ..machine import LatencyStats, MachineCalibration
 from .layout import CallTable, HandoffTable, LinkedFile, Node, WaitTable
 from .linked_trace import Communication, LinkReport, ProcessGroup, TraceInfo
 
@@ -146,7 +146,7 @@ RECORDS = (
                                 " null for a whole trace"),
         Member("devices", "", "recorded names of the devices that ran anything, by number"),
     )),
-    Record("Machine", "What the trace tells of the machine that it was recorded on. Members at their default are left out.", Machine, (
+    Record("Machine", "What the trace tells of the machine that it was recorded on. Members at their default are left out.", MachineCalibration, (
         Member("resolution_ns", "ns", "the unit in which the trace counts time"),
         Member("clock_offset_ns", "ns", "to be added to device times for the host's clock, at the time `clock_from_ns`"),
         Member("clock_drift_ns", "ns", "by how much more at `clock_until_ns`"),
@@ -157,7 +157,7 @@ RECORDS = (
         Member("gap", "", "between an activity and the next one queued on its stream, by category"),
         Member("wake", "", "from an awaited end to the return of the blocking call, by the call's name"),
     )),
-    Record("Usual", "How long something took. The key `\"\"` holds it over all names.", Usual, (
+    Record("Usual", "How long something took. The key `\"\"` holds it over all names.", LatencyStats, (
         Member("median", "ns", "median of what counts as usual"),
         Member("most", "ns", "longer than this was not usual"),
         Member("count", "", "how often it was measured"),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..columns import ABSENT, Int64, Spans, Sparse, Strings, repeated
+from ..columns import ABSENT, Categorical, Int64, JsonRecords, Spans, repeated
 from ..io import open_output
 from ..progress import Advanced, unseen
 from ..traces import NO_TENSORS, Attr
@@ -189,7 +189,7 @@ def _given(key: str, column: Int64, missing: int) -> Member:
     return Member(key, [integers(column[rows])], rows)
 
 
-def _extra_attributes(extra: Sparse[dict[str, Any]]) -> SparseMember:
+def _extra_attributes(extra: JsonRecords[dict[str, Any]]) -> SparseMember:
     """The further attributes of the ops that have some, as the list of all goes on with them."""
     texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in own.items()) for own in extra.values()]
     return SparseMember("", [Spans.of(texts)], extra.rows)
@@ -221,7 +221,7 @@ def _call_table(linked: LinkedTrace) -> CallTable:
     columns = (calls.name.codes, calls.thread, calls.start, calls.end, calls.correlation, op)
     table = CallTable(calls.name.table, *(column.tolist() for column in columns))
     if calls.module is not None and calls.python_function is not None:
-        places = Strings.joined((calls.module, calls.python_function))
+        places = Categorical.joined((calls.module, calls.python_function))
         table.places = places.table
         table.module, table.python_function = (half.tolist() for half in np.split(places.codes, [len(calls)]))
     return table
@@ -259,7 +259,7 @@ def _times(column: Int64) -> list[int | None]:
     return [None if time == ABSENT else time for time in column.tolist()]
 
 
-def _found(texts: Strings) -> list[Found]:
+def _found(texts: Categorical) -> list[Found]:
     return [Found(texts.table[code]) for code in texts.codes.tolist()]
 
 

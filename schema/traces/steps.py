@@ -1,10 +1,10 @@
 """Annotations that mark the steps of a training loop: they enclose everything and own no time."""
 
-from ..columns import Bool, Strings
+from ..columns import Bool, Categorical
 
 STEP_MARK = "ProfilerStep#"
 
 
-def are_step_marks(names: Strings) -> Bool:
+def are_step_marks(names: Categorical) -> Bool:
     """Which names mark a step."""
     return names.where(lambda name: name.startswith(STEP_MARK))

@@ -12,12 +12,12 @@ from ...schema.device_peaks import Peak
 from ..replay import Bound, Kernels, device_peaks, least_time, roofs
 from .rank import (
     ActivityClass,
+    BytesColumn,
     Column,
     Floats,
     Options,
     RankTrace,
     Table,
-    Texts,
     activity_classes,
     activity_rows,
     microseconds,
@@ -141,7 +141,7 @@ def _columns(rank: RankTrace, work: _Work, groups: _Groups) -> list[Column]:
     ]
 
 
-def _bounds(kernels: Kernels, work: _Work) -> Texts:
+def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
     least = least_time(kernels, work.peaks)
     return np.select([least.bound_by(bound) for bound in Bound], [bound.value for bound in Bound], "")
 

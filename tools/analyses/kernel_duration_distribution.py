@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Strings
+from ...schema.columns import Categorical, Int64
 from .kernel_statistics import Durations
 from .rank import LABELS, Analysis, Codes, Column, Options, RankTrace, Table, activity_classes
 from .temporal_breakdown import NO_ACTIVITIES
@@ -15,7 +15,7 @@ class RankDurations(NamedTuple):
     """The durations (ns) of one rank's activities, with their names and classes."""
 
     rank: int
-    name: Strings
+    name: Categorical
     activity_class: Codes
     duration: Int64
 
@@ -26,7 +26,7 @@ def _of_rank(rank: RankTrace, _: Options) -> RankDurations:
 
 
 def _over_ranks(parts: Sequence[RankDurations], options: Options) -> Table:
-    names = Strings.joined(part.name for part in parts)
+    names = Categorical.joined(part.name for part in parts)
     duration = np.concatenate([part.duration for part in parts])
     classes = np.concatenate([part.activity_class for part in parts]).astype(np.int64)
     rank = np.repeat([part.rank for part in parts], [len(part.duration) for part in parts])

@@ -7,13 +7,13 @@ from ...schema.columns import Bool, Int64, rows_by_number, rows_of_each
 from ..replay import KINDS, NodeClass, pieces_of
 from .rank import (
     ActivityClass,
+    BytesColumn,
     Column,
     Floats,
     Options,
     RankTrace,
     Steps,
     Table,
-    Texts,
     activity_classes,
     microseconds,
     per_rank,
@@ -88,11 +88,11 @@ def _by_device(rank: RankTrace, steps: Steps) -> Floats:
     return np.asarray(np.divide(100 * part, whole, out=np.full(len(whole), np.nan), where=whole > 0))
 
 
-def _bounds(by_device: Floats) -> Texts:
+def _bounds(by_device: Floats) -> BytesColumn:
     return np.where(np.isnan(by_device), "", np.where(by_device > 50, "device", "host"))
 
 
-def _outliers(length: Int64) -> Texts:
+def _outliers(length: Int64) -> BytesColumn:
     if not len(length):
         return np.empty(0, np.str_)
     off = length - np.median(length)

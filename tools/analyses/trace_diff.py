@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings, Tree
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, Tree
 from ...schema.linked import op_tree
 from .modules import ModuleTimes, module_difference
 from .ops import device_time_of_ops
@@ -57,14 +57,14 @@ class Summary:
         self.modules.add(rank)
         linked, tree = rank.linked, op_tree(rank.linked.ops)
         ops, calls, activities = linked.ops, linked.calls, linked.activities
-        names = Strings(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
+        names = Categorical(ops.name.codes, [STEP.sub(r"\1", name) for name in ops.name.table])
         shapes = rank.shapes()
         host, called, device = (rows.end - rows.start for rows in (ops, calls, activities))
         timed = np.flatnonzero(ops.start != ABSENT)
         self._add_items(OP, names.take(timed), shapes.take(timed), host[timed])
-        self._add_items(CALL, calls.name, Strings(np.full(len(calls), -1, np.int32), []), called)
+        self._add_items(CALL, calls.name, Categorical(np.full(len(calls), -1, np.int32), []), called)
         # one more than there are ops, for the row -1 of activities without one
-        shape = Strings(np.append(shapes.codes, -1)[activities.op_row].astype(np.int32), shapes.table)
+        shape = Categorical(np.append(shapes.codes, -1)[activities.op_row].astype(np.int32), shapes.table)
         self._add_items(KERNEL, activities.name, shape, device)
         place = self._op_places(tree, names, ops.start != ABSENT)
         subtree = device_time_of_ops(linked, tree).subtree
@@ -75,13 +75,13 @@ class Summary:
         leaf = self._places_below(KERNEL, below[activities.op_row], activities.name)
         self._add_places(leaf, device, np.zeros(len(leaf), np.int64))
 
-    def _add_items(self, kind: str, name: Strings, shape: Strings, time: Int64) -> None:
+    def _add_items(self, kind: str, name: Categorical, shape: Categorical, time: Int64) -> None:
         for (code, which), count, total in _grouped(np.stack((name.codes, shape.codes), axis=1), time):
             item = Item(kind, name.table[code], shape.table[which] if which >= 0 else "")
             self.items[item][0] += count
             self.items[item][1] += total[0]
 
-    def _op_places(self, tree: Tree, names: Strings, timed: Bool) -> Int64:
+    def _op_places(self, tree: Tree, names: Categorical, timed: Bool) -> Int64:
         """The place of each op; nodes without times, as threads are, are left out of the paths."""
         place = np.full(len(timed), ROOT, np.int64)
         for rows in tree.levels:
@@ -91,7 +91,7 @@ class Summary:
             place[rows[here]] = self._places_below(OP, above[here], names.take(rows[here]))
         return place
 
-    def _places_below(self, kind: str, above: Int64, name: Strings) -> Int64:
+    def _places_below(self, kind: str, above: Int64, name: Categorical) -> Int64:
         pairs, number = np.unique(np.stack((above, name.codes.astype(np.int64)), axis=1), axis=0, return_inverse=True)
         keys = (Place(upper, kind, name.table[code]) for upper, code in pairs.tolist())
         known = [self.places.setdefault(key, len(self.places)) for key in keys]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...converter import before_target, for_target
+from ...converter import build_generic_graph, lower_for_target
 from ...converter.ranks import restrict_to_ranks
 from ...converter.targets import ASTRA_SIM, GENERIC, separate_messages
 from ...linker import link
@@ -131,7 +131,7 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     pair, linked = task.pair, linked_rank(task)
     contents = inputs()
     stage_done()
-    graph = before_target(linked, task.options)
+    graph = build_generic_graph(linked, task.options)
     stage_done()
     report = graph.report
     if task.options.target == ASTRA_SIM:
@@ -139,7 +139,7 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
     known = look_up(graph, task.options.target)
     if task.options.target == GENERIC:
         # mostly the other ranks have no other groups, and the numbers stand
-        graph = for_target(graph, GENERIC, number_groups(known.groups))
+        graph = lower_for_target(graph, GENERIC, number_groups(known.groups))
         graph.write(str(task.waiting))
     else:
         with open_output(str(pickled(task))) as waiting:

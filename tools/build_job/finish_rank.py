@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...converter import for_target
+from ...converter import lower_for_target
 from ...converter.ranks import compute_instead, order_collectives, resize_communication
 from ...converter.targets import ASTRA_SIM, Target
 from ...schema.graph import ExecutionGraph, TargetChanges
@@ -36,7 +36,7 @@ def finish_rank(task: FinishTask) -> RankResult:
         else:
             # one that was up to date stands in its place
             graph = ExecutionGraph.read(str(build.waiting if build.waiting.exists() else build.graph))
-        graph = for_target(graph, build.options.target, plan.numbers, build.options.roofline)
+        graph = lower_for_target(graph, build.options.target, plan.numbers, build.options.roofline)
         graph.write(str(build.waiting))
         changes = graph.changes or TargetChanges()
         if plan.sizes:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...converter.building import meaning, peers
 from ...converter.ranks import Group, ranks_of
-from ...schema.columns import Int64, begins, rows_by_number
+from ...schema.columns import Int64, is_group_start, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
 from ...schema.linked import Activities, Communication, LinkedTrace
 from ...schema.traces import STEP_MARK
@@ -195,7 +195,7 @@ def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
     if not len(rank):
         return []
     order = np.argsort(rank, kind="stable")
-    group, first = group[order], np.flatnonzero(begins(rank[order]))
+    group, first = group[order], np.flatnonzero(is_group_start(rank[order]))
     count = np.diff(np.append(first, len(group)))
     # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which share another one
     digest = (group.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)

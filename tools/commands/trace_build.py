@@ -13,7 +13,7 @@ from ...schema.choices import ASTRA_SIM
 from ...schema.optional import require
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..summary_lines import counted, titled
+from ..summary_lines import format_counts, titled
 from ..workers import in_processes, on_cluster
 from .argument_types import count, positive
 from .goal_options import add_goal_options, goal_lines, goal_of
@@ -170,7 +170,7 @@ def _run(options: argparse.Namespace) -> int:
         log.info(titled("target", f"{change}: {nodes:g}"))
     for line in goal_lines(report.goal) if report.goal else ():
         log.info(line)
-    for line in counted("skipped", report.skipped):
+    for line in format_counts("skipped", report.skipped):
         log.info(line)
     for sentence in stale:
         log.info(titled("stale", sentence))

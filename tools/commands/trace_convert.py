@@ -10,7 +10,7 @@ from ...schema.choices import GOAL, TARGETS, WHOLE_JOB, InputsOutputs, Promotion
 from ...schema.io import folder_beside
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, OptionGroup, output_as, without_leading_word
-from ..summary_lines import counted, titled
+from ..summary_lines import format_counts, titled
 
 if TYPE_CHECKING:
     from ...schema.graph import ConvertReport
@@ -167,12 +167,12 @@ def summary(report: "ConvertReport") -> str:
         beside = f", {share:.1f} % of the run" if share > NOTEWORTHY_PCT else ""
         in_all = f"{count} {cause}, {report.delays_us[cause]:.1f} µs in all"
         lines.append(titled("delays", in_all + beside + _remedies().get(cause, "")))
-    lines += counted("dropped", report.dropped)
+    lines += format_counts("dropped", report.dropped)
     if report.kernels_with_work or report.kernels_without_work:
         lines.append(titled("work", _work(report)))
     unknown = {
         "communications of unknown type kept as computation": report.unknown_communications,
         "communications of unknown dtype, taken as one byte an element": report.unknown_dtypes,
     }
-    lines += counted("unknown", {what: count for what, count in unknown.items() if count})
+    lines += format_counts("unknown", {what: count for what, count in unknown.items() if count})
     return "\n".join(lines)

@@ -9,12 +9,12 @@ from ...schema.errors import RequestError
 from ...schema.io import folder_beside
 from ..command import print_json, progress_bar, run_command, step
 from ..command_parser import CommandParser, output_as, without_leading_word
-from ..summary_lines import counted, titled
+from ..summary_lines import format_counts, titled
 from .window_options import add_modules_option, add_window_options, window_of
 
 if TYPE_CHECKING:
     from ...schema.linked import LinkedTrace
-    from ...schema.machine import Machine
+    from ...schema.machine import MachineCalibration
 
 NAME = "trace-link"
 EXAMPLE = f"{NAME} host_rank0.json device_rank0.json -o linked.json.gz"
@@ -108,11 +108,11 @@ def _link(options: argparse.Namespace) -> None:
     log.info(summary(linked))
 
 
-def in_words(machine: "Machine") -> str:
+def in_words(machine: "MachineCalibration") -> str:
     """What was measured of a machine, in µs.
 
     >>> from execgraph.schema.machine import Machine, Usual
-    >>> in_words(Machine(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
+    >>> in_words(MachineCalibration(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
     'launch latency 14.2 µs median, gaps 1.1 µs, device clock +2.9 µs'
     """
     measured = (
@@ -135,6 +135,6 @@ def summary(linked: "LinkedTrace") -> str:
     lines = [titled("host ops", share if report.matched_by else alone), titled("activities", linked_to)]
     if report.activities:
         lines.append(titled("machine", in_words(linked.info.machine)))
-    lines += counted("waits", report.waits) + counted("noted", report.noted)
-    lines += counted("guessed", report.guessed) + counted("dropped", report.dropped)
+    lines += format_counts("waits", report.waits) + format_counts("noted", report.noted)
+    lines += format_counts("guessed", report.guessed) + format_counts("dropped", report.dropped)
     return "\n".join([*lines, *(titled("note", remark) for remark in report.remarks)])

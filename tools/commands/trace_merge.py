@@ -15,7 +15,7 @@ from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
 from ..inputs import Kind, RankTrace, TraceFiles, by_rank, find_traces, hosts_of, wrong_kind
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
-from ..summary_lines import counted, titled
+from ..summary_lines import format_counts, titled
 
 NAME = "trace-merge"
 WRITERS = {".db": merge_for_counting, ".json": merge_for_viewing, ".json.gz": merge_for_viewing}
@@ -79,7 +79,7 @@ def summary(report: MergeReport) -> str:
         f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs  {r.file}"
         for r in report.ranks
     ]
-    lines += counted("skipped", report.skipped) + [titled("note", note) for note in report.notes]
+    lines += format_counts("skipped", report.skipped) + [titled("note", note) for note in report.notes]
     return "\n".join([*lines, f"{len(report.ranks)} ranks merged into {report.output}"])
 
 

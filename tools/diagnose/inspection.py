@@ -26,7 +26,7 @@ from ...linker.readers import (
     read_device_trace,
     read_host_trace,
 )
-from ...schema.columns import Bool, Int64, Strings, workspace_in
+from ...schema.columns import Bool, Categorical, Int64, workspace_in
 from ...schema.errors import DataError
 from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.linked import streams_of
@@ -197,7 +197,7 @@ def _describe_match(found: Inspection, device: DeviceTrace, match: Match) -> Non
     found.dropped["ops of one record-function id but two names"] = match.misnamed
 
 
-def _steps(names: Strings) -> int:
+def _steps(names: Categorical) -> int:
     return sum(name.startswith(STEP_MARK) for name in set(names.table))
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from ...linker.matching import enclosing_ops, launching_calls
 from ...linker.readers import read_device_trace
-from ...schema.columns import Bool, Int64, Strings, nest
+from ...schema.columns import Bool, Categorical, Int64, nest
 from ...schema.errors import DataError
 from ...schema.linked import previous_on_stream
 from ...schema.progress import Progress, unwatched
@@ -160,7 +160,7 @@ class _Rank:
             part = [column[begin : begin + ROWS_AT_A_TIME].tolist() for column in (*lead, *columns)]
             self.connection.executemany(f"INSERT INTO {table} VALUES ({places})", zip(*part, strict=True))
 
-    def _texts(self, column: Strings) -> Int64:
+    def _texts(self, column: Categorical) -> Int64:
         """The ids of the texts, which are added where they are new."""
         self.connection.executemany("INSERT OR IGNORE INTO text (text) VALUES (?)", ((text,) for text in column.table))
         query = "SELECT id FROM text WHERE text = ?"

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from ...schema.columns import (
-    Figures,
+    Categorical,
     Int64,
     Ns,
     Ragged,
     Rows,
-    Shown,
-    Strings,
+    Summary,
+    SummaryRepr,
     Values,
     microseconds,
     nullable,
@@ -43,7 +43,7 @@ RANKS_NAMED = 8
 
 
 @dataclass(slots=True, repr=False)
-class Schedule(Shown):
+class Schedule(SummaryRepr):
     """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`, plus `cost_ns`.
 
     A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
@@ -63,7 +63,7 @@ class Schedule(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class Replay(Shown):
+class Replay(SummaryRepr):
     """When each node of `work` starts and ends (rows as there), beside the measured run."""
 
     work: Workload
@@ -78,12 +78,12 @@ class Replay(Shown):
         """How much longer than measured the replay takes; None without a measured time."""
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """How many nodes of how many ranks, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
         lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
-        return Figures(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
+        return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a row per node, rank after rank; ImportError where pandas is not installed.
@@ -100,10 +100,10 @@ class Replay(Shown):
     def _frame(self) -> dict[str, Values]:
         work = self.work
         return {
-            "rank": Strings(work.ranks_of(np.arange(len(work))).astype(np.int32), work.rank_labels()),
+            "rank": Categorical(work.ranks_of(np.arange(len(work))).astype(np.int32), work.rank_labels()),
             "id": np.concatenate([graph.id for graph in work.graphs]),
-            "name": Strings.joined([graph.name for graph in work.graphs]),
-            "class": Strings(work.node_class.astype(np.int32), [kind.label for kind in NodeClass]),
+            "name": Categorical.joined([graph.name for graph in work.graphs]),
+            "class": Categorical(work.node_class.astype(np.int32), [kind.label for kind in NodeClass]),
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
             "measured_start_ns": nullable(work.measured_start_ns),

@@ -6,7 +6,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ...schema.columns import Bool, Strings
+from ...schema.columns import Bool, Categorical
 from ...schema.graph import ExecutionGraph, NodeType
 from ...schema.traces import MEMORY_CATEGORIES
 
@@ -50,7 +50,7 @@ def node_classes(graph: ExecutionGraph) -> Classes:
     return classes
 
 
-def moves_memory(name: Strings, category: Strings) -> Bool:
+def moves_memory(name: Categorical, category: Categorical) -> Bool:
     """Which activities only copy or set memory: by category, or by name where the category is that of kernels."""
     by_category = category.where(lambda text: text.lower() in MEMORY_CATEGORIES)
     return by_category | name.where(lambda text: MEMORY_NAME.match(text) is not None)

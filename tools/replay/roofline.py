@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Bool, Int64, Strings, rows_of_each
-from ...schema.device_peaks import Figures, Peak, peak_of
+from ...schema.columns import ABSENT, Bool, Categorical, Int64, rows_of_each
+from ...schema.device_peaks import Peak, Summary, peak_of
 from ...schema.graph import DEVICE_NAME, ExecutionGraph
 from .node_class import Classes, NodeClass
 
@@ -31,8 +31,8 @@ class Bound(Enum):
 class LeastTime(NamedTuple):
     """The seconds that each of n kernels takes at least for its operations and for its bytes; NaN where work or peak is not known."""
 
-    compute: Figures
-    memory: Figures
+    compute: Summary
+    memory: Summary
 
     def bound_by(self, bound: Bound) -> Bool:
         """Which kernels are, of those of which both are known; what takes none of either is bound by nothing."""
@@ -44,7 +44,7 @@ class LeastTime(NamedTuple):
 class Kernels(NamedTuple):
     """What tells the work of n kernels, by columns; numbers are ABSENT where not known."""
 
-    name: Strings
+    name: Categorical
     device: Int64
     operations: Int64
     bytes: Int64
@@ -67,7 +67,7 @@ def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
     return LeastTime(np.where(operations == 0, 0.0, operations / compute), np.where(moved == 0, 0.0, moved / memory))
 
 
-def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Figures, Figures]:
+def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary]:
     """For each kernel the FLOP/s and the bytes/s that its device can do at most for its number format; NaN where not known."""
     compute, memory = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from ...schema.columns import ABSENT, Int64, begins, rows_by_number
+from ...schema.columns import ABSENT, Int64, is_group_start, rows_by_number
 from ...schema.io import open_output
 from .execution import Replay
 from .node_class import NodeClass
@@ -111,7 +111,7 @@ def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
     told = np.flatnonzero(value != ABSENT)
     told = told[np.argsort(process.start_ns[told], kind="stable")]
     for place, rows in rows_by_number(told, device).items():
-        rows = rows[begins(value[rows])]
+        rows = rows[is_group_start(value[rows])]
         name = "live bytes of the host" if place == HOST else f"live bytes of device {place}"
         for start, bytes_ in zip(process.start_ns[rows].tolist(), value[rows].tolist(), strict=True):
             yield f'{{"ph":"C","pid":{pid},"ts":{_us(start)},"name":"{name}","args":{{"bytes":{bytes_}}}}}'

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...converter.edit import recorded_edges
-from ...schema.columns import ABSENT, Bool, Figures, Int64, Ns, Rows, Table, counted, numbered, rows_by_number
+from ...schema.columns import ABSENT, Bool, Int64, Ns, Rows, Summary, Table, format_counts, group_ids, rows_by_number
 from ...schema.errors import DataError
 from ...schema.graph import ATTRIBUTES, ROOM, Delay, DependencyKind, ExecutionGraph
 from ...schema.traces import FOREVER
@@ -94,10 +94,10 @@ class Workload(Columns):
     def __len__(self) -> int:
         return len(self.lane)
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """How many nodes, dependencies, ranks and lanes there are."""
         counts = {"dependencies": len(self.source), "ranks": len(self.graphs), "lanes": len(self.lanes)}
-        return Figures(f"Workload: {len(self):,} nodes", {"of": counted(counts)})
+        return Summary(f"Workload: {len(self):,} nodes", {"of": format_counts(counts)})
 
     @property
     def is_timed(self) -> Bool:
@@ -256,7 +256,7 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
     thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
     place = np.where(activity, graph.integers("device"), thread)
     stream = np.where(activity, graph.integers("stream"), HOST_THREAD)
-    lane = numbered(place, stream)
+    lane = group_ids(place, stream)
     first = np.unique(lane, return_index=True)[1]
     return lane, list(zip(place[first].tolist(), stream[first].tolist(), strict=True))
 

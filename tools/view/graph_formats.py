@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import IO
 
-from ...schema.columns import Strings
+from ...schema.columns import Categorical
 from ...schema.graph import DependencyKind, ExecutionGraph
 from ..replay import NodeClass, gather
 from .graph_view import NOT_XML, lane_names
@@ -30,7 +30,7 @@ def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
     import networkx as nx  # slow to load
 
     for column in (graph.name, *graph.attributes.values()):
-        if isinstance(column, Strings):
+        if isinstance(column, Categorical):
             column.table = [NOT_XML.sub("?", text) for text in column.table]
     handed = graph.to_networkx()
     for *_, edge in handed.edges(data=True):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Int64, Sparse, Strings, rows_of_each
+from ....schema.columns import Bool, Categorical, Int64, JsonRecords, rows_of_each
 from ....schema.errors import DataError
 from ....schema.io import note_input
 from ....schema.traces import FOREVER, integer, kineto
@@ -81,9 +81,9 @@ def read_rocpd(path: str) -> DeviceTrace:
         ops=_annotations(*marks, skipped),
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process, skipped),
-        syncs=SyncRows(Strings.of(()), *[NONE] * 9),
+        syncs=SyncRows(Categorical.of(()), *[NONE] * 9),
         event_records=EventRecordRows(*[NONE] * 4),
-        communication={role: Sparse.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
+        communication={role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
         skipped=skipped,
         read=len(api) + len(ops),
     )
@@ -122,10 +122,10 @@ def _hardware_queues(database: Database) -> dict[int, int]:
     return {int(str(code)): integer(queue.group(1), 0) for code, queue in found if queue}
 
 
-def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Strings:
+def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Categorical:
     """Names by code; where one is empty, by the other code, as ops without a description are known by their type."""
     pairs = zip(codes.tolist(), otherwise.tolist(), strict=True)
-    return Strings.of(names.get(code) or names.get(other) or "unknown" for code, other in pairs)
+    return Categorical.of(names.get(code) or names.get(other) or "unknown" for code, other in pairs)
 
 
 # calls and activities
@@ -165,15 +165,15 @@ def _activities(
     )
 
 
-def _categories(types: Int64, names: dict[int, str]) -> Strings:
+def _categories(types: Int64, names: dict[int, str]) -> Categorical:
     """The category of every op, "" where its type is not known."""
     known, rows = np.unique(types, return_inverse=True)
     texts = [names.get(code, "") for code in known.tolist()]
-    kinds = Strings.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in texts)
+    kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in texts)
     return kinds.take(rows.astype(np.int64))
 
 
-def _count_others(category: Strings, types: Int64, names: dict[int, str], skipped: Counter[str]) -> None:
+def _count_others(category: Categorical, types: Int64, names: dict[int, str], skipped: Counter[str]) -> None:
     waits = category.equal(WAIT)
     skipped["device rows that record waiting"] += int(waits.sum())
     for code, count in zip(*np.unique(types[~waits], return_counts=True), strict=True):
@@ -238,7 +238,7 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
     zero, none = np.zeros_like(start), np.full_like(start, -1)
     thread[thread < 0] = nesting_lanes(start[thread < 0], end[thread < 0])
     return OpRows(
-        name=Strings.of(messages[row] for row in order.tolist()),
+        name=Categorical.of(messages[row] for row in order.tolist()),
         process=process,
         thread=thread,
         start=start,
@@ -249,7 +249,7 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
         event_index=none,
         sequence=none,
         forward_thread=zero,
-        arguments=Strings(np.zeros(len(start), np.int32), [""]),
+        arguments=Categorical(np.zeros(len(start), np.int32), [""]),
     )
 
 

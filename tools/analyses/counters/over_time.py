@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Int64, begins, numbered, rows_of_each
+from ....schema.columns import Int64, group_ids, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, streams_of
 from ..rank import (
     ActivityClass,
@@ -59,7 +59,7 @@ def _queues(linked: LinkedTrace, limit: int) -> list[Counter]:
     row = np.flatnonzero(activities.call_row >= 0)
     by_start = row[np.lexsort((activities.start[row], streams.number[row], activities.call_row[row]))]
     call, lane = activities.call_row[by_start], streams.number[by_start]
-    first = begins(call, lane)
+    first = is_group_start(call, lane)
     lane, issued = lane[first], linked.calls.start[call[first]]
     # an activity that started before its call, by the clocks, was not queued
     queued = Intervals(issued, np.maximum(activities.start[by_start[first]], issued))
@@ -78,7 +78,7 @@ def _bandwidths(linked: LinkedTrace) -> list[Counter]:
     named = np.array([copy_kind(name) for name in activities.name.table] or [""])
     kinds, kind = np.unique(named[activities.name.codes[row]], return_inverse=True)
     found = []
-    for mine in rows_of_each(numbered(activities.device[row], kind)).values():
+    for mine in rows_of_each(group_ids(activities.device[row], kind)).values():
         device, name = int(activities.device[row[mine[0]]]), str(kinds[kind[mine[0]]])
         found.append(Counter(device, name, ALL_STREAMS, running_sum(intervals.take(mine), speed[mine]), None))
     return found

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....converter.storages import Lifetimes, lifetimes, live_bytes
-from ....schema.columns import ABSENT, Int64, Rows, begins, innermost, rows_of_each
+from ....schema.columns import ABSENT, Int64, Rows, innermost, is_group_start, rows_of_each
 from ....schema.linked import LinkedTrace, op_tree
 from ..rank import Allocations, Floats, RankTrace
 
@@ -74,7 +74,7 @@ def _freed(rows: Allocations) -> Rows:
     """For each block that was given the row at which it was taken back, -1 for none."""
     order = np.lexsort((np.arange(len(rows.time)), rows.address))
     given = rows.size[order] > 0
-    same = np.append(~begins(rows.address[order])[1:], False)
+    same = np.append(~is_group_start(rows.address[order])[1:], False)
     pair = given & same & np.append(~given[1:], False)
     found = np.full(len(order), NONE)
     found[order[pair]] = order[np.flatnonzero(pair) + 1]

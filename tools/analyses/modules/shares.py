@@ -7,7 +7,7 @@ import numpy as np
 
 from ....converter.host_timeline import IDLE
 from ....linker.modules import SEPARATOR
-from ....schema.columns import ABSENT, Bool, Int64, Rows, Strings, nest
+from ....schema.columns import ABSENT, Bool, Categorical, Int64, Rows, nest
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace
 from ....schema.traces import are_step_marks
@@ -42,7 +42,7 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
     columns.append(_of_nodes(graph, field) if graph is not None else None)
     sizes = (len(ops), len(calls), len(activities), len(graph) if graph is not None else 0)
     known = [_nothing(size) if column is None else column for column, size in zip(columns, sizes, strict=True)]
-    texts = Strings.joined(known)
+    texts = Categorical.joined(known)
     if not texts.table:
         return NO_SHARES
     codes = np.where(texts.codes < 0, len(texts.table), texts.codes).astype(np.int64)
@@ -84,8 +84,8 @@ def _in_order(found: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
     return Shares([found.text[row] for row in order.tolist()], *(column[order] for column in found[1:]))
 
 
-def _nothing(count: int) -> Strings:
-    return Strings(np.full(count, -1, np.int32), [])
+def _nothing(count: int) -> Categorical:
+    return Categorical(np.full(count, -1, np.int32), [])
 
 
 def _counted(linked: LinkedTrace, annotations: bool) -> Bool:
@@ -103,7 +103,7 @@ def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
     return np.bincount(of_node[pieces.row], pieces.time, count).astype(np.float64)
 
 
-def _of_nodes(graph: ExecutionGraph, field: str) -> Strings | None:
+def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
     """The texts of the graph's nodes, idle time and what annotations do themselves with those around them; None where it tells none."""
     if field not in graph.attributes:
         return None
@@ -120,7 +120,7 @@ def _of_nodes(graph: ExecutionGraph, field: str) -> Strings | None:
     return _with_common(texts, before[same], gap[same], after[same])
 
 
-def _with_common(texts: Strings, before: Rows, gap: Rows, after: Rows) -> Strings:
+def _with_common(texts: Categorical, before: Rows, gap: Rows, after: Rows) -> Categorical:
     """With what the texts before and after each gap have in common in the gap, if they have anything."""
     place = {text: code for code, text in enumerate(texts.table)}
     table, codes = [*texts.table], texts.codes.copy()
@@ -134,7 +134,7 @@ def _with_common(texts: Strings, before: Rows, gap: Rows, after: Rows) -> String
         found.append(place[text] if text else -1)
     common = np.array(found, np.int32)[which.reshape(-1)]
     codes[gap] = np.where(common >= 0, common, codes[gap])
-    return Strings(codes, table)
+    return Categorical(codes, table)
 
 
 def common_path(one: str, other: str) -> str:

@@ -40,10 +40,10 @@ from .recorded import Allocations as Allocations, ProfilerRange as ProfilerRange
 from .shapes import op_shapes as op_shapes
 from .steps import Steps as Steps, steps_of as steps_of
 from .table import (
+    BytesColumn as BytesColumn,
     Column as Column,
     Floats as Floats,
     Table as Table,
-    Texts as Texts,
     microseconds as microseconds,
     percentage as percentage,
     rank_column as rank_column,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....linker.modules import Paths, Stack, forward_ops
-from ....schema.columns import ABSENT, Bool, Int64, Strings, Tree, last_up_to, nearest, nest
+from ....schema.columns import ABSENT, Bool, Categorical, Int64, Tree, asof_backward, nearest, nest
 from ....schema.linked import LinkedTrace, Ops, op_tree
 from ....schema.traces import are_step_marks
 
@@ -28,7 +28,7 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
         return linked
     ops, calls, activities = linked.ops, linked.calls, linked.activities
     code, texts = _annotations(linked)
-    of_ops = Strings(np.append(code, -1).astype(np.int32), texts)
+    of_ops = Categorical(np.append(code, -1).astype(np.int32), texts)
     return replace(
         linked,
         ops=replace(ops, module=of_ops.take(np.arange(len(ops))), python_function=_none(len(ops))),
@@ -37,8 +37,8 @@ def with_modules(linked: LinkedTrace) -> LinkedTrace:
     )
 
 
-def _none(count: int) -> Strings:
-    return Strings(np.full(count, -1, np.int32), [])
+def _none(count: int) -> Categorical:
+    return Categorical(np.full(count, -1, np.int32), [])
 
 
 def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
@@ -62,7 +62,7 @@ def _add_backward(linked: LinkedTrace, tree: Tree, code: Int64, annotations: Int
     apart = (forward >= 0) & (ops.thread[forward] != ops.thread)
     rows = np.flatnonzero((code < 0) & np.isin(ops.thread, ops.thread[apart]) & (ops.start != ABSENT))
     order = np.lexsort((over.target_time, over.target_thread))
-    last = last_up_to(over.target_thread[order], over.target_time[order], ops.thread[rows], ops.start[rows])
+    last = asof_backward(over.target_thread[order], over.target_time[order], ops.thread[rows], ops.start[rows])
     rows, called = rows[last >= 0], order[last[last >= 0]]
     thread, start, end = (column[annotations] for column in (ops.thread, ops.start, ops.end))
     nesting = nest(thread, start, end)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....linker import link
 from ....linker.readers import read_device_trace, select_rows
-from ....schema.columns import Bool, Int64, Strings, nest, rows_by_number
+from ....schema.columns import Bool, Categorical, Int64, nest, rows_by_number
 from ....schema.linked import Activities, LinkedTrace, op_tree
 from ....schema.traces import integer
 from .annotations import USER_SCOPE
@@ -133,7 +133,7 @@ def _captured_by(linked: LinkedTrace, rows: Int64) -> Int64:
     return number
 
 
-def _named(names: Strings, pattern: "re.Pattern[str]") -> Bool:
+def _named(names: Categorical, pattern: "re.Pattern[str]") -> Bool:
     return names.where(lambda name: bool(pattern.search(name)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....converter.ranks import recorded_groups
-from ....schema.columns import Int64, Strings
+from ....schema.columns import Categorical, Int64
 from ....schema.graph import DEVICE_NAME, CollectiveType, ExecutionGraph, NodeType
 from ....schema.linked import (
     Activities,
@@ -28,7 +28,7 @@ from ...replay import COMMUNICATION_TYPES
 from .rank_trace import RankTrace
 
 NONE: Int64 = np.empty(0, np.int64)
-NO_TEXTS = Strings.of(())
+NO_TEXTS = Categorical.of(())
 EMPTY: dict[str, Any] = {
     "name": NO_TEXTS,
     "op_schema": NO_TEXTS,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....schema.columns import Bool, Int64, begins
+from ....schema.columns import Bool, Int64, is_group_start
 
 
 class Intervals(NamedTuple):
@@ -79,7 +79,7 @@ def sequence(intervals: Intervals, lane: Int64) -> Sequence:
     # lanes are laid end to end, so that one running maximum serves all of them
     origin, extent = int(start.min()), int(end.max() - start.min()) + 1
     latest = np.maximum.accumulate(end - origin + lane * extent) - lane * extent + origin
-    first = begins(lane)
+    first = is_group_start(lane)
     return Sequence(order, lane, np.where(first, start, np.append(start[:1], latest[:-1])))
 
 

@@ -8,7 +8,7 @@ from ....converter import Options as ConvertOptions, convert
 from ....converter.kernel_work import KernelWork, kernel_work
 from ....linker import link, read_host_trace
 from ....linker.windows import EVERYTHING, Window
-from ....schema.columns import Strings
+from ....schema.columns import Categorical
 from ....schema.graph import ExecutionGraph
 from ....schema.linked import LinkedTrace, op_tree
 from ....schema.progress import Advanced, unseen
@@ -36,7 +36,7 @@ class RankTrace:
     replay: Replay | None = None
     recorded: Recorded | None = None
     path: str = ""
-    _shapes: Strings | None = None
+    _shapes: Categorical | None = None
     _work: KernelWork | None = None
 
     def replayed(self) -> Replay | None:
@@ -45,7 +45,7 @@ class RankTrace:
             self.replay = replay(self.graph)
         return self.replay
 
-    def shapes(self) -> Strings:
+    def shapes(self) -> Categorical:
         """The shapes of each op's inputs, told once."""
         if self._shapes is None:
             self._shapes = op_shapes(self.linked.ops)

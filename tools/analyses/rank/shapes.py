@@ -2,15 +2,15 @@
 
 import msgspec
 
-from ....schema.columns import Strings
+from ....schema.columns import Categorical
 from ....schema.linked import Ops
 from ....schema.traces import TensorLists
 
 NO_SHAPES = "[]"
 
 
-def op_shapes(ops: Ops) -> Strings:
+def op_shapes(ops: Ops) -> Categorical:
     """For each op the JSON list of its inputs' shapes, such as `[[4,8],[]]`; empty where it has none."""
     decode = msgspec.json.Decoder(TensorLists).decode
     texts = (bytes(decode(inputs).shapes).decode().replace(" ", "") for inputs in ops.inputs)
-    return Strings.of("" if text == NO_SHAPES else text for text in texts)
+    return Categorical.of("" if text == NO_SHAPES else text for text in texts)

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ....schema.columns import Figures, Shown, Strings, to_pandas, to_polars
+from ....schema.columns import Categorical, Summary, SummaryRepr, to_pandas, to_polars
 from ...rank_rows import ranges
 
 Floats = npt.NDArray[np.float64]
-Texts = npt.NDArray[np.str_]
+BytesColumn = npt.NDArray[np.str_]
 Values = npt.NDArray[Any] | list[str]
 
 
@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 10_000
 
 
 @dataclass(slots=True, repr=False)
-class Table(Shown):
+class Table(SummaryRepr):
     """The result of an analysis: `name` in snake case, columns of equal length, and what a reader must know in `note`.
 
     A table without rows says in `note` why. `details` are further tables of the same analysis, named `NAME_…`.
@@ -44,11 +44,11 @@ class Table(Shown):
     def __len__(self) -> int:
         return len(self.columns[0].values) if self.columns else 0
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """What it is about, its columns with their units, and its note."""
         columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
         lines = {"columns": columns} | ({"note": self.note} if self.note else {})
-        return Figures(f"{self.title} ({self.name}): {len(self):,} rows", lines)
+        return Summary(f"{self.title} ({self.name}): {len(self):,} rows", lines)
 
     def __getitem__(self, name: str) -> Values:
         """The values of a column; KeyError where there is none of that name."""
@@ -117,7 +117,7 @@ def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
     return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
 
-def texts(name: str, strings: Strings) -> Column:
+def texts(name: str, strings: Categorical) -> Column:
     """A column of texts."""
     table = [*strings.table, ""]
     return Column(name, "", [table[code] for code in strings.codes.tolist()])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....schema.columns import Bool, Int64, NodeIds, Ns, Rows, Strings, begins
+from ....schema.columns import Bool, Categorical, Int64, NodeIds, Ns, Rows, is_group_start
 from ....schema.graph import DependencyKind
 from ...replay import Replay, Workload, critical_path, replay_ranks
 from ...view import LOOKS, lane_names, looks
@@ -36,7 +36,7 @@ class Bars:
     start_ns: Ns
     end_ns: Ns
     alone_ns: Ns
-    name: Strings
+    name: Categorical
     look: Int64
     critical: Bool
     node: NodeIds
@@ -90,7 +90,7 @@ def _alone(lane: Int64, start: Ns, end: Ns) -> Ns:
     """When the bars before each on its lane have ended, from its own start to its own end."""
     extent = int(end.max(initial=0)) + 1
     latest = np.maximum.accumulate(end + lane * extent) - lane * extent
-    before = np.where(begins(lane), 0, np.append(0, latest[:-1])[: len(latest)])
+    before = np.where(is_group_start(lane), 0, np.append(0, latest[:-1])[: len(latest)])
     return np.clip(before, start, np.maximum(end, start))
 
 

@@ -11,7 +11,7 @@ from ...schema.columns import (
     rows_of_each,
 )
 from ...schema.linked import Activities, Calls, Found
-from ...schema.machine import Machine, of_each, of_name, usual
+from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
 from ..submissions import Places
 
@@ -19,7 +19,7 @@ FULL_QUEUE = 500
 """Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
 
 
-class HostHolds(NamedTuple):
+class ImplicitHostWaits(NamedTuple):
     """Calls that do not return before the activities `source` have ended; their threads wait from `since` on."""
 
     call_row: Int64
@@ -31,7 +31,9 @@ class HostHolds(NamedTuple):
 NOTHING = np.empty(0, np.int64)
 
 
-def blocking_copies(activities: Activities, calls: Calls, machine: Machine, places: Places) -> HostHolds:
+def blocking_copies(
+    activities: Activities, calls: Calls, machine: MachineCalibration, places: Places
+) -> ImplicitHostWaits:
     """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
     not when the copy has yet to be launched, or, where it is not known how long that takes, when launches usually return. Never waited
     for is what is asynchronous, and pinned or on the device."""
@@ -50,16 +52,16 @@ def blocking_copies(activities: Activities, calls: Calls, machine: Machine, plac
     speaks = calls.end[call] - (waited + unheld) / 2
     of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
     held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
-    return HostHolds(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)
+    return ImplicitHostWaits(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)
 
 
 def _brief(activities: Activities, calls: Calls) -> int:
     """How long calls that launch kernels usually take."""
     launching = activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")]
-    return usual((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
+    return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
 
 
-def full_queue(activities: Activities, calls: Calls) -> HostHolds:
+def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     """A launch that found the queue full waited for room: until the last activity ended before the time that a launch takes.
 
     How long launches take is seen from those of the same name with few others under way. O(n log n).
@@ -69,11 +71,11 @@ def full_queue(activities: Activities, calls: Calls) -> HostHolds:
     begun, over = np.sort(start), np.sort(last)
     under_way = np.searchsorted(begun, start) - np.searchsorted(over, start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
-        return HostHolds(NOTHING, NOTHING, NOTHING, Found.TIMING)
+        return ImplicitHostWaits(NOTHING, NOTHING, NOTHING, Found.TIMING)
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
     source = _last_ended(activities, np.minimum(end - empty // 2, first))
     held = (under_way >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
-    return HostHolds(rows[held], source[held], start[held], Found.TIMING)
+    return ImplicitHostWaits(rows[held], source[held], start[held], Found.TIMING)
 
 
 def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
@@ -98,18 +100,18 @@ def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, In
     """For each launch how long the unhindered ones of its name usually and at most took; where there are none, all of that name."""
     median, most = np.zeros((2, len(name)), np.int64)
     for mine in rows_of_each(name).values():
-        free = usual(length[mine[unhindered[mine]]] if unhindered[mine].any() else length[mine])
+        free = latency_stats(length[mine[unhindered[mine]]] if unhindered[mine].any() else length[mine])
         median[mine], most[mine] = free.median, free.most
     return median, most
 
 
-def only_looking_on(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
+def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
     """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
     return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
 
 
-def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> HostHolds:
+def observer_waits(calls: Calls, activities: Activities, looks_on: Bool) -> ImplicitHostWaits:
     """What a thread that only looks on does at some point of the run, it would do at that point of a faster or slower run too: each
     of its calls follows the activity that ended last before it, if that was after the thread's call before."""
     rows = np.flatnonzero(looks_on)
@@ -118,4 +120,4 @@ def looking_on(calls: Calls, activities: Activities, looks_on: Bool) -> HostHold
     row, since = rows[follows + 1], calls.end[rows[follows]]
     source = _last_ended(activities, calls.start[row])
     kept = np.append(activities.end, NEVER)[source] > since
-    return HostHolds(row[kept], source[kept], since[kept], Found.TIMING)
+    return ImplicitHostWaits(row[kept], source[kept], since[kept], Found.TIMING)

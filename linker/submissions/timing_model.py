@@ -8,21 +8,23 @@ import numpy as np
 
 from ...schema.columns import ROUNDING
 from ...schema.linked import Activities, Calls, previous_on_stream
-from ...schema.machine import Machine, of_each, of_name
+from ...schema.machine import MachineCalibration, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
 
 
-class Evidence:
-    """`freed` is when all that is known to hold an activity back had ended, `due` by when it usually starts then.
+class TimingModel:
+    """`ready_ns` is when all that is known to hold an activity back had ended, `expected_start_ns` by when it usually starts then.
 
-    `rounding` is how far two times of one clock may be misstated, `doubt` those of host and device against each other: no call was
-    seen to return before what it waited for had ended, but it may have by as little as calls usually take to. `ahead` is how far the
+    `timestamp_quantum_ns` is how far two times of one clock may be misstated, `clock_uncertainty_ns` those of host and device against each other: no call was
+    seen to return before what it waited for had ended, but it may have by as little as calls usually take to. `max_clock_lead_ns` is how far the
     device's clock may at most be ahead of the host's: as no activity started before its launch call, by what the soonest took to.
     """
 
-    def __init__(self, activities: Activities, calls: Calls, machine: Machine) -> None:
-        self.rounding = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
-        self.doubt = machine.clock_error_ns + self.rounding + of_name(machine.wake, "").median
+    def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
+        self.timestamp_quantum_ns = ROUNDING if machine.resolution_ns == 1 else 2 * machine.resolution_ns
+        self.clock_uncertainty_ns = (
+            machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.wake, "").median
+        )
         self._wake, self._names = machine.wake, calls.name
         before = previous_on_stream(activities)
         freed, due = np.full(len(activities), NEVER, np.int64), np.full(len(activities), NEVER, np.int64)
@@ -34,8 +36,8 @@ class Evidence:
         freed[called] = np.maximum(freed[called], calls.start[call])
         due[called] = np.maximum(due[called], calls.end[call] + of_each(machine.launch, calls.name.take(call)).most)
         soonest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
-        self.freed, self.due = freed.data, due.data
-        self.ahead = self.doubt + (max(soonest, 0) if soonest < FOREVER else 0)
+        self.ready_ns, self.expected_start_ns = freed.data, due.data
+        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(soonest, 0) if soonest < FOREVER else 0)
         self.gap = of_name(machine.gap, "").most
 
     def wake(self, call: int) -> int:
@@ -43,6 +45,6 @@ class Evidence:
         return of_name(self._wake, self._names[call]).most
 
     def explained(self, activity: int, end: int, reach: int) -> None:
-        """The activity is known to follow one that ended at `end`, usually within `reach`."""
-        self.freed[activity] = max(self.freed[activity], end)
-        self.due[activity] = max(self.due[activity], end + reach)
+        """The activity is known to follow one that ended at `end`, usually within `max_reaction_ns`."""
+        self.ready_ns[activity] = max(self.ready_ns[activity], end)
+        self.expected_start_ns[activity] = max(self.expected_start_ns[activity], end + reach)

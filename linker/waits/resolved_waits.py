@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Int64, RowPieces, Strings
+from ...schema.columns import ABSENT, Categorical, Int64, RowBuilder
 from ...schema.linked import DeviceWaits, Found, HostWaits
 from ..submissions import Findings, Process
-from .host_holds import HostHolds
+from .implicit_host_waits import ImplicitHostWaits
 
 HOWS = [found.value for found in Found]
 HOW = {found: number for number, found in enumerate(Found)}
@@ -22,12 +22,12 @@ def findings() -> Findings:
 
 
 @dataclass(slots=True)
-class FoundWaits:
+class ResolvedWaits:
     """The waits found so far: those of the device as source, target and how found, those of the host as call, source, since and how."""
 
     process: Process
-    of_device: RowPieces = field(default_factory=lambda: RowPieces(3))
-    of_host: RowPieces = field(default_factory=lambda: RowPieces(4))
+    of_device: RowBuilder = field(default_factory=lambda: RowBuilder(3))
+    of_host: RowBuilder = field(default_factory=lambda: RowBuilder(4))
     found: Findings = field(default_factory=findings)
     noted: Findings = field(default_factory=findings)
     dropped: Findings = field(default_factory=findings)
@@ -35,7 +35,7 @@ class FoundWaits:
     def device_waits(self, call: int, source: int, target: int, found: Found) -> None:
         """An activity waits for another one, by a call."""
         activities = self.process.activities
-        if activities.end[source] > activities.start[target] + self.process.evidence.rounding:
+        if activities.end[source] > activities.start[target] + self.process.evidence.timestamp_quantum_ns:
             self.dropped["event waits that contradict the clock"].append(call)
             return
         self.of_device.append(source, target, HOW[found])
@@ -44,7 +44,7 @@ class FoundWaits:
     def host_waits(self, call: int, sources: Iterable[int], found: Found, since: int = ABSENT) -> None:
         """A call that waits is kept even where nothing is pending: it is where the host would wait in a slower run."""
         pending = list(sources)
-        limit = self.process.calls.end[call] + self.process.evidence.ahead
+        limit = self.process.calls.end[call] + self.process.evidence.max_clock_lead_ns
         kept = [source for source in pending if self.process.activities.end[source] <= limit]
         self.dropped["host waits that contradict the clock"].extend([call] * (len(pending) - len(kept)))
         for source in kept or (-1,):
@@ -58,7 +58,7 @@ class FoundWaits:
         """A call waits, but nothing tells what for."""
         self.of_host.append(call, -1, ABSENT, HOW[Found.RECORD])
 
-    def held(self, what: str, holds: HostHolds) -> None:
+    def held(self, what: str, holds: ImplicitHostWaits) -> None:
         """The host was held up by something else than a synchronising call."""
         self.of_host.extend(*holds[:-1], np.full(len(holds.call_row), HOW[holds.found]))
         if len(holds.call_row):
@@ -80,5 +80,5 @@ class FoundWaits:
         return HostWaits(call[kept], source[kept], since[kept], _hows(how[kept]))
 
 
-def _hows(number: Int64) -> Strings:
-    return Strings(number.astype(np.int32), HOWS)
+def _hows(number: Int64) -> Categorical:
+    return Categorical(number.astype(np.int32), HOWS)

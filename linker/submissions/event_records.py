@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.columns import Int64, Lookup, Numbering
+from ...schema.columns import Int64, Interner, Lookup
 from ...schema.linked import Activities, Calls
 from ..communication import CollectiveOps
 from ..readers import SyncCall
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     time: Int64
 
 
-class Recordings:
+class EventRecords:
     """All recordings in the order of time; numbers of recordings are positions in `rows`, which holds their calls.
 
     `kind` is the position in `kinds`, `streams` what may be recorded on, likeliest first.
@@ -54,7 +54,7 @@ class Recordings:
         self.streams: list[list[StreamKey]] = []
         self.kind: list[int] = []
         alike: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
-        numbers = Numbering[tuple[int, ...]]()
+        numbers = Interner[tuple[int, ...]]()
         for row in rows.tolist():
             self.in_collective.append(self.is_in_collective(row))
             streams = [known[row]] if row in known else self._likely_streams(row)

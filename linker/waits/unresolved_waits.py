@@ -5,42 +5,42 @@ from typing import NamedTuple
 
 from ...schema.traces import NEVER
 from ..readers import SyncCall
-from ..submissions import Process, Queries, StreamKey
+from ..submissions import EventQueryLoops, Process, StreamKey
 
 
-class Held(NamedTuple):
+class BlockedWork(NamedTuple):
     """What a wait may hold up: the next activity of a stream, -1 for none; the host where `stream` is None."""
 
     stream: StreamKey | None
     target: int
 
 
-HOST = Held(None, -1)
+HOST = BlockedWork(None, -1)
 MOST_HELD = 16
 """Streams besides its own that a wait may hold up, those that run something soonest after it. Each of them is tried."""
 
 
-class Unnamed(NamedTuple):
+class UnresolvedWait(NamedTuple):
     """A wait of which the trace does not say what for. `held` is what it may hold up, the likeliest first.
 
-    The host waits from `since` on, and goes on within `reach`. A call that just asks (`asks`) and goes on says nothing by its time; one
+    The host waits from `since` on, and goes on within `max_reaction_ns`. A call that just asks (`is_query`) and goes on says nothing by its time; one
     `of_stream` waits for all that a stream was given so far.
     """
 
     call_row: int
     event: int
-    held: tuple[Held, ...]
+    held: tuple[BlockedWork, ...]
     since: int
-    reach: int
-    asks: bool = False
+    max_reaction_ns: int
+    is_query: bool = False
     of_stream: bool = False
 
-    def target(self, held: Held) -> int:
+    def target(self, held: BlockedWork) -> int:
         """The activity that this wait holds up on the stream that another one of its place does, -1 for none."""
         return next((one.target for one in self.held if one.stream == held.stream), -1)
 
 
-def unnamed_waits(process: Process, queries: Queries, calls: Iterable[int]) -> Iterator[Unnamed]:
+def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable[int]) -> Iterator[UnresolvedWait]:
     """Those among `calls`, in their order."""
     busiest = process.queues.busiest()
     for row in calls:
@@ -53,7 +53,7 @@ def unnamed_waits(process: Process, queries: Queries, calls: Iterable[int]) -> I
         elif kind == SyncCall.STREAM_WAIT and process.named_by_collective(row) < 0:
             held = tuple(_held_up(process, row, busiest))
             if held:
-                yield Unnamed(row, event, held, NEVER, 0)
+                yield UnresolvedWait(row, event, held, NEVER, 0)
         elif kind == SyncCall.EVENT_SYNC or (kind == SyncCall.EVENT_QUERY and queries.is_answered(row)):
             yield _on_host(process, queries, row, event)
 
@@ -63,24 +63,24 @@ def waiting_stream(process: Process, row: int) -> StreamKey | None:
     return process.recorded_stream(row) if process.record(row) is not None else _next_stream(process, row)
 
 
-def _on_host(process: Process, queries: Queries, row: int, event: int) -> Unnamed:
+def _on_host(process: Process, queries: EventQueryLoops, row: int, event: int) -> UnresolvedWait:
     """A wait of the host; that of a loop of queries is over within a turn of it."""
     loop, start = queries.loops.get(row), process.start(row)
     if process.kinds[row] != SyncCall.EVENT_QUERY:
-        return Unnamed(row, event, (HOST,), start, process.evidence.wake(row))
+        return UnresolvedWait(row, event, (HOST,), start, process.evidence.wake(row))
     if loop is None:
-        return Unnamed(row, event, (HOST,), start, 0, asks=True)
-    return Unnamed(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1)
+        return UnresolvedWait(row, event, (HOST,), start, 0, is_query=True)
+    return UnresolvedWait(row, event, (HOST,), loop.pending, process.end(row) - loop.pending - 1)
 
 
-def _held_up(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[Held]:
+def _held_up(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[BlockedWork]:
     """What a stream wait may hold up: the next work of the stream that waits; where that is not recorded, of the `busiest` others, too."""
     waiting, queues = waiting_stream(process, row), process.queues
     if waiting is None:
         return
-    yield Held(waiting, queues.next(waiting, process.start(row)))
+    yield BlockedWork(waiting, queues.next(waiting, process.start(row)))
     if process.record(row) is None and process.collective(row) < 0:
-        others = [Held(key, queues.next(key, process.start(row))) for key in busiest if key != waiting]
+        others = [BlockedWork(key, queues.next(key, process.start(row))) for key in busiest if key != waiting]
         others = [held for held in others if held.target >= 0]
         soonest = {*sorted(others, key=lambda held: int(process.activities.start[held.target]))[:MOST_HELD]}
         yield from (held for held in others if held in soonest)

@@ -10,7 +10,7 @@ from .column_types import Int32, Int64
 Value = TypeVar("Value")
 
 
-class Numbering(dict[Value, int]):
+class Interner(dict[Value, int]):
     """Looking a value up gives its number, a new one to a value that is not there. The keys are the values by number."""
 
     def __missing__(self, value: Value) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...schema.columns import Bool
 from ..readers import SyncCall
-from .events import Recording
+from .events import EventRecord
 from .process import Process
 from .streams import StreamKey, StreamQueues, calls_before
 
@@ -21,19 +21,19 @@ class Loop(NamedTuple):
     pending: int
 
 
-class Queries(NamedTuple):
+class EventQueryLoops(NamedTuple):
     """The loops by their last query, the queries that others of their loop follow, and which calls are of threads that only look on."""
 
     loops: dict[int, Loop]
     asked_again: set[int]
-    looks_on: Bool
+    by_observer: Bool
 
     def is_answered(self, row: int) -> bool:
         """Whether a query is the last of its loop, and none of a thread that only looks on."""
-        return not self.looks_on[row] and row not in self.asked_again
+        return not self.by_observer[row] and row not in self.asked_again
 
 
-def queries_of(process: Process, looks_on: Bool) -> Queries:
+def event_query_loops(process: Process, looks_on: Bool) -> EventQueryLoops:
     """Queries for one event that follow each other in one op are a loop.
 
     Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked for again.
@@ -47,7 +47,7 @@ def queries_of(process: Process, looks_on: Bool) -> Queries:
             asked_again.add(before)
             pending = process.start(before)
             loops[row] = Loop(loops[before].since if before in loops else pending, pending)
-    return Queries(loops, asked_again, looks_on)
+    return EventQueryLoops(loops, asked_again, looks_on)
 
 
 def _with_named_waits(process: Process) -> StreamQueues:
@@ -72,10 +72,10 @@ def _is_asked_again(process: Process, queues: StreamQueues, row: int, following:
     if named is None:
         return True
     ended = process.last_end(_sources(queues, named))
-    return bool(ended + process.evidence.doubt >= process.start(row))
+    return bool(ended + process.evidence.clock_uncertainty_ns >= process.start(row))
 
 
-def _sources(queues: StreamQueues, recording: Recording) -> tuple[int, ...]:
+def _sources(queues: StreamQueues, recording: EventRecord) -> tuple[int, ...]:
     return queues.sources(_known(queues, recording.stream), recording.time)
 
 

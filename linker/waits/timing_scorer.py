@@ -10,73 +10,84 @@ import numpy as np
 
 from ...schema.columns import Bool, Int64
 from ...schema.linked import Activities, Calls
-from ...schema.machine import usual
+from ...schema.machine import latency_stats
 from ...schema.traces import FOREVER, NEVER
-from ..submissions import Evidence, Tails
-from .unnamed_waits import Held, Unnamed
+from ..submissions import StreamTails, TimingModel
+from .unresolved_waits import BlockedWork, UnresolvedWait
 
 
 class Times(NamedTuple):
     """Of each wait of a place: when what it holds up was free to go on otherwise, was due, and went on."""
 
-    freed: Int64
-    due: Int64
+    ready_ns: Int64
+    expected_start_ns: Int64
     until: Int64
 
 
-class MetEnds:
-    """Judges ends by when what a wait holds up went on. `reach` is how long after an end a stream usually does."""
+class TimingScorer:
+    """Judges ends by when what a wait holds up went on. `max_reaction_ns` is how long after an end a stream usually does."""
 
     def __init__(
-        self, activities: Activities, calls: Calls, evidence: Evidence, tails: Tails, waits: Sequence[Unnamed]
+        self,
+        activities: Activities,
+        calls: Calls,
+        evidence: TimingModel,
+        tails: StreamTails,
+        waits: Sequence[UnresolvedWait],
     ) -> None:
         self._start, self._end, self._calls = activities.start, np.append(activities.end, NEVER), calls
         self._evidence = evidence
-        self.reach = max(evidence.gap, self._usual_reach(tails, waits))
+        self.max_reaction_ns = max(evidence.gap, self._usual_reach(tails, waits))
 
-    def _usual_reach(self, tails: Tails, waits: Sequence[Unnamed]) -> int:
+    def _usual_reach(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
         """How long after the end of another stream's work those start that nothing else held up."""
         held = [(wait.call_row, tails.number.get(wait.held[0].stream, -1), wait.held[0].target) for wait in waits]
-        late = [row for row in held if row[2] >= 0 and self._start[row[2]] > self._evidence.due[row[2]]]
+        late = [row for row in held if row[2] >= 0 and self._start[row[2]] > self._evidence.expected_start_ns[row[2]]]
         call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
         ends = self._end[tails.before(self._calls.start[call].tolist())]
         ends[np.arange(len(call)), stream] = NEVER
         start = self._start[target]
         ends[ends > start[:, None]] = NEVER
         latest = ends.max(axis=1, initial=NEVER)
-        known = latest > np.asarray(self._evidence.freed)[target]
-        return usual(start[known] - latest[known]).most
+        known = latest > np.asarray(self._evidence.ready_ns)[target]
+        return latency_stats(start[known] - latest[known]).most
 
     def of(self, tails: Int64) -> Int64:
         """The ends of activities, NEVER for -1."""
         return self._end[tails]
 
-    def judged(self, waits: list[Unnamed], ends: Int64, held: Held) -> tuple[Bool, Int64]:
+    def score(self, waits: list[UnresolvedWait], ends: Int64, held: BlockedWork) -> tuple[Bool, Int64]:
         """Which ends are too late for each wait; how many waits each option and stream explains, 0 if fewer than half of those held up.
 
         `ends` are by option, wait and stream, and so is the first; the second is by option and stream.
         """
         times, on_host = self._times(waits, held), held.stream is None
-        slack = self._evidence.doubt if on_host else self._evidence.rounding
-        reach = np.array([wait.reach if on_host else self.reach for wait in waits]) + slack
-        late = times.until > times.due
-        latest = times.until + (self._evidence.ahead if on_host else slack)
-        over: Bool = ends > latest[None, :, None]
-        explains = late[None, :, None] & ~over & (ends > times.freed[None, :, None])
+        slack = self._evidence.clock_uncertainty_ns if on_host else self._evidence.timestamp_quantum_ns
+        reach = np.array([wait.max_reaction_ns if on_host else self.max_reaction_ns for wait in waits]) + slack
+        late = times.until > times.expected_start_ns
+        latest = times.until + (self._evidence.max_clock_lead_ns if on_host else slack)
+        too_late: Bool = ends > latest[None, :, None]
+        explains = late[None, :, None] & ~too_late & (ends > times.ready_ns[None, :, None])
         explains &= ends >= (times.until - reach)[None, :, None]
-        spoken = np.asarray(explains.sum(axis=1), np.int64)
-        spoken[2 * spoken < int(late.sum())] = 0
-        return over, spoken
+        explained = np.asarray(explains.sum(axis=1), np.int64)
+        explained[2 * explained < int(late.sum())] = 0
+        return too_late, explained
 
-    def _times(self, waits: list[Unnamed], held: Held) -> Times:
+    def _times(self, waits: list[UnresolvedWait], held: BlockedWork) -> Times:
         rows = []
         for wait in waits:
             target = wait.target(held)
             if held.stream is None:
-                due = NEVER if wait.asks else wait.since + wait.reach
+                due = NEVER if wait.is_query else wait.since + wait.max_reaction_ns
                 rows.append((NEVER, due, int(self._calls.end[wait.call_row])))
             elif target >= 0:
-                rows.append((self._evidence.freed[target], self._evidence.due[target], int(self._start[target])))
+                rows.append(
+                    (
+                        self._evidence.ready_ns[target],
+                        self._evidence.expected_start_ns[target],
+                        int(self._start[target]),
+                    )
+                )
             else:
                 rows.append((NEVER, FOREVER, FOREVER))
         freed, due, until = np.array(rows, np.int64).T
@@ -84,4 +95,4 @@ class MetEnds:
 
     def explained(self, activity: int, source: int) -> None:
         """The activity is known to follow another one."""
-        self._evidence.explained(activity, int(self._end[source]), self.reach)
+        self._evidence.explained(activity, int(self._end[source]), self.max_reaction_ns)

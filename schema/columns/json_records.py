@@ -7,19 +7,19 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
+from .builders import BytesColumnBuilder, IntegerBuilder
+from .bytes_column import BytesColumn
 from .column_types import Bool, Int64
-from .pieces import NumberPieces, TextPieces
-from .texts import Texts
 
 Record = TypeVar("Record")
 
 
 @dataclass(slots=True, eq=False)
-class Sparse(Mapping[int, Record], Generic[Record]):
+class JsonRecords(Mapping[int, Record], Generic[Record]):
     """The records of some rows, by row; `rows` ascend. What is changed in a record that was looked up is not kept."""
 
     rows: Int64
-    texts: Texts
+    texts: BytesColumn
     kind: Any
 
     def __getitem__(self, row: int) -> Record:
@@ -35,24 +35,24 @@ class Sparse(Mapping[int, Record], Generic[Record]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, kept: Bool) -> "Sparse[Record]":
+    def take(self, kept: Bool) -> "JsonRecords[Record]":
         """The records of the kept rows, by their places among these."""
         own = kept[self.rows]
-        return Sparse((np.cumsum(kept) - 1)[self.rows[own]], self.texts.take(own), self.kind)
+        return JsonRecords((np.cumsum(kept) - 1)[self.rows[own]], self.texts.take(own), self.kind)
 
     @staticmethod
-    def of(records: Mapping[int, Record], kind: Any) -> "Sparse[Record]":
+    def of(records: Mapping[int, Record], kind: Any) -> "JsonRecords[Record]":
         """The same as a mapping of ascending rows."""
-        pieces: SparsePieces[Record] = SparsePieces(kind)
+        pieces: JsonRecordsBuilder[Record] = JsonRecordsBuilder(kind)
         pieces.add(records)
         return pieces.column()
 
 
-class SparsePieces(Generic[Record]):
+class JsonRecordsBuilder(Generic[Record]):
     """Such records on their way, those of later rows after the others."""
 
     def __init__(self, kind: Any) -> None:
-        self._kind, self._rows, self._texts = kind, NumberPieces(), TextPieces()
+        self._kind, self._rows, self._texts = kind, IntegerBuilder(), BytesColumnBuilder()
         self._encode = msgspec.json.Encoder().encode
 
     def add(self, records: Mapping[int, Record]) -> None:
@@ -61,6 +61,6 @@ class SparsePieces(Generic[Record]):
             self._rows.add(np.array([*records], np.int64))
             self._texts.add([*map(self._encode, records.values())])
 
-    def column(self) -> "Sparse[Record]":
+    def column(self) -> "JsonRecords[Record]":
         """All records."""
-        return Sparse(self._rows.column(), self._texts.column(), self._kind)
+        return JsonRecords(self._rows.column(), self._texts.column(), self._kind)

@@ -7,9 +7,9 @@ from typing import IO
 
 import numpy as np
 
-from .column_types import Int64, Strings
-from .numbering import Numbering
-from .texts import Texts
+from .bytes_column import BytesColumn
+from .column_types import Categorical, Int64
+from .interner import Interner
 from .workspace import Buffer, append, mapped, unnamed_file, workspace_folder
 
 PIECE, TEXT_PIECE = 1 << 16, 1 << 20
@@ -66,7 +66,7 @@ class _Spilled:
             self._file.truncate(self._written)
 
 
-class NumberPieces:
+class IntegerBuilder:
     """A column of integers on its way."""
 
     def __init__(self) -> None:
@@ -81,11 +81,11 @@ class NumberPieces:
         return np.frombuffer(self._content.whole(), np.int64)
 
 
-class RowPieces:
+class RowBuilder:
     """Rows of so many integers on their way, one by one or some at once."""
 
     def __init__(self, width: int) -> None:
-        self._width, self._waiting, self._content = width, array("q"), NumberPieces()
+        self._width, self._waiting, self._content = width, array("q"), IntegerBuilder()
 
     def append(self, *row: int) -> None:
         """Takes a row."""
@@ -109,12 +109,12 @@ class RowPieces:
         self._waiting = array("q")
 
 
-class StringPieces:
+class CategoricalBuilder:
     """A column of strings on its way."""
 
     def __init__(self) -> None:
         self._codes = _Spilled(PIECE)
-        self._seen = Numbering[str]()
+        self._seen = Interner[str]()
         self._count = 0
 
     def __len__(self) -> int:
@@ -125,30 +125,30 @@ class StringPieces:
         self._codes.add(self._seen.codes(texts, len(texts)).tobytes())
         self._count += len(texts)
 
-    def column(self) -> Strings:
+    def column(self) -> Categorical:
         """All strings, in order."""
-        return Strings(np.frombuffer(self._codes.whole(), np.int32), list(self._seen))
+        return Categorical(np.frombuffer(self._codes.whole(), np.int32), list(self._seen))
 
 
-class TextPieces:
+class BytesColumnBuilder:
     """A column of texts on its way."""
 
     def __init__(self) -> None:
         self._content = _Spilled(TEXT_PIECE)
-        self._start, self._length = NumberPieces(), NumberPieces()
+        self._start, self._length = IntegerBuilder(), IntegerBuilder()
 
     def add(self, texts: Sequence[bytes]) -> None:
         """Takes a piece."""
-        piece = Texts.of(texts)
+        piece = BytesColumn.of(texts)
         self._start.add(piece.start + self._content.size)
         self._length.add(piece.length.astype(np.int64))
         self._content.add(b"".join(map(bytes, piece.parts)))
 
-    def column(self) -> Texts:
+    def column(self) -> BytesColumn:
         """All texts, in order."""
         buffers = self._content.buffers()
         begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
         place, size = self._start.column(), self._length.column()
         part = np.maximum(np.searchsorted(begins, place, side="right") - 1, 0)
         start = place - np.append(begins, 0)[part]
-        return Texts(buffers, part.astype(np.int32), start, size.astype(np.int32))
+        return BytesColumn(buffers, part.astype(np.int32), start, size.astype(np.int32))

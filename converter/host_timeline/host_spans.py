@@ -13,7 +13,7 @@ from ...schema.traces import are_step_marks
 
 
 @dataclass(slots=True, repr=False)
-class Owners(Table):
+class HostSpans(Table):
     """Ops, then calls outside ops. `op_row` and `call_row` say which one a row is, `parent` points into this table.
 
     `of_op` and `of_call` lead back: from each op to its own row, from each call to the op around it, else to its own row.
@@ -29,7 +29,7 @@ class Owners(Table):
     of_call: Int64
 
 
-def time_owners(linked: LinkedTrace) -> Owners:
+def host_spans(linked: LinkedTrace) -> HostSpans:
     """The timed ops, and the calls outside ops, of all threads, nested."""
     ops, calls = linked.ops, linked.calls
     op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
@@ -42,7 +42,7 @@ def time_owners(linked: LinkedTrace) -> Owners:
     nesting = nest(thread, start, end)
     of_op, of_call = _none(len(ops)), _none(len(calls))
     of_op[op], of_call[call] = np.arange(len(op)), len(op) + np.arange(len(call))
-    return Owners(
+    return HostSpans(
         thread=thread,
         start=start,
         # an op that was still running when recording ended is cut there, though a call that began in it may have been recorded to its end

@@ -5,15 +5,15 @@ from html import escape
 from typing import ClassVar, NamedTuple
 
 
-class Figures(NamedTuple):
+class Summary(NamedTuple):
     """What a record is, and lines about it by what they tell."""
 
     title: str
     lines: dict[str, str]
 
 
-class Shown:
-    """A record whose repr is a few lines however large it is; a dataclass of columns of one length unless it has other `figures`.
+class SummaryRepr:
+    """A record whose repr is a few lines however large it is; a dataclass of columns of one length unless it has other `summary`.
 
     Dataclasses need `repr=False`, or they list all their rows.
     """
@@ -21,26 +21,26 @@ class Shown:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, object]]
 
-    def figures(self) -> Figures:
+    def summary(self) -> Summary:
         """What the repr shows: here the number of rows, and the names of the columns."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return Figures(f"{type(self).__name__}: {len(getattr(self, names[0])):,} rows", {"columns": ", ".join(names)})
+        return Summary(f"{type(self).__name__}: {len(getattr(self, names[0])):,} rows", {"columns": ", ".join(names)})
 
     def __repr__(self) -> str:
-        title, lines = self.figures()
+        title, lines = self.summary()
         width = max(map(len, lines), default=0)
         return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in lines.items())])
 
     def _repr_html_(self) -> str:
-        title, lines = self.figures()
+        title, lines = self.summary()
         rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in lines.items())
         return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def counted(counts: dict[str, int]) -> str:
+def format_counts(counts: dict[str, int]) -> str:
     """Counts by what they are of, without zeros: `3 launch, 1,200 stream order`.
 
-    >>> counted({"launch": 3, "event wait": 0, "stream order": 1200})
+    >>> format_counts({"launch": 3, "event wait": 0, "stream order": 1200})
     '3 launch, 1,200 stream order'
     """
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .byte_strings import Spans
 from .column_types import Bool, Int32, Int64, Rows
-from .numbering import Numbering
+from .interner import Interner
 from .workspace import Buffer
 
 AT_ONCE = 1 << 13
@@ -19,7 +19,7 @@ BUFFERS_FROM = 5
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Texts(Sequence[bytes]):
+class BytesColumn(Sequence[bytes]):
     """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or joined."""
 
     parts: list[Buffer]
@@ -51,15 +51,15 @@ class Texts(Sequence[bytes]):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         buffer: Callable[[Buffer], Any] = PickleBuffer if int(protocol) >= BUFFERS_FROM else bytes
-        return Texts, ([*map(buffer, self.parts)], self.part, self.start, self.length)
+        return BytesColumn, ([*map(buffer, self.parts)], self.part, self.start, self.length)
 
     def at(self, rows: Rows | Sequence[int]) -> list[bytes]:
         """The texts of these rows."""
         return self._texts(np.asarray(rows, np.int64))
 
-    def take(self, rows: "npt.NDArray[np.integer] | Bool") -> "Texts":
+    def take(self, rows: "npt.NDArray[np.integer] | Bool") -> "BytesColumn":
         """The given rows as a column."""
-        return Texts(self.parts, self.part[rows], self.start[rows], self.length[rows])
+        return BytesColumn(self.parts, self.part[rows], self.start[rows], self.length[rows])
 
     def differ(self, text: bytes) -> Bool:
         """Which rows have another text than this one."""
@@ -84,11 +84,11 @@ class Texts(Sequence[bytes]):
         return [bytes(parts[part][first:last]) for part, first, last in zip(*columns, strict=True)]
 
     @staticmethod
-    def joined(columns: "Sequence[Texts]") -> "Texts":
+    def joined(columns: "Sequence[BytesColumn]") -> "BytesColumn":
         """The rows of all columns, one column after the other."""
         before = np.cumsum([0, *(len(column.parts) for column in columns)])
         part = [column.part + np.int32(count) for column, count in zip(columns, before.tolist(), strict=False)]
-        return Texts(
+        return BytesColumn(
             [buffer for column in columns for buffer in column.parts],
             np.concatenate([np.empty(0, np.int32), *part]),
             np.concatenate([np.empty(0, np.int64), *(column.start for column in columns)]),
@@ -96,15 +96,15 @@ class Texts(Sequence[bytes]):
         )
 
     @staticmethod
-    def of(texts: Iterable[bytes]) -> "Texts":
+    def of(texts: Iterable[bytes]) -> "BytesColumn":
         """A column of texts, of which each stands in the buffer once.
 
         >>> Texts.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']
         """
-        listed, places = [*texts], Numbering[bytes]()
+        listed, places = [*texts], Interner[bytes]()
         code = places.codes(listed, len(listed))
         length = np.fromiter(map(len, places), np.int64, len(places))
         start = np.cumsum(length) - length
         part = np.zeros(len(code), np.int32)
-        return Texts([b"".join(places)], part, start[code], length[code].astype(np.int32))
+        return BytesColumn([b"".join(places)], part, start[code], length[code].astype(np.int32))
