@@ -1,4 +1,6 @@
-"""The context of a conversion, which the dependency rules look at: linked trace, host timeline, and one numbering for all nodes."""
+"""The context of a conversion, which the dependency rules look at: linked trace, host timeline, and one numbering for
+all nodes.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +15,9 @@ from .host_timeline import Timeline
 
 
 class Edges(NamedTuple):
-    """Finish-to-start dependencies between nodes: `target` starts after `source` has ended. `kind` is a DependencyKind mask."""
+    """Finish-to-start dependencies between nodes: `target` starts after `source` has ended. `kind` is a DependencyKind
+    mask.
+    """
 
     source: Int64
     target: Int64
@@ -21,24 +25,25 @@ class Edges(NamedTuple):
 
     @staticmethod
     def of(source: Int64, target: Int64, kind: int | Int64) -> "Edges":
-        """Edges of one kind, or of one each; pairs with a missing end (-1) are left out."""
+        """Returns edges of one kind, or of one each; pairs with a missing end (-1) are left out."""
         real = (source >= 0) & (target >= 0)
         kinds = np.broadcast_to(np.asarray(kind, np.int64), len(source))
         return Edges(source[real], target[real], kinds[real])
 
     def where(self, chosen: Bool) -> "Edges":
-        """The chosen edges; `chosen` has a value for each."""
+        """Returns the chosen edges; `chosen` has a value for each."""
         return Edges(*(column[chosen] for column in self))
 
     @staticmethod
     def joined(parts: "list[Edges]") -> "Edges":
-        """The edges of all parts, one part after the other."""
+        """Returns the edges of all parts, one part after the other."""
         return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 @dataclass
 class ConversionContext:
-    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity without a call.
+    """Nodes are numbered: the timeline's host nodes, then activities, then one `unrecorded host` node per activity
+    without a call.
 
     All times are on the host's clock.
     """
@@ -64,7 +69,7 @@ class ConversionContext:
         return self.unrecorded_from + len(self.unrecorded)
 
     def activity_node(self, rows: Int64) -> Int64:
-        """Node numbers of activity rows, -1 kept."""
+        """Returns node numbers of activity rows, -1 kept."""
         return np.where(rows >= 0, rows + self.activities_from, -1)
 
     @cached_property
@@ -75,8 +80,9 @@ class ConversionContext:
 
     @cached_property
     def released(self) -> Int64:
-        """When activities without a launch call must have been with the device: at their start as measured, or, where that right
-        follows the end of the one before on the stream, when this one was."""
+        """When activities without a launch call must have been with the device: at their start as measured, or, where
+        that right follows the end of the one before on the stream, when this one was.
+        """
         activities, order = self.linked.activities, self.stream_sorted
         previous = self.stream_previous[order]
         gap = of_name(self.linked.info.machine.gap, "").most
@@ -93,7 +99,9 @@ class ConversionContext:
 
     @cached_property
     def carried(self) -> Int64 | None:
-        """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None in a whole one."""
+        """In a part of a trace until when work from before it kept each activity's stream busy, -1 for not at all; None
+        in a whole one.
+        """
         activities, info = self.linked.activities, self.linked.info
         if info.carried is None:
             return None

@@ -1,4 +1,6 @@
-"""Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes, write columns."""
+"""Turns a linked trace into an execution graph: cut the host timeline, apply the dependency rules, order the nodes,
+write columns.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -32,18 +34,19 @@ def convert(
     groups: Mapping[RankList, int] | None = None,
     work: KernelWork | None = None,
 ) -> ExecutionGraph:
-    """The execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
+    """Returns the execution graph of one rank for the target in `options`. O(n log n) in ops, calls and activities.
 
-    Its `report` says what became of everything in the trace, its `changes` what was then made different for the target. `groups` are
-    the numbers of the job's communicator groups, by rank list, `work` that of the trace's kernels if it is known already.
-    Raises DataError where the trace holds nothing that the options leave.
+    Its `report` says what became of everything in the trace, its `changes` what was then made different for the target.
+    `groups` are the numbers of the job's communicator groups, by rank list, `work` that of the trace's kernels if it is
+    known already. Raises DataError where the trace holds nothing that the options leave.
     """
     options = options or Options()
     return lower_for_target(build_generic_graph(linked, options, work), options.target, groups)
 
 
 def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork | None = None) -> ExecutionGraph:
-    """The graph that `lower_for_target` makes the one for `options.target` from; until then it is a generic one, and says so.
+    """Returns the graph that `lower_for_target` makes the one for `options.target` from; until then it is a generic
+    one, and says so.
 
     For who has to see the graphs of all ranks first.
     """
@@ -83,8 +86,9 @@ def build_generic_graph(linked: LinkedTrace, options: Options, work: KernelWork 
 
 
 def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, dict[str, int]]:
-    """What the rules say, and where the trace does not tell all waits, what those tell that started late by them; and what was not
-    looked for, by reason."""
+    """Returns what the rules say, and where the trace does not tell all waits, what those tell that started late by
+    them; and what was not looked for, by reason.
+    """
     rules = [rule(context) for rule in RULES if rule.__name__ not in options.left_out]
     edges = Edges.joined(rules)
     if not options.inferred:
@@ -101,7 +105,9 @@ def _dependencies(context: ConversionContext, options: Options) -> tuple[Edges, 
 
 
 def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, ConcurrencyLimit]:
-    """What of the time before each activity is usual, and what room the devices had; what waited for room tells nothing of the usual."""
+    """Returns what of the time before each activity is usual, and what room the devices had; what waited for room tells
+    nothing of the usual.
+    """
     machine = context.linked.info.machine
     time = device_time(context, edges, machine)
     room = device_room(context, time)
@@ -109,7 +115,9 @@ def _device_time(context: ConversionContext, edges: Edges) -> tuple[DeviceTime, 
 
 
 def _group_nodes(context: ConversionContext, target: Target) -> Int64:
-    """Ops that only describe process groups; simulators read them from a file of their own, so only generic graphs have them."""
+    """Returns ops that only describe process groups; simulators read them from a file of their own, so only generic
+    graphs have them.
+    """
     ops = context.linked.ops
     is_group = ops.name.where(lambda name: GROUP_INIT in name)
     return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)

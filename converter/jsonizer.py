@@ -1,6 +1,7 @@
 """Graph files to JSON and back, byte for byte, in pieces: memory does not grow with the file.
 
-The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read as well.
+The JSON is `{"metadata": {...}, "nodes": [...]}` with one node per line; any other layout of the same JSON is read as
+well.
 """
 
 import io
@@ -48,8 +49,9 @@ class Converted(NamedTuple):
 def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
     """Writes a graph file as JSON. O(bytes).
 
-    Raises DataError with the byte at which the file stops being a graph, or is encoded in a way that would not come back from JSON:
-    unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is not UTF-8.
+    Raises DataError with the byte at which the file stops being a graph, or is encoded in a way that would not come
+    back from JSON: unknown fields, numbers that take more bytes than they need, fields in an odd order, text that is
+    not UTF-8.
     """
     nodes = size = 0
     checks = MessageChecks()
@@ -73,7 +75,9 @@ def graph_to_json(source: str, target: str, progress: Progress) -> Converted:
 
 
 def _texts(block: FrameBlock, checks: MessageChecks) -> Iterator[bytes]:
-    """The JSON texts of messages, of which a file's first one is the metadata. Raises WireError with a place in the block."""
+    """Yields the JSON texts of messages, of which a file's first one is the metadata. Raises WireError with a place in
+    the block.
+    """
     _check_lengths(block)
     for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
         form = NODE if block.offset or start > block.starts[0] else METADATA
@@ -108,7 +112,8 @@ class _Remainder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
-    """Writes the graph file that a JSON file stands for. O(bytes); nodes that come before the metadata wait in a temporary file.
+    """Writes the graph file that a JSON file stands for. O(bytes); nodes that come before the metadata wait in a
+    temporary file.
 
     Raises DataError with the node at which the file stops being a graph's JSON.
     """
@@ -128,7 +133,9 @@ def json_to_graph(source: str, target: str, progress: Progress) -> Converted:
 
 
 def _split_before_nodes(stream: BinaryIO, source: str) -> tuple[_Document, BinaryIO]:
-    """The document without its nodes and what stands after them, and a stream that begins with the list of nodes."""
+    """Returns the document without its nodes and what stands after them, and a stream that begins with the list of
+    nodes.
+    """
     buffer = b""
     while more := read_bytes(stream, source, max(HEAD_SIZE, len(buffer))):
         buffer = with_plain_letters((buffer + more).removeprefix(BYTE_ORDER_MARK))

@@ -9,7 +9,7 @@ COMMA = re.compile(r", (?![^\[\]]*\])")
 
 @cache
 def arguments(schema: str) -> tuple[str, ...]:
-    """The arguments as they are declared; none without a schema.
+    """Returns the arguments as they are declared; none without a schema.
 
     >>> arguments("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
     ('Tensor self', 'Tensor other', 'Tensor(a!) out')
@@ -19,7 +19,7 @@ def arguments(schema: str) -> tuple[str, ...]:
 
 @cache
 def mutated(schema: str) -> tuple[int, ...]:
-    """Positions of the arguments that are marked as written.
+    """Returns positions of the arguments that are marked as written.
 
     >>> mutated("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)")
     (0,)
@@ -29,7 +29,7 @@ def mutated(schema: str) -> tuple[int, ...]:
 
 @cache
 def only_written(schema: str) -> tuple[int, ...]:
-    """Positions of the arguments that take the results, what they hold before is not read: `out` and its like.
+    """Returns positions of the arguments that take the results, what they hold before is not read: `out` and its like.
 
     >>> only_written("aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
     (2,)
@@ -41,7 +41,7 @@ def only_written(schema: str) -> tuple[int, ...]:
 
 @cache
 def position(schema: str, name: str) -> int | None:
-    """Where the argument of this name stands, None for a schema without.
+    """Returns where the argument of this name stands, None for a schema without.
 
     >>> position("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False) -> Tensor", "keepdim")
     2

@@ -12,13 +12,15 @@ RULE_NAMES = tuple(rule.__name__ for rule in RULES)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to convert; the defaults keep everything that is known. Raises ValueError, naming option and value, for one that does not exist.
+    """How to convert; the defaults keep everything that is known. Raises ValueError, naming option and value, for one
+    that does not exist.
 
-    `target` is who runs the graph; for "goal" a job is built as a whole. With `promote` "sync" the host runs ahead of the device as it
-    did, with "all" it blocks on what it launched. `io` "none" leaves the ops' tensors out, `inferred` False the edges that are known from
-    timing alone, `host` False all but activities. Slices below `shortest_slice` ns are folded. Without `delays` an activity starts when
-    what is known of its dependencies allows. With `live_bytes` nodes say how many bytes of tensors live meanwhile. Without the rules
-    named in `left_out` the graph lacks their edges, which shows what they are for.
+    `target` is who runs the graph; for "goal" a job is built as a whole. With `promote` "sync" the host runs ahead of
+    the device as it did, with "all" it blocks on what it launched. `io` "none" leaves the ops' tensors out, `inferred`
+    False the edges that are known from timing alone, `host` False all but activities. Slices below `shortest_slice` ns
+    are folded. Without `delays` an activity starts when what is known of its dependencies allows. With `live_bytes`
+    nodes say how many bytes of tensors live meanwhile. Without the rules named in `left_out` the graph lacks their
+    edges, which shows what they are for.
 
     >>> Options(target="nonsense")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
 """Host trace + device trace -> linked trace.
 
-`read_host_trace` and `read_device_trace` read columns, `link` joins them, `LinkedTrace` is the result. `read_linked` reads one from a
-file.
+`read_host_trace` and `read_device_trace` read columns, `link` joins them, `LinkedTrace` is the result. `read_linked`
+reads one from a file.
 """
 
 from .foreign import read_linked as read_linked

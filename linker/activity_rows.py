@@ -10,7 +10,9 @@ from .readers import DeviceTrace
 def activities_of(
     device: DeviceTrace, call_row: Int64, op_row: Int64, communication_row: Int64, largest_id: int
 ) -> Activities:
-    """The table, with the rows of calls, ops and communications that were found for each; ids follow the largest one of an op."""
+    """Returns the table, with the rows of calls, ops and communications that were found for each; ids follow the
+    largest one of an op.
+    """
     rows = device.activities
     return Activities(
         id=largest_id + 1 + np.arange(len(rows.start)),

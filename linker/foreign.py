@@ -19,7 +19,9 @@ from .readers import Role
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is none."""
+    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is
+    none.
+    """
     linked = read_linked_file(path, advanced)
     return linked if linked.communications else _with_communications(linked)
 

@@ -21,7 +21,9 @@ IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
 
 
 def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
-    """All ops: the host trace's nodes in their order, then those that only the device trace holds. And the row of each device op."""
+    """Returns all ops: the host trace's nodes in their order, then those that only the device trace holds. And the row
+    of each device op.
+    """
     nodes = len(host)
     alone = np.ones(len(device.start), np.bool_)
     if match is not None:
@@ -84,7 +86,8 @@ def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: N
 def cut_circles(ops: Ops, nested_in: Int64) -> int:
     """Makes ops outermost whose parents by both traces go round, and says how many.
 
-    These are ops that the device trace nests in none (`nested_in` is -1): its own nesting, which is measured, never goes round.
+    These are ops that the device trace nests in none (`nested_in` is -1): its own nesting, which is measured, never
+    goes round.
     """
     rows = rows_in_circles(ops.id, ops.parent_id)
     rows = rows[nested_in[rows] < 0]

@@ -1,4 +1,6 @@
-"""Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication, order."""
+"""Joins a host and a device trace of one process into a linked trace: matching, nesting, launches, communication,
+order.
+"""
 
 from dataclasses import replace
 from itertools import chain
@@ -52,8 +54,9 @@ def link(
 ) -> LinkedTrace:
     """Links two traces of one process. `rank` labels a trace that records none, and selects from a merged one.
 
-    The linked trace covers what both files do, and of that the `window`. Raises DataError when the two are not of one run, or `rank`
-    contradicts the recorded one, unless `allow_mismatch`, and where the window is not in the trace or empty.
+    The linked trace covers what both files do, and of that the `window`. Raises DataError when the two are not of one
+    run, or `rank` contradicts the recorded one, unless `allow_mismatch`, and where the window is not in the trace or
+    empty.
     """
     device = one_rank(device, rank)
     if rank is not None and device.rank is not None and rank != device.rank and not allow_mismatch:
@@ -77,13 +80,13 @@ def link(
 
 
 def _without_host(ops: Ops) -> str:
-    """What is not known without a host trace."""
+    """Returns what is not known without a host trace."""
     known = f"{int(ops.inputs.differ(NO_TENSORS).sum())} of {len(ops)} ops have shapes and types"
     return f"no host trace: {known}, none the identity of its tensors, so nothing follows from data"
 
 
 def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[Part, list[str]]:
-    """What of the whole belongs to the window, and sentences about where it lies."""
+    """Returns what of the whole belongs to the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
     held = of_both(linked)
     covered = host_period(device, match) if match is not None else None
@@ -108,7 +111,7 @@ def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window:
 def _linked(
     host: HostTrace, device: DeviceTrace, match: Match | None, nesting: Nesting, rank: int | None
 ) -> tuple[LinkedTrace, Synchronisation, list[str]]:
-    """The whole of both traces, and what they contradict each other in."""
+    """Returns the whole of both traces, and what they contradict each other in."""
     is_step = are_step_marks(device.ops.name)
     call_op = enclosing_ops(device.calls, device.ops, nesting.end, nesting.parent, is_step)
     call_row = launching_calls(device.activities, device.calls)

@@ -36,7 +36,9 @@ def report_of(
     part: Part,
     clipped: int,
 ) -> LinkReport:
-    """The report of a part of a linked trace. Its rows and those counted as outside the window add up to all rows of both files."""
+    """Returns the report of a part of a linked trace. Its rows and those counted as outside the window add up to all
+    rows of both files.
+    """
     activities, sizes = part.linked.activities, _sizes(part.linked)
     read: list[HostTrace | DeviceTrace] = [device] if host is None else [host, device]
     called = activities.call_row >= 0
@@ -88,7 +90,7 @@ def _sizes(linked: LinkedTrace) -> _Sizes:
 
 
 def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, int]:
-    """What the part left out of each table."""
+    """Returns what the part left out of each table."""
     all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
     has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))
     has_call &= recorded != 0
@@ -103,7 +105,7 @@ def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, i
 
 
 def _counted(*tables: Mapping[str, int]) -> dict[str, int]:
-    """The counts of several tables in one, without zeros."""
+    """Returns the counts of several tables in one, without zeros."""
     total = Counter[str]()
     for table in tables:
         total.update(table)

@@ -1,4 +1,6 @@
-"""The words that options of graphs take: they are here so that a command line knows them without loading what they choose among."""
+"""The words that options of graphs take: they are here so that a command line knows them without loading what they
+choose among.
+"""
 
 from typing import Final, Literal, get_args
 

@@ -1,6 +1,7 @@
 """Numbers for communicator groups, which are the same on every rank, and the file that tells simulators.
 
-The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring order.
+The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit number as text, and the ranks in ring
+order.
 """
 
 import re
@@ -26,11 +27,11 @@ IGNORED = "empty"
 
 
 def number_groups(rank_lists: Iterable[Sequence[int]]) -> dict[RankList, int]:
-    """Numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
+    """Returns numbers every distinct rank list from 1 on: larger groups first, then by their ranks.
 
-    The result depends on nothing but the set of lists, so every rank that knows all of them numbers them alike. A list in
-    another order is another group (another ring). Groups of one talk to nobody and get no number, nor do groups with a member that is
-    not there (-1).
+    The result depends on nothing but the set of lists, so every rank that knows all of them numbers them alike. A list
+    in another order is another group (another ring). Groups of one talk to nobody and get no number, nor do groups with
+    a member that is not there (-1).
 
     >>> number_groups([[2, 3], [0, 1, 2, 3], [0, 1], [2, 3], [2]])
     {(0, 1, 2, 3): 1, (0, 1): 2, (2, 3): 3}
@@ -49,7 +50,7 @@ def natural(name: str) -> tuple[int, str]:
 
 
 def read_groups(path: str) -> dict[RankList, int]:
-    """The number of each rank list of a communicator-group file; of several numbers for one list the smallest.
+    """Returns the number of each rank list of a communicator-group file; of several numbers for one list the smallest.
 
     Raises DataError, naming the key, when simulators could not use the file.
     """
@@ -87,7 +88,7 @@ def check_simulators_read(folder: Path) -> None:
 
 
 def _number(key: str, path: str) -> int:
-    """A key as its number: canonical text, as simulators read 01 and 1 as one group and stop at 0 or a name."""
+    """Returns a key as its number: canonical text, as simulators read 01 and 1 as one group and stop at 0 or a name."""
     if not (key.isascii() and key.isdecimal() and key[0] != "0" and len(key) <= DIGITS and int(key) <= INT32_MAX):
         raise DataError(f"{path}: the key {key!r} is no whole number from 1 to {INT32_MAX}; number the groups")
     return int(key)

@@ -1,8 +1,9 @@
-"""What devices can do at most, by their recorded names: dense floating-point operations by number format, and bytes of memory traffic.
+"""What devices can do at most, by their recorded names: dense floating-point operations by number format, and bytes of
+memory traffic.
 
-From the datasheets, without sparsity and at boost clock, of NVIDIA's V100, T4, A100, A10, A30, A40, L4, L40S, H100, H200, B200 and
-RTX and of AMD's Instinct line. Matrix engines' rates, as those are what matrix products and attention run on; fp32 is the rate of the
-ordinary units, tf32 that of the matrix engines where PyTorch was allowed to use it.
+From the datasheets, without sparsity and at boost clock, of NVIDIA's V100, T4, A100, A10, A30, A40, L4, L40S, H100,
+H200, B200 and RTX and of AMD's Instinct line. Matrix engines' rates, as those are what matrix products and attention
+run on; fp32 is the rate of the ordinary units, tf32 that of the matrix engines where PyTorch was allowed to use it.
 """
 
 import re
@@ -28,7 +29,7 @@ class Peak(NamedTuple):
     memory: float
 
     def tflops(self, element: Int64) -> Summary:
-        """For operands of so many bytes an element; 0 where the device or the table has nothing for them.
+        """Returns for operands of so many bytes an element; 0 where the device or the table has nothing for them.
 
         >>> PEAKS[3].peak.tflops(np.array([2, 4, 0])).tolist()
         [312.0, 19.5, 0.0]
@@ -90,7 +91,7 @@ PEAKS = (
 
 
 def peak_of(name: str) -> Peak | None:
-    """The peak of the device of this recorded name; None where the table lacks it.
+    """Returns the peak of the device of this recorded name; None where the table lacks it.
 
     >>> peak_of("NVIDIA H100 80GB HBM3").memory
     3352

@@ -1,4 +1,6 @@
-"""The exceptions for data that cannot be used and for requests that the data cannot answer, and what to suggest instead."""
+"""The exceptions for data that cannot be used and for requests that the data cannot answer, and what to suggest
+instead.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -18,11 +20,14 @@ class DataError(Exception):
 
 
 class RequestError(DataError):
-    """A request that cannot be met as it is put, such as for a rank that no file holds: wrong usage, though only the data show it."""
+    """A request that cannot be met as it is put, such as for a rank that no file holds: wrong usage, though only the
+    data show it.
+    """
 
 
 def nearest(word: str, known: Iterable[str], listed: bool = True) -> str:
-    """Says what to write instead of an unknown word, as the end of a message: the word most like it, or else those that are known.
+    """Says what to write instead of an unknown word, as the end of a message: the word most like it, or else those that
+    are known.
 
     >>> print(f"unknown target 'astrasim'{nearest('astrasim', ['generic', 'astra-sim'])}")
     unknown target 'astrasim': did you mean 'astra-sim'?

@@ -1,6 +1,8 @@
-"""What a trace says of the machine that it was recorded on: its clocks, and how long it usually takes to start what is ready.
+"""What a trace says of the machine that it was recorded on: its clocks, and how long it usually takes to start what is
+ready.
 
-Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit and evidence.
+Every threshold in linking and converting follows from these measurements; what is not measured stands here with unit
+and evidence.
 """
 
 from typing import Annotated, NamedTuple
@@ -13,29 +15,38 @@ from .columns import Categorical, Int64, rows_of_each
 Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A time whose sums with others fit a column."""
 OUTLYING = 4
-"""How many times the lower quartile a time may be, if it is longer than on any common machine, before something else is taken to have
-added to it."""
+"""How many times the lower quartile a time may be, if it is longer than on any common machine, before something else is
+taken to have added to it.
+"""
 LONGEST = 100_000
-"""ns: no machine takes longer to start what is ready (measured: 1 to 25 µs, gaps 0 to 20); what does waits for something."""
+"""ns: no machine takes longer to start what is ready (measured: 1 to 25 µs, gaps 0 to 20); what does waits for
+something.
+"""
 AGREEING = 3
 """So many activities must have started before their launch calls to speak against the clock; fewer are damage."""
 LAUNCHES = 0.5
-"""Of a name's calls this share must own activities for the others to have lost theirs; other APIs launch only at times."""
+"""Of a name's calls this share must own activities for the others to have lost theirs; other APIs launch only at times.
+"""
 CROWDED = 0.9
-"""Of the late activities that were ready when a device ran as many as ever this share must have started when one ended for it to be
-known as full,"""
+"""Of the late activities that were ready when a device ran as many as ever this share must have started when one ended
+for it to be known as full,
+"""
 BY_CHANCE = 0.01
 """and this likely at most may it be that they did so by chance."""
 ENOUGH = 5
 """So many times tell what is usual; of fewer nothing is known but what holds for all machines."""
 FENCE = 3.0
-"""Spreads (interquartile ranges) above the upper quartile up to which a time counts as usual (Tukey's outer fence), and so do"""
+"""Spreads (interquartile ranges) above the upper quartile up to which a time counts as usual (Tukey's outer fence), and
+so do
+"""
 COMMON = 0.98
 """of all times this share, whatever their spread."""
 
 
 class LatencyStats(msgspec.Struct, frozen=True):
-    """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count` times."""
+    """How long something took in a trace, in ns: `median`, and `most`, beyond which it was not usual; measured `count`
+    times.
+    """
 
     median: Nanoseconds = 0
     most: Nanoseconds = 0
@@ -45,10 +56,10 @@ class LatencyStats(msgspec.Struct, frozen=True):
 class MachineCalibration(msgspec.Struct, omit_defaults=True):
     """What a trace says of the machine that it was recorded on. Times in ns.
 
-    Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are on the host's clock;
-    up to `clock_error_ns` they may still disagree. `launch` is the time from a call's launch to the start on a free stream, by the call's
-    name, `gap` that between chained activities, by category, `wake` that from an awaited end to the end of the blocking call, by name;
-    under "" over all.
+    Device times plus `clock_offset_ns`, growing by `clock_drift_ns` from `clock_from_ns` to `clock_until_ns`, are on
+    the host's clock; up to `clock_error_ns` they may still disagree. `launch` is the time from a call's launch to the
+    start on a free stream, by the call's name, `gap` that between chained activities, by category, `wake` that from an
+    awaited end to the end of the blocking call, by name; under "" over all.
     """
 
     resolution_ns: Nanoseconds = 1
@@ -62,7 +73,7 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
     wake: dict[str, LatencyStats] = {}
 
     def clock_shift(self, time: Int64) -> Int64:
-        """What to add to device times for times on the host's clock."""
+        """Returns what to add to device times for times on the host's clock."""
         shift = np.full(len(time), self.clock_offset_ns, np.int64)
         if self.clock_drift_ns:
             span = max(self.clock_until_ns - self.clock_from_ns, 1)
@@ -73,15 +84,19 @@ class MachineCalibration(msgspec.Struct, omit_defaults=True):
 ANY_MACHINE = LatencyStats(median=2_000, most=10_000)
 """Latencies and gaps of most machines (NVIDIA V100 to B200: 1 to 4 µs), where a trace does not tell its own."""
 SLOWEST = 25_000
-"""ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but waits."""
+"""ns: the longest launch latency that was usual on any machine measured; few times beyond it are no machine's, but
+waits.
+"""
 
 
 ANY_THREAD = LatencyStats(median=20_000, most=200_000)
-"""How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are few."""
+"""How long host threads take to wake one another, where a run does not show it: tens of µs, hundreds where cores are
+few.
+"""
 
 
 def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
-    """What is usual of `times` (ns), of which some are longer for other reasons than the machine.
+    """Returns what is usual of `times` (ns), of which some are longer for other reasons than the machine.
 
     >>> latency_stats(np.array([1000, 1100, 1200, 1300, 90_000]))
     Usual(median=1150, most=1675, count=4)
@@ -96,7 +111,7 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
 
 
 def by_name(times: Int64, names: Categorical, rows: Int64, resolution: int) -> dict[str, LatencyStats]:
-    """What is usual over all times, under "", and of each name."""
+    """Returns what is usual over all times, under "", and of each name."""
     if not len(times):
         return {}
     codes = names.codes[rows]
@@ -112,15 +127,16 @@ class Usuals(NamedTuple):
 
 
 def of_each(table: dict[str, LatencyStats], names: Categorical) -> Usuals:
-    """For each row what is usual for its name."""
+    """Returns for each row what is usual for its name."""
     each = [of_name(table, name) for name in (*names.table, "")]
     columns = np.array([(one.median, one.most) for one in each], np.int64)[names.codes]
     return Usuals(columns[:, 0], columns[:, 1])
 
 
 def of_name(table: dict[str, LatencyStats], name: str) -> LatencyStats:
-    """What is usual for a name, over all where too few of it were measured. Where these are few, too, it is not less than on most
-    machines, and what is longer than on any does not count."""
+    """Returns what is usual for a name, over all where too few of it were measured. Where these are few, too, it is not
+    less than on most machines, and what is longer than on any does not count.
+    """
     known = [table.get(key, LatencyStats()) for key in (name, "")]
     enough = next((found for found in known if found.count >= ENOUGH), None)
     few = next((found for found in known if found.count and found.median <= SLOWEST), ANY_MACHINE)

@@ -28,7 +28,9 @@ OPTIONAL = {
     "polars": Optional("a polars.DataFrame", ("polars",), "polars"),
     "torch": Optional("recording traces", ("torch",), "torch"),
 }
-"""By the extra of pyproject.toml, or the library that it is. The extra `isal` is not here: gzip is read without it, only slower."""
+"""By the extra of pyproject.toml, or the library that it is. The extra `isal` is not here: gzip is read without it,
+only slower.
+"""
 
 
 def require(name: str, where: str = "") -> None:

@@ -38,7 +38,7 @@ class Beside(Generic[Result]):
             self._done.release()
 
     def result(self) -> Result:
-        """What the call returns; raises what it raises."""
+        """Returns what the call returns; raises what it raises."""
         self._make()
         with self._done:
             if self._error is not None:

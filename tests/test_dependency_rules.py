@@ -30,7 +30,10 @@ def run_with(
             column(*(source for source, _ in held)), column(*(target for _, target in held)), Categorical.of(found.value for _ in held)
         ),
         host_waits=HostWaits(
-            column(*(2 for _ in awaited)), column(*awaited), column(*(ABSENT for _ in awaited)), Categorical.of(found.value for _ in awaited)
+            column(*(2 for _ in awaited)),
+            column(*awaited),
+            column(*(ABSENT for _ in awaited)),
+            Categorical.of(found.value for _ in awaited),
         ),
     )  # fmt: skip
 

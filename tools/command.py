@@ -70,7 +70,7 @@ def run_command(work: Callable[[argparse.Namespace], int | None], arguments: arg
 
 
 def _unusable_path(error: Exception) -> str:
-    """What is said of a path that the system takes for none: a circle of links, a name that is too long."""
+    """Returns what is said of a path that the system takes for none: a circle of links, a name that is too long."""
     if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
         return f"{error.filename}: cannot be used ({error.strerror}); check the path"
     # what Path.resolve says before Python 3.13
@@ -79,7 +79,9 @@ def _unusable_path(error: Exception) -> str:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Leaves the garbage collector off: records and columns form no cycles, and to look for some takes a sixth of the time."""
+    """Leaves the garbage collector off: records and columns form no cycles, and to look for some takes a sixth of the
+    time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -97,7 +99,9 @@ def print_json(summary: dict[str, Any]) -> None:
 
 
 def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterable[T]:
-    """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with --quiet."""
+    """`items`, with a progress bar on stderr while they are consumed, only when stderr is a terminal, and not with
+    --quiet.
+    """
     tqdm = _tqdm()
     with step(what):
         yield from tqdm(
@@ -130,7 +134,7 @@ def step(what: str) -> Iterator[None]:
 
 
 def _tqdm() -> "type[tqdm[Any]]":
-    """Its bars, without the thread that looks after them, for which there may be no room."""
+    """Returns its bars, without the thread that looks after them, for which there may be no room."""
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0
@@ -138,5 +142,5 @@ def _tqdm() -> "type[tqdm[Any]]":
 
 
 def _no_bars() -> bool | None:
-    """As tqdm takes it: None to look whether stderr is a terminal."""
+    """Returns as tqdm takes it: None to look whether stderr is a terminal."""
     return True if logging.getLogger().level >= logging.ERROR else None

@@ -1,4 +1,6 @@
-"""How every command reads its command line: inputs by position, `-o`, the options that all commands have, wrong usage in one line."""
+"""How every command reads its command line: inputs by position, `-o`, the options that all commands have, wrong usage
+in one line.
+"""
 
 import argparse
 import glob
@@ -54,10 +56,11 @@ class CommandParser(argparse.ArgumentParser):
         choices: Iterable[str] | None = None,
         title: str = "input",
     ) -> OptionGroup:
-        """Adds what the command reads, by position or after one of the older option `spellings`; returns the group of options on it.
+        """Adds what the command reads, by position or after one of the older option `spellings`; returns the group of
+        options on it.
 
-        One is required `unless` the option of that name is given. The parsed options have the paths as `inputs`,
-        with wildcards that no shell has expanded replaced by what they match.
+        One is required `unless` the option of that name is given. The parsed options have the paths as `inputs`, with
+        wildcards that no shell has expanded replaced by what they match.
         """
         self._input, self._unless, self._most = metavar, unless, most
         group = self.add_argument_group(title)
@@ -81,7 +84,9 @@ class CommandParser(argparse.ArgumentParser):
         return group
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Reads the arguments, by default the process's; ends the process where they are wrong or a shell asked for completions."""
+        """Reads the arguments, by default the process's; ends the process where they are wrong or a shell asked for
+        completions.
+        """
         if self._reads:
             _add_limit(self)
         _add_common_options(self)
@@ -167,7 +172,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
-    """The files among the values of these options that exist."""
+    """Returns the files among the values of these options that exist."""
     values = [getattr(options, name, None) or () for name in names]
     paths = [one for value in values for one in ([value] if isinstance(value, (str, Path)) else value)]
     # Path.is_file fails for names that are too long
@@ -175,7 +180,7 @@ def _files(options: argparse.Namespace, names: Iterable[str]) -> list[Path]:
 
 
 def _expanded(path: str) -> list[str]:
-    """The files that a pattern matches, in order; the path itself if it is none, or nothing matches."""
+    """Returns the files that a pattern matches, in order; the path itself if it is none, or nothing matches."""
     is_pattern = WILDCARDS & set(path) and not Path(path).exists()
     # Path.glob refuses absolute patterns
     return (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]  # noqa: PTH207
@@ -232,7 +237,7 @@ class _Version(argparse.Action):
 
 
 def output_as(*endings: str) -> Callable[[str], str]:
-    """A type of argument: a file to write, whose name does not end like some other kind of file."""
+    """Returns a type of argument: a file to write, whose name does not end like some other kind of file."""
 
     def check(path: str) -> str:
         name = path.lower().removesuffix(".gz").removesuffix(".zst")

@@ -1,4 +1,6 @@
-"""How a command ends before its work is done: SIGTERM and SIGHUP are what Ctrl-C is, and what cannot stop by itself is stopped."""
+"""How a command ends before its work is done: SIGTERM and SIGHUP are what Ctrl-C is, and what cannot stop by itself is
+stopped.
+"""
 
 import atexit
 import os
@@ -22,8 +24,9 @@ def ended_by_signals(name: str) -> Iterator[None]:
     """In the block the first SIGINT, SIGTERM or SIGHUP is a KeyboardInterrupt, later ones are nothing.
 
     Where Python drops exceptions, as while it closes files that nobody has any more, it is one at the end of the block.
-    Python hears of a signal only between two of its own steps: a block that has not ended SECONDS_TO_CLEAN_UP after one, as it is in a
-    long call, ends with the process, as by SIGKILL, which leaves nothing half-written under a final name either.
+    Python hears of a signal only between two of its own steps: a block that has not ended SECONDS_TO_CLEAN_UP after
+    one, as it is in a long call, ends with the process, as by SIGKILL, which leaves nothing half-written under a final
+    name either.
     """
     # who starts a command in the background may have made it deaf to Ctrl-C
     before = {number: signal.getsignal(number) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}

@@ -11,10 +11,11 @@ LONGEST = 32
 
 
 def rank_rows(headings: Sequence[str], rows: Iterable[tuple[str, ...]], alike: Collection[str]) -> list[str]:
-    """A line for each row, whose first cell is the rank; the last column is set to the left, the others to the right.
+    """Returns a line for each row, whose first cell is the rank; the last column is set to the left, the others to the
+    right.
 
-    Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from where to where their
-    other cells go.
+    Of more than MOST_ROWS rows those that agree in the columns named in `alike` share a line: their ranks, and from
+    where to where their other cells go.
     """
     rows = list(rows)
     if len(rows) > MOST_ROWS:
@@ -48,7 +49,8 @@ def _from_to(cells: tuple[str, ...]) -> str:
 
 
 def absent_ranks(there: Iterable[int], count: int) -> dict[str, int]:
-    """The runs of ranks from 0 to count - 1 that are absent, and how many ranks each has; a file may claim any count.
+    """Returns the runs of ranks from 0 to count - 1 that are absent, and how many ranks each has; a file may claim any
+    count.
 
     >>> absent_ranks([7, 1], 10**9)
     {'0': 1, '2-6': 5, '8-999999999': 999999992}

@@ -1,4 +1,6 @@
-"""How the lines of a summary look: a title, then what it says. docs/summary-lines.md explains every title; a test compares."""
+"""How the lines of a summary look: a title, then what it says. docs/summary-lines.md explains every title; a test
+compares.
+"""
 
 from collections.abc import Mapping
 
@@ -8,7 +10,7 @@ WIDTH = 12
 
 
 def titled(title: str, text: str) -> str:
-    """A line of a summary.
+    """Returns a line of a summary.
 
     >>> titled("nodes", "420: 357 on the host, 63 activities")
     'nodes       420: 357 on the host, 63 activities'
@@ -17,5 +19,5 @@ def titled(title: str, text: str) -> str:
 
 
 def format_counts(title: str, counts: Mapping[str, int]) -> list[str]:
-    """A line for each thing that was counted."""
+    """Returns a line for each thing that was counted."""
     return [titled(title, f"{count} {what}") for what, count in counts.items()]

@@ -1,5 +1,6 @@
-"""What goes out to people's terminals and to standard output. Names come from files, files from strangers, and terminals obey what they
-are sent: nothing that acts on one leaves here as it is."""
+"""What goes out to people's terminals and to standard output. Names come from files, files from strangers, and
+terminals obey what they are sent: nothing that acts on one leaves here as it is.
+"""
 
 import logging
 import re
@@ -15,7 +16,7 @@ ACTING_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-
 
 
 def plain(text: str) -> str:
-    r"""The text with what acts on a terminal as escapes; line ends and tabs stay.
+    r"""Returns the text with what acts on a terminal as escapes; line ends and tabs stay.
 
     >>> print(plain("gemm\x1b[2J\r\u202e"))
     gemm\x1b[2J\r\u202e
@@ -33,7 +34,7 @@ def in_one_line(text: str) -> str:
 
 
 def short_line(line: str) -> str:
-    """The line without its middle, if it is longer than any that people read.
+    """Returns the line without its middle, if it is longer than any that people read.
 
     >>> len(short_line("x" * 262_144))
     1500
@@ -48,7 +49,7 @@ class PlainFormatter(logging.Formatter):
     """Notes, warnings and errors are a line each, summaries have several."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's text as it may be printed."""
+        """Returns the record's text as it may be printed."""
         text = super().format(record)
         if record.exc_info:
             return plain(text)
@@ -63,7 +64,9 @@ def print_text(text: str) -> None:
 
 
 def print_json(pieces: Iterable[bytes]) -> None:
-    """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like `print_text`."""
+    """JSON on standard output, piece by piece, with escapes for what acts on a terminal. Raises DataError like
+    `print_text`.
+    """
     with open_output(STANDARD_STREAM) as stream:
         stream.writelines(map(plain_json, pieces))
 

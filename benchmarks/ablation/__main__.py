@@ -1,6 +1,7 @@
 """What each rule of the graph is for: what leaving it out costs on real traces and simulated jobs, as markdown.
 
-On runs as they were measured some rules change nothing, as what they order happened in that order; changed runs show them.
+On runs as they were measured some rules change nothing, as what they order happened in that order; changed runs show
+them.
 """
 
 import argparse
@@ -31,7 +32,7 @@ class Ablation(NamedTuple):
 
 
 def ablations() -> list[Ablation]:
-    """The whole graph, and the graph without each of its rules, and without delays."""
+    """Returns the whole graph, and the graph without each of its rules, and without delays."""
     rules = [rule.__name__ for rule in RULES]
     return [
         Ablation("nothing", Options()),
@@ -81,7 +82,9 @@ def _row(one: Ablation, runs: Sequence[MeasuredRun], base: list[float], changed:
 
 
 def _answers(programs: int, tried: Sequence[Ablation]) -> dict[str, tuple[list[float], list[float]]]:
-    """For each ablation the errors, in %, of the jobs as they were measured, and of all changed ones; traces hold all records."""
+    """Returns for each ablation the errors, in %, of the jobs as they were measured, and of all changed ones; traces
+    hold all records.
+    """
     found: dict[str, tuple[list[float], list[float]]] = {one.without: ([], []) for one in tried}
     for name, seed in progress([*_jobs(programs)], "simulating", unit="job"):
         job = build_job(name, steps=STEPS, seed=seed, ranks=min(2, ranks_of(name, seed)))

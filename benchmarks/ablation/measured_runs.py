@@ -22,12 +22,14 @@ class MeasuredRun(NamedTuple):
     span_ns: int
 
     def error_pct(self, options: Options | None = None) -> float:
-        """How much longer than the run the replay of its graph takes."""
+        """Returns how much longer than the run the replay of its graph takes."""
         makespan = replay(convert(self.linked, options)).makespan_ns
         return 100 * (makespan - self.span_ns) / max(self.span_ns, 1)
 
     def row(self) -> list[str]:
-        """What a table says of it: sizes, replay error, explained share, waits by how they are known, and delays."""
+        """Returns what a table says of it: sizes, replay error, explained share, waits by how they are known, and
+        delays.
+        """
         graph = convert(self.linked)
         report, summary = self.linked.report, summarise(replay(graph))
         delays = graph.report.delays_us if graph.report is not None else {}
@@ -47,7 +49,7 @@ HEAD = ["trace", "activities", "replay error %", "explained %", "waits", "guesse
 
 
 def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
-    """Every device trace in a folder and below, with the host trace of its process where there is one beside it.
+    """Yields every device trace in a folder and below, with the host trace of its process where there is one beside it.
 
     Raises DataError where a trace cannot be linked.
     """
@@ -64,7 +66,7 @@ def measured_runs(folder: Path) -> Iterator[MeasuredRun]:
 
 
 def _span(linked: LinkedTrace) -> int:
-    """From the first start to the last end of an op, call or activity."""
+    """Returns from the first start to the last end of an op, call or activity."""
     ops = linked.ops
     timed = (ops.start != ABSENT) & ~are_step_marks(ops.name)
     starts = np.concatenate((ops.start[timed], linked.calls.start, linked.activities.start))

@@ -1,7 +1,8 @@
 """Measures how right execution graphs are on simulated jobs with known truth; writes markdown tables.
 
-Every job is simulated, traced, linked and converted; the graphs then answer what-if questions that the simulator answers
-too, and their dependencies are held against those that the run had. Exit 1 if more answers are further off than allowed.
+Every job is simulated, traced, linked and converted; the graphs then answer what-if questions that the simulator
+answers too, and their dependencies are held against those that the run had. Exit 1 if more answers are further off than
+allowed.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 def _measured(chosen: list[Subject]) -> list[Result]:
-    """The results in the order of the subjects, each measured in one of as many processes as there are cores."""
+    """Returns the results in the order of the subjects, each measured in one of as many processes as there are cores."""
     found: dict[Subject, list[Result]] = {}
     running = in_processes(measure, chosen, os.cpu_count() or 1)
     for subject, outcome in progress(running, "measuring", total=len(chosen), unit="job"):

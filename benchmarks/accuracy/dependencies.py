@@ -1,8 +1,8 @@
 """Counts how many of a graph's dependencies are true, and how many true ones it has, for a simulated rank.
 
-A dependency is false if the run could have gone the other way: neither a stream nor an event nor the host, which launched
-and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it. Activities are known by their call,
-stream and place there; what a thread did is known by time, as exactly as the machine writes it.
+A dependency is false if the run could have gone the other way: neither a stream nor an event nor the host, which
+launched and waited, imposed it. A true one is missing if the graph's data dependencies do not imply it. Activities are
+known by their call, stream and place there; what a thread did is known by time, as exactly as the machine writes it.
 """
 
 from dataclasses import astuple, dataclass
@@ -78,11 +78,11 @@ class TrueOrder:
         self.order = PartialOrder(lane[by_lane], written, written, source, target)
 
     def from_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
-        """For each thread and time the first point from then on, of those that may be meant the last."""
+        """Returns for each thread and time the first point from then on, of those that may be meant the last."""
         return np.maximum(self.order.first_ended(thread, time), self.order.last_ended(thread, time + tolerance - 1))
 
     def by_then(self, thread: Int64, time: Int64, tolerance: int) -> Int64:
-        """For each thread and time the last point up to then, of those that may be meant the first."""
+        """Returns for each thread and time the last point up to then, of those that may be meant the first."""
         last, first = self.order.last_ended(thread, time), self.order.first_ended(thread, time - tolerance + 1)
         return np.where(first >= 0, np.minimum(last, first), last)
 
@@ -105,10 +105,11 @@ def _pairs(edges: Edges) -> tuple[Int64, Int64]:
 
 
 class GraphOrder:
-    """The nodes of a graph of that run, found by activity (`node`, -1 where the trace did not show it; back by `activity`) and by
-    thread (`lane`; by `thread`).
+    """The nodes of a graph of that run, found by activity (`node`, -1 where the trace did not show it; back by
+    `activity`) and by thread (`lane`; by `thread`).
 
-    Times count from the run's start. Raises DataError where the graph does not hold each activity once and as the trace shows it.
+    Times count from the run's start. Raises DataError where the graph does not hold each activity once and as the trace
+    shows it.
     """
 
     def __init__(self, rank: RankRun, machine: Machine, tids: tuple[int, ...], graph: ExecutionGraph) -> None:
@@ -160,7 +161,7 @@ def dependency_accuracy(job: Job, rank: RankRun, graph: ExecutionGraph) -> dict[
 
 
 def _across_streams(rank: RankRun, true: TrueOrder, known: GraphOrder) -> dict[str, Tally]:
-    """What a CUDA graph orders between its streams stands in no trace, so it is told apart."""
+    """Returns what a CUDA graph orders between its streams stands in no trace, so it is told apart."""
     stream = as_numpy(rank.activities.stream)
     source, target = (known.activity[rows] for rows in known.edges(ACROSS_STREAMS))
     between = (source >= 0) & (target >= 0) & (stream[source] != stream[target])
@@ -189,7 +190,7 @@ def _host_waits(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: in
 
 
 def _handoffs(rank: RankRun, true: TrueOrder, known: GraphOrder, tolerance: int) -> dict[str, Tally]:
-    """A hand-off that no thread had to wait for leaves no trace, so it is told apart."""
+    """Returns a hand-off that no thread had to wait for leaves no trace, so it is told apart."""
     source, target = known.edges(DependencyKind.HAND_OVER)
     gave = true.by_then(known.thread[known.work.lane[source]], known.end[source], tolerance)
     took = true.from_then(known.thread[known.work.lane[target]], known.begin[target], tolerance)

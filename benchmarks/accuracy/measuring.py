@@ -16,8 +16,8 @@ STEPS = 4
 
 
 def subjects(jobs: Sequence[str], seeds: int, programs: int) -> list[Subject]:
-    """Every job with every seed, those whose ranks communicate with several numbers of ranks, and random programs; each on the
-    default machine and on one of its own.
+    """Returns every job with every seed, those whose ranks communicate with several numbers of ranks, and random
+    programs; each on the default machine and on one of its own.
     """
     sizes = {job: RANKS if JOBS[job].size.ranks > 1 else (1,) for job in jobs}
     named = [Subject(job, ranks, seed) for job in sizes for ranks in sizes[job] for seed in range(seeds)]
@@ -26,7 +26,7 @@ def subjects(jobs: Sequence[str], seeds: int, programs: int) -> list[Subject]:
 
 
 def _on_drawn_machine(subject: Subject) -> Subject:
-    """The machine of a subject is the same, whatever else is measured; hardly two share one."""
+    """Returns the machine of a subject is the same, whatever else is measured; hardly two share one."""
     of_job = 0 if subject.job == RANDOM else 1000 * (1 + NAMED.index(subject.job)) + 100 * subject.ranks
     return subject._replace(machine_seed=of_job + subject.seed)
 

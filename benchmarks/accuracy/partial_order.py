@@ -1,7 +1,7 @@
 """Answers "did this have to come after that" for points on lanes.
 
-A lane (a host thread, a device stream) is a chain, so all that a point follows is one position per lane: a vector clock.
-Building takes O((points + edges) x lanes), a question O(1).
+A lane (a host thread, a device stream) is a chain, so all that a point follows is one position per lane: a vector
+clock. Building takes O((points + edges) x lanes), a question O(1).
 """
 
 import numpy as np
@@ -35,20 +35,22 @@ class PartialOrder:
         return clock
 
     def holds(self, before: Int64, after: Int64) -> Bool:
-        """Whether each point of `after` has to come after its counterpart in `before`; a point that is missing (-1) has not."""
+        """Returns whether each point of `after` has to come after its counterpart in `before`; a point that is missing
+        (-1) has not.
+        """
         known = self._clock[after, self._lane[before]] >= self._position[before]
         return np.asarray(known & (before >= 0) & (after >= 0))
 
     def last_ended(self, lane: Int64, time: Int64) -> Int64:
-        """For each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
+        """Returns for each lane and time the last point that had ended by then, -1 for none and for no lane (-1)."""
         return self._rows_at(asof_backward(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
 
     def first_ended(self, lane: Int64, time: Int64) -> Int64:
-        """For each lane and time the first point that ended then or later, -1 for none and for no lane (-1)."""
+        """Returns for each lane and time the first point that ended then or later, -1 for none and for no lane (-1)."""
         return self._rows_at(asof_forward(self._lane[self._by_lane], self._end[self._by_lane], lane, time))
 
     def first_begun(self, lane: Int64, time: Int64) -> Int64:
-        """For each lane and time the first point that began then or later, -1 for none."""
+        """Returns for each lane and time the first point that began then or later, -1 for none."""
         return self._rows_at(asof_forward(self._lane[self._by_lane], self._begin[self._by_lane], lane, time))
 
     def _rows_at(self, place: Int64) -> Int64:

@@ -1,8 +1,10 @@
-"""Measures how right scaled jobs are: simulated jobs are traced on a few ranks, scaled, and replayed; the simulator plays them on as many.
+"""Measures how right scaled jobs are: simulated jobs are traced on a few ranks, scaled, and replayed; the simulator
+plays them on as many.
 
-The traces of a few ranks show neither how the network behaves among many nor what holds up single ranks by chance: a thread that loses its
-core for a millisecond holds all ranks up, and among many one is always held. So machines are drawn without such stalls, and figures
-with them stand beside. Exit 1 if a makespan is further off than allowed, on machines without stalls.
+The traces of a few ranks show neither how the network behaves among many nor what holds up single ranks by chance: a
+thread that loses its core for a millisecond holds all ranks up, and among many one is always held. So machines are
+drawn without such stalls, and figures with them stand beside. Exit 1 if a makespan is further off than allowed, on
+machines without stalls.
 """
 
 import argparse
@@ -27,7 +29,8 @@ NAME = "python -m benchmarks.accuracy.scaling"
 LAYERS = {"ddp": 5}
 """Of jobs whose own number gives all collectives one size, which does not tell latency from bandwidth."""
 FROM: dict[str, tuple[int, ...]] = {"ddp": (2, 4), "sharded": (2, 4), "pipeline_dp": (4,), "moe_dp": (4,)}
-"""The ranks that are traced; a pipeline or a pair of experts on two has no replica, so that there is no group to grow."""
+"""The ranks that are traced; a pipeline or a pair of experts on two has no replica, so that there is no group to grow.
+"""
 TO = (4, 8, 16, 32)
 STEPS = 3
 ALLOWED_PCT = 3.0
@@ -53,7 +56,7 @@ class Traced(NamedTuple):
         return drawn if self.kind == STALLING else replace(drawn, stalls=Stalls())
 
     def on(self, ranks: int) -> Job:
-        """The same job on so many ranks."""
+        """Returns the same job on so many ranks."""
         return build_job(self.job, ranks=ranks, steps=STEPS, layers=LAYERS.get(self.job), seed=1, machine=self.machine)
 
 
@@ -78,7 +81,7 @@ class Scaled(NamedTuple):
 
 
 def measure(traced: Traced) -> list[Scaled]:
-    """The job scaled to each of TO."""
+    """Returns the job scaled to each of TO."""
     graphs = graphs_of(simulate(traced.on(traced.ranks)), VARIANTS[0])
     unscaled = replay_ranks(graphs).makespan_ns
     return [
@@ -89,7 +92,7 @@ def measure(traced: Traced) -> list[Scaled]:
 
 
 def _scaled_ns(graphs: Sequence[ExecutionGraph], ranks: int) -> int:
-    """The makespan of the scaled job. All copies are alike, so that one of them shows it."""
+    """Returns the makespan of the scaled job. All copies are alike, so that one of them shows it."""
     plan = plan_scaling([rank_facts(graph) for graph in graphs], Growth(ranks // len(graphs)))
     one = [copied(resized(graph, plan.ranks[rank]), plan, 0) for rank, graph in enumerate(graphs)]
     return replay_ranks(one).makespan_ns
@@ -143,7 +146,9 @@ def _figures(scaled: Scaled) -> dict[str, Any]:
 
 
 def _table(results: Sequence[Scaled]) -> Iterator[str]:
-    """Per job, ranks traced and kind of machine a row; per ranks scaled to the largest error, and without scaling that to the most."""
+    """Yields per job, ranks traced and kind of machine a row; per ranks scaled to the largest error, and without
+    scaling that to the most.
+    """
     rows = []
     for job, ranks, kind in dict.fromkeys(scaled.traced[:3] for scaled in results):
         own = [scaled for scaled in results if scaled.traced[:3] == (job, ranks, kind)]

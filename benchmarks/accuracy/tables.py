@@ -1,6 +1,8 @@
-"""Writes results of measuring jobs as markdown: how far answers are off by job and group, and which dependencies are right.
+"""Writes results of measuring jobs as markdown: how far answers are off by job and group, and which dependencies are
+right.
 
-A group is a kind of job on a kind of machine. What is allowed of a variant of the traces holds for each group by itself.
+A group is a kind of job on a kind of machine. What is allowed of a variant of the traces holds for each group by
+itself.
 """
 
 from collections import defaultdict
@@ -71,7 +73,9 @@ class Case(NamedTuple):
 
 
 class Group(NamedTuple):
-    """All cases of a group of jobs with one variant of traces; what the graphs say of the job as it ran counts by itself."""
+    """All cases of a group of jobs with one variant of traces; what the graphs say of the job as it ran counts by
+    itself.
+    """
 
     name: str
     variant: Variant
@@ -79,11 +83,11 @@ class Group(NamedTuple):
     as_measured: list[Case]
 
     def within(self, pct: float) -> float:
-        """How many of a hundred answers are off by no more."""
+        """Returns how many of a hundred answers are off by no more."""
         return 100 * sum(case.error_pct <= pct for case in self.changed) / len(self.changed)
 
     def percentile(self, share: float) -> float:
-        """The error that so many of a hundred answers do not exceed."""
+        """Returns the error that so many of a hundred answers do not exceed."""
         return float(np.percentile([case.error_pct for case in self.changed], share))
 
     @property
@@ -93,7 +97,9 @@ class Group(NamedTuple):
 
     @property
     def allowed(self) -> Allowed:
-        """Fewer have to be close where devices are full: which of two goes first that are ready within a µs decides what follows."""
+        """Fewer have to be close where devices are full: which of two goes first that are ready within a µs decides
+        what follows.
+        """
         crowded = self.changed[0].subject.machine.at_once is not None
         return CROWDED if crowded and self.variant.allowed == RECORDED else self.variant.allowed
 
@@ -104,13 +110,13 @@ class Group(NamedTuple):
         return self.within(allowed.within_pct) >= allowed.share_pct and self.percentile(100) <= allowed.worst_pct
 
     def worst(self, count: int) -> list[Case]:
-        """The cases that are further off than allowed, the worst first, at most `count`."""
+        """Returns the cases that are further off than allowed, the worst first, at most `count`."""
         off = (case for case in self.changed if case.error_pct > self.allowed.within_pct)
         return sorted(off, key=lambda case: -case.error_pct)[:count]
 
 
 def groups(results: Sequence[Result]) -> list[Group]:
-    """The groups in the order in which they were measured, with each variant that gave answers."""
+    """Returns the groups in the order in which they were measured, with each variant that gave answers."""
     found: dict[tuple[str, Variant], Group] = {}
     for result in results:
         key = result.subject.group, result.variant
@@ -122,7 +128,7 @@ def groups(results: Sequence[Result]) -> list[Group]:
 
 
 def group_tables(measured: Sequence[Group]) -> Iterator[str]:
-    """Per group a table of its errors, a variant per row."""
+    """Yields per group a table of its errors, a variant per row."""
     head = ["traces", "cases", "within 1 %", "within 3 %", "median", "p95", "worst", "as measured", "allowed"]
     for name, own in _by_name(measured).items():
         yield f"Error of the makespan in %, {name}\n"
@@ -144,7 +150,9 @@ def _group_row(group: Group) -> list[str]:
 
 
 def job_tables(results: Sequence[Result]) -> Iterator[str]:
-    """Per group of named jobs and variant a table of the largest errors: a job per row, a kind of question per column."""
+    """Yields per group of named jobs and variant a table of the largest errors: a job per row, a kind of question per
+    column.
+    """
     given: defaultdict[tuple[str, Variant], defaultdict[str, list[Answer]]]
     given = defaultdict(lambda: defaultdict(list))
     for result in results:
@@ -157,13 +165,13 @@ def job_tables(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _worst_errors(given: list[Answer]) -> list[float | None]:
-    """The columns of a job: per kind of question, over all, and how far any activity's start is off."""
+    """Returns the columns of a job: per kind of question, over all, and how far any activity's start is off."""
     kinds = [max((abs(one.error_pct) for one in given if one.change.kind == kind), default=None) for kind in KINDS]
     return [*kinds, max(abs(one.error_pct) for one in given), max(one.start_error_pct for one in given)]
 
 
 def dependency_tables(results: Sequence[Result]) -> Iterator[str]:
-    """Per group which of the dependencies between activities, waits of the host and threads the graphs hold."""
+    """Yields per group which of the dependencies between activities, waits of the host and threads the graphs hold."""
     total: defaultdict[str, defaultdict[tuple[str, str], Tally]] = defaultdict(lambda: defaultdict(Tally))
     for result in results:
         for kind, tally in result.tallies.items():
@@ -182,7 +190,7 @@ def _tally_row(tally: Tally) -> list[str]:
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> Iterator[str]:
-    """A table, its columns of numbers to the right."""
+    """Yields a table, its columns of numbers to the right."""
     numbers = [all(row[column][:1] in "0123456789–+-" for row in rows) for column in range(len(head))]
     for row in (head, ["---:" if right else "---" for right in numbers], *rows):
         yield f"| {' | '.join(row)} |"

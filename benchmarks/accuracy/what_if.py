@@ -74,7 +74,9 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job turned out: its makespan, and when the activities in its traces started after it did, by rank, stream and place there."""
+    """How a job turned out: its makespan, and when the activities in its traces started after it did, by rank, stream
+    and place there.
+    """
 
     makespan_ns: int
     start_ns: Int64
@@ -82,7 +84,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How long the changed job takes, how long it does by its graphs, and by how much the start of any activity is off then."""
+    """How long the changed job takes, how long it does by its graphs, and by how much the start of any activity is off
+    then.
+    """
 
     change: Change
     true_ns: int
@@ -101,12 +105,12 @@ class Answer:
 
 
 def graphs_of(run: Run, variant: Variant) -> list[ExecutionGraph]:
-    """The graph of each rank, by way of trace files. Raises DataError as reading, linking and converting do."""
+    """Returns the graph of each rank, by way of trace files. Raises DataError as reading, linking and converting do."""
     return [convert(linked) for linked in linked_of(run, variant)]
 
 
 def linked_of(run: Run, variant: Variant) -> list[LinkedTrace]:
-    """The linked trace of each rank, by way of trace files."""
+    """Returns the linked trace of each rank, by way of trace files."""
     with tempfile.TemporaryDirectory() as folder:
         files = write_traces(run, folder, sync_records=variant.sync_records, resolved_events=variant.resolved_events)
         pairs = [(read_host_trace(str(pair.host)), read_device_trace(str(pair.device))) for pair in files]
@@ -114,7 +118,7 @@ def linked_of(run: Run, variant: Variant) -> list[LinkedTrace]:
 
 
 def true_outcomes(job: Job, changes: Sequence[Change] = CHANGES) -> dict[Change, Outcome]:
-    """How the job turns out under each of the changes, the first of which is none."""
+    """Returns how the job turns out under each of the changes, the first of which is none."""
     steps = [list(job.program(rank)) for rank in range(job.ranks)]  # the same whatever changes
     written = replace(job, program=lambda rank: iter(steps[rank]))
     runs = ((change, simulate(written, scale_of(list(change.specs)))) for change in changes)
@@ -124,7 +128,7 @@ def true_outcomes(job: Job, changes: Sequence[Change] = CHANGES) -> dict[Change,
 
 
 def answers(graphs: list[ExecutionGraph], outcomes: Mapping[Change, Outcome]) -> Iterator[Answer]:
-    """One answer per change that names anything in the graphs, which hold all activities in the job's traces."""
+    """Yields one answer per change that names anything in the graphs, which hold all activities in the job's traces."""
     scales = {change: [parse_scale(spec) for spec in change.specs] for change in outcomes}
     asked = {
         change: scale
@@ -146,7 +150,7 @@ def _of_run(run: Run, kept: list[Bool]) -> Outcome:
 
 
 def _by_stream(rank: RankRun) -> Int64:
-    """The activities in the order of streams and time, which a change keeps."""
+    """Returns the activities in the order of streams and time, which a change keeps."""
     return np.lexsort((as_numpy(rank.activities.start), as_numpy(rank.activities.stream)))
 
 

@@ -1,8 +1,9 @@
 """The benchmark: speed and peak memory of every command on synthetic traces of growing size, beside the least possible.
 
-Every piece of work runs in a fresh process, all of them in turn, several rounds; times are medians, without the start of Python.
-A floor is what this machine needs, in the same minutes, to decode the inputs once, typed and whole in memory, and to write as
-many bytes as the command does. MB are 10**6 bytes of input: host and device trace, uncompressed. Nothing is asserted.
+Every piece of work runs in a fresh process, all of them in turn, several rounds; times are medians, without the start
+of Python. A floor is what this machine needs, in the same minutes, to decode the inputs once, typed and whole in
+memory, and to write as many bytes as the command does. MB are 10**6 bytes of input: host and device trace,
+uncompressed. Nothing is asserted.
 """
 
 import argparse
@@ -137,7 +138,9 @@ def _markdown(benchmark: Benchmark) -> str:
 
 
 def _measured(size: Size, folder: Path, job: Sequence[str], runs: int) -> Size:
-    """Runs every work in turn, `runs` times, on an input of that size, which is generated in the folder if it is not there."""
+    """Runs every work in turn, `runs` times, on an input of that size, which is generated in the folder if it is not
+    there.
+    """
     if not (folder / TRACES).exists():
         _generate(folder, job, size.ranks == 1)
     size.input_bytes = sum(trace.stat().st_size for trace in (folder / TRACES).iterdir())
@@ -165,7 +168,9 @@ def _generate(folder: Path, job: Sequence[str], first_alone: bool) -> None:
 
 
 def _run_alone(folder: Path, *arguments: str) -> tuple[bytes, int]:
-    """Runs Python with these arguments in a fresh process that works in `folder`; its output and its peak memory in bytes."""
+    """Runs Python with these arguments in a fresh process that works in `folder`; its output and its peak memory in
+    bytes.
+    """
     command = [sys.executable, *arguments]
     with (
         tempfile.TemporaryFile() as said,
@@ -191,7 +196,7 @@ def _machine() -> str:
 
 
 def _commit() -> str:
-    """The commit that is measured, with `-dirty` if there is more; empty outside a repository."""
+    """Returns the commit that is measured, with `-dirty` if there is more; empty outside a repository."""
     command = ["git", "describe", "--always", "--dirty"]
     try:
         described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)

@@ -1,4 +1,6 @@
-"""What the benchmark measured, as records that are saved, and as tables: of one size, and of what changed since another run."""
+"""What the benchmark measured, as records that are saved, and as tables: of one size, and of what changed since another
+run.
+"""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -28,7 +30,9 @@ class Result(msgspec.Struct):
 
 
 class Size(msgspec.Struct):
-    """All works on an input, and what that holds: one rank of about `megabytes`, or a job of small `ranks`, of 0 megabytes."""
+    """All works on an input, and what that holds: one rank of about `megabytes`, or a job of small `ranks`, of 0
+    megabytes.
+    """
 
     megabytes: int
     input_bytes: int
@@ -42,7 +46,7 @@ class Size(msgspec.Struct):
         return f"{self.megabytes} MB" if self.ranks == 1 else f"{self.ranks} ranks"
 
     def result(self, work: str) -> Result | None:
-        """The runs of a work, None where it was not measured."""
+        """Returns the runs of a work, None where it was not measured."""
         return next((result for result in self.results if result.work == work), None)
 
 
@@ -56,7 +60,7 @@ class Benchmark(msgspec.Struct):
     jobs: list[Size] = []
 
     def size(self, name: str) -> Size | None:
-        """What was measured on the input of that name, None if nothing."""
+        """Returns what was measured on the input of that name, None if nothing."""
         return next((size for size in [*self.sizes, *self.jobs] if size.name == name), None)
 
 
@@ -68,21 +72,21 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def text(self) -> str:
-        """The table for a terminal, columns aligned; first the title."""
+        """Returns the table for a terminal, columns aligned; first the title."""
         lines = [self.header, *self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
         return "\n".join([self.title, *aligned])
 
     def markdown(self) -> str:
-        """The table as markdown; first the title."""
+        """Returns the table as markdown; first the title."""
         rule = ["---", *["--:"] * (len(self.header) - 1)]
         lines = [f"| {' | '.join(cells)} |" for cells in (self.header, rule, *self.rows)]
         return "\n".join([f"{self.title}:", "", *lines])
 
 
 def size_table(size: Size, smallest: Size) -> Table:
-    """The works on one size, and how they grew from the smallest size of its kind on."""
+    """Returns the works on one size, and how they grew from the smallest size of its kind on."""
     columns = COLUMNS if size.ranks == 1 else [column for column in COLUMNS if column not in OF_ONE_RANK]
     header = ["", *columns]
     rows = [[result.work, *map(_cells(size, result).__getitem__, columns)] for result in size.results]
@@ -97,7 +101,9 @@ def size_table(size: Size, smallest: Size) -> Table:
 
 
 def build_share(size: Size) -> str:
-    """A line on what building a rank at once takes of the time of its two steps apart; nothing where one was not measured."""
+    """Returns a line on what building a rank at once takes of the time of its two steps apart; nothing where one was
+    not measured.
+    """
     works = [size.result(work) for work in ("build", "link", "convert")]
     times = [result.median for result in works if result]
     return (

@@ -51,7 +51,7 @@ LOADS = {
 
 
 def _command(module: str, *arguments: str) -> Work:
-    """The work of a command line."""
+    """Returns the work of a command line."""
 
     def ready() -> Callable[[], Counts]:
         main = importlib.import_module(f"execgraph.tools.commands.{module}").main
@@ -73,7 +73,7 @@ def _command(module: str, *arguments: str) -> Work:
 
 
 def _anew(folder: str, work: Work) -> Work:
-    """The work, for which this folder must not be there yet."""
+    """Returns the work, for which this folder must not be there yet."""
 
     def ready() -> Callable[[], Counts]:
         shutil.rmtree(folder, ignore_errors=True)

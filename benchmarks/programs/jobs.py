@@ -25,18 +25,20 @@ NAMED = (
     *("polling", "pageable", "towers", "queue", "ddp", "moe", "uneven", "pipeline", "halo", "dlrm"),
     *("sharded", "pipeline_dp", "moe_dp"),
 )
-"""Jobs that are the same but for durations, whatever the seed. A job's number draws the machines it is measured on: new ones go last."""
+"""Jobs that are the same but for durations, whatever the seed. A job's number draws the machines it is measured on: new
+ones go last.
+"""
 
 
 def ranks_of(name: str, seed: int) -> int:
-    """How many ranks a job has unless told otherwise."""
+    """Returns how many ranks a job has unless told otherwise."""
     return random_jobs.ranks_of(seed) if name == RANDOM else JOBS[name].size.ranks
 
 
 def build_job(
     name: str, *, seed: int = 0, ranks: int | None = None, machine: Machine = DEFAULT, **size: int | None
 ) -> Job:
-    """A job of JOBS on a machine, with its own size where none is given.
+    """Returns a job of JOBS on a machine, with its own size where none is given.
 
     Raises ValueError for an unknown name or a size that the job cannot have.
     """

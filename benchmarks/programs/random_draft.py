@@ -1,6 +1,7 @@
 """A random program while it is drawn, and while it is written for a rank: what its parts share.
 
-A seed and a number of ranks decide the streams, how long kernels and host ops take, and the numbers of results and events.
+A seed and a number of ranks decide the streams, how long kernels and host ops take, and the numbers of results and
+events.
 """
 
 import math
@@ -24,7 +25,7 @@ class Rank:
     graphs: dict[int, tuple[GraphNode, ...]] = field(default_factory=dict)
 
     def result(self, number: int, of_last_step: bool = False) -> Tensor:
-        """Each step has storages of its own: nothing is written anew that a stream may still read."""
+        """Returns each step has storages of its own: nothing is written anew that a stream may still read."""
         return self.process.tensor(f"result {number} of {self.step - of_last_step}", 64, 64)
 
 
@@ -51,12 +52,12 @@ class Draft:
         """Collectives that nothing waits for yet."""
 
     def number(self) -> int:
-        """Numbers results, events and all else that has to be told apart."""
+        """Returns numbers results, events and all else that has to be told apart."""
         self._numbers += 1
         return self._numbers
 
     def stream(self) -> int:
-        """One of the program's streams."""
+        """Returns one of the program's streams."""
         return self.random.choice(self.streams)
 
     def two_streams(self) -> tuple[int, int]:
@@ -65,11 +66,11 @@ class Draft:
         return first, second
 
     def kernel_us(self) -> float:
-        """How long a kernel takes."""
+        """Returns how long a kernel takes."""
         return self._between(*self._kernel_us)
 
     def host_us(self) -> float:
-        """How long a host op takes by itself."""
+        """Returns how long a host op takes by itself."""
         return self._between(*self._host_us)
 
     def _between(self, least: float, most: float) -> float:

@@ -21,12 +21,12 @@ SHARE_AWAITED = 0.3
 
 
 def ranks_of(seed: int) -> int:
-    """How many ranks the program of a seed runs on."""
+    """Returns how many ranks the program of a seed runs on."""
     return 2 if Random(f"ranks of program {seed}").random() < SHARE_WITH_RANKS else 1
 
 
 def random_program(process: Process) -> Iterator[None]:
-    """A random program per seed: streams, events, waits of the host, graphs, a backward pass, collectives."""
+    """Yields a random program per seed: streams, events, waits of the host, graphs, a backward pass, collectives."""
     rank = Rank(process, Communicator(process, world(process.size.ranks), COLLECTIVE_STREAM))
     parts = _parts(Draft(process.seed, process.size.ranks), PARTS_PER_LAYER * process.size.layers)
     for rank.step in steps(process):

@@ -32,7 +32,7 @@ class Nest(NamedTuple):
 
 
 def draw_nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
-    """An op `depth` levels deep; where it launches the innermost ones have a kernel or more."""
+    """Returns an op `depth` levels deep; where it launches the innermost ones have a kernel or more."""
     random = draft.random
     name, kernel = random.choice(OPS)
     if depth == 1:
@@ -44,7 +44,9 @@ def draw_nest(draft: Draft, depth: int, launches: bool = True) -> Nest:
 
 
 def work_on(draft: Draft, stream: int, source: int | None = None) -> Part:
-    """An op whose kernels write a result and read `source`, or else any result of the stream or of those that it has waited for."""
+    """Returns an op whose kernels write a result and read `source`, or else any result of the stream or of those that
+    it has waited for.
+    """
     nest, idle, number = draw_nest(draft, draft.random.randint(1, 3)), draft.host_us() / 3, draft.number()
     if source is None:
         source = draft.random.choice(draft.readable[stream] or [number])
@@ -59,12 +61,12 @@ def work_on(draft: Draft, stream: int, source: int | None = None) -> Part:
 
 
 def device_ops(draft: Draft) -> Part:
-    """One or two ops, each with its kernels on one stream."""
+    """Returns one or two ops, each with its kernels on one stream."""
     return _all_of([work_on(draft, draft.stream()) for _ in range(draft.random.randint(1, 2))])
 
 
 def host_ops(draft: Draft) -> Part:
-    """Ops that launch nothing, and Python around them."""
+    """Returns ops that launch nothing, and Python around them."""
     nest, idle, number = draw_nest(draft, draft.random.randint(1, 3), launches=False), draft.host_us(), draft.number()
 
     def write(rank: Rank, script: Script) -> None:
@@ -83,5 +85,5 @@ def _all_of(parts: Sequence[Part]) -> Part:
 
 
 def perhaps_work(draft: Draft) -> Part:
-    """What the host does between recording an event and waiting for it."""
+    """Returns what the host does between recording an event and waiting for it."""
     return _all_of([draft.random.choice((device_ops, host_ops))(draft) for _ in range(draft.random.randint(0, 2))])

@@ -1,7 +1,8 @@
-"""What random programs are made of: work, events between streams, CUDA graphs, waits of the host, a backward pass, collectives.
+"""What random programs are made of: work, events between streams, CUDA graphs, waits of the host, a backward pass,
+collectives.
 
-Each kind takes a draft, draws what it needs and returns the part, which writes its instructions for a rank and a step. No part waits for
-what a later one does, and storages are ordered across streams as PyTorch orders them.
+Each kind takes a draft, draws what it needs and returns the part, which writes its instructions for a rank and a step.
+No part waits for what a later one does, and storages are ordered across streams as PyTorch orders them.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,9 @@ GRAPH_STREAMS = (40, 44)
 
 
 def _hand_off(draft: Draft) -> Part:
-    """One stream waits for another, now and then through a third one that has nothing to do itself, and goes on with what that wrote."""
+    """Returns one stream waits for another, now and then through a third one that has nothing to do itself, and goes on
+    with what that wrote.
+    """
     source, target = draft.two_streams()
     through = draft.random.choice((target, target, draft.stream()))
     event, onwards, recorded = f"event {draft.number()}", f"event {draft.number()}", tuple(draft.readable[source])
@@ -40,7 +43,7 @@ def _hand_off(draft: Draft) -> Part:
 
 
 def _behind(draft: Draft) -> Part:
-    """The host waits for what a stream was given one step ago, or another stream does and goes on with that."""
+    """Returns the host waits for what a stream was given one step ago, or another stream does and goes on with that."""
     source, target = draft.two_streams()
     event, on_host, work = f"event {draft.number()}", draft.random.random() < 0.5, work_on(draft, source)
     nest, written, number = draw_nest(draft, 1), draft.latest[source], draft.number()
@@ -59,7 +62,7 @@ def _behind(draft: Draft) -> Part:
 
 
 def fork(streams: tuple[int, ...]) -> Part:
-    """All streams wait for the compute stream, which is the first."""
+    """Returns all streams wait for the compute stream, which is the first."""
 
     def write(_: Rank, script: Script) -> None:
         script.record("forked", COMPUTE)
@@ -70,7 +73,7 @@ def fork(streams: tuple[int, ...]) -> Part:
 
 
 def join(streams: tuple[int, ...]) -> Part:
-    """The compute stream, which is the first, waits for all others."""
+    """Returns the compute stream, which is the first, waits for all others."""
 
     def write(_: Rank, script: Script) -> None:
         for stream in streams[1:]:
@@ -81,7 +84,9 @@ def join(streams: tuple[int, ...]) -> Part:
 
 
 def _graph(draft: Draft) -> Part:
-    """A CUDA graph of two to eight kernels: it begins on the stream that it is launched on, and may go on on streams of its own."""
+    """Returns a CUDA graph of two to eight kernels: it begins on the stream that it is launched on, and may go on on
+    streams of its own.
+    """
     random, number, stream, host = draft.random, draft.number(), draft.stream(), draft.host_us()
     own = (stream, *random.sample(GRAPH_STREAMS, random.randint(0, len(GRAPH_STREAMS))))
     nodes = []
@@ -102,7 +107,9 @@ def _graph(draft: Draft) -> Part:
 
 
 def _backward(draft: Draft) -> Part:
-    """Forward ops, then a backward pass on the autograd thread, in which anything may happen that happens in a forward one."""
+    """Forward ops, then a backward pass on the autograd thread, in which anything may happen that happens in a forward
+    one.
+    """
     inside = (device_ops, device_ops, host_ops, _hand_off, read_scalar, await_event)
     forward = [device_ops(draft) for _ in range(draft.random.randint(1, 4))]
     behind = [draft.random.choice(inside)(draft) for _ in forward]
@@ -123,7 +130,7 @@ def _on_thread(rank: Rank, part: Part) -> Callable[[Script], None]:
 
 
 def _collective(draft: Draft) -> Part:
-    """An all-reduce, which later parts run beside; work where there is only one rank."""
+    """Returns an all-reduce, which later parts run beside; work where there is only one rank."""
     work, number, elements = work_on(draft, COMPUTE), draft.number(), round(draft.kernel_us() * BYTES_PER_US / 4)
     if draft.ranks == 1:
         return work
@@ -138,7 +145,7 @@ def _collective(draft: Draft) -> Part:
 
 
 def awaited(number: int) -> Part:
-    """The wait for the collective of that number."""
+    """Returns the wait for the collective of that number."""
     return lambda rank, script: rank.works.pop(number).wait(script)
 
 

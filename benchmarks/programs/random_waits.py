@@ -9,7 +9,7 @@ from .stream_jobs import STAGED_BYTES_PER_US, pageable_activity
 
 
 def await_event(draft: Draft) -> Part:
-    """The host waits for an event, or asks for it again and again."""
+    """Returns the host waits for an event, or asks for it again and again."""
     stream, event, between = draft.stream(), f"event {draft.number()}", perhaps_work(draft)
     pause_us = draft.random.choice((None, 1.0, 4.0))
 
@@ -25,7 +25,7 @@ def await_event(draft: Draft) -> Part:
 
 
 def await_device(draft: Draft) -> Part:
-    """The host waits for a stream, now and then for the device."""
+    """Returns the host waits for a stream, now and then for the device."""
     stream, whole = draft.stream(), draft.random.random() < 0.3
 
     def write(_: Rank, script: Script) -> None:
@@ -51,7 +51,7 @@ def read_scalar(draft: Draft) -> Part:
 
 
 def upload(draft: Draft) -> Part:
-    """A copy to the device: of pinned memory while the host goes on, or of pageable memory, which holds it."""
+    """Returns a copy to the device: of pinned memory while the host goes on, or of pageable memory, which holds it."""
     stream, number, us, pinned = draft.stream(), draft.number(), draft.kernel_us(), draft.random.random() < 0.6
     activity = (upload_activity if pinned else pageable_activity)(
         round(us * (PINNED_BYTES_PER_US if pinned else STAGED_BYTES_PER_US))

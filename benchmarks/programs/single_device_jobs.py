@@ -1,4 +1,5 @@
-"""Jobs without communication for what training does beside the usual: copies ahead, CUDA graphs, a data loader, each kind of wait.
+"""Jobs without communication for what training does beside the usual: copies ahead, CUDA graphs, a data loader, each
+kind of wait.
 
 Each is a generator that writes one rank's program and yields after each step.
 """
@@ -43,13 +44,13 @@ SPIN = Activity("at::cuda::(anonymous namespace)::spin_kernel(long)")
 
 @cache
 def upload_activity(size: int) -> Activity:
-    """A copy of `size` bytes of pinned memory to the device."""
+    """Returns a copy of `size` bytes of pinned memory to the device."""
     return Activity("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", MEMORY, size)
 
 
 @cache
 def memset_activity(size: int) -> Activity:
-    """A memset of `size` bytes on the device."""
+    """Returns a memset of `size` bytes on the device."""
     return Activity("Memset (Device)", "gpu_memset", MEMORY, size)
 
 
@@ -62,7 +63,7 @@ def upload(process: Process, buffer: Tensor, stream: int) -> None:
 
 
 def prefetch(process: Process) -> Iterator[None]:
-    """The next batch is copied on a side stream into one of two buffers while a step computes from the other."""
+    """Yields the next batch is copied on a side stream into one of two buffers while a step computes from the other."""
     main = process.main
     buffers = [batch(process, f"batch {i}") for i in range(2)]
     for step in steps(process):
@@ -85,7 +86,9 @@ def prefetch(process: Process) -> Iterator[None]:
 
 
 def graph(process: Process) -> Iterator[None]:
-    """A CUDA graph of forward and backward on two streams, fed by copies on a third; optimizer and loss are eager."""
+    """Yields a CUDA graph of forward and backward on two streams, fed by copies on a third; optimizer and loss are
+    eager.
+    """
     main = process.main
     static, loss = batch(process), process.tensor("loss")
     nodes = captured(process)
@@ -126,13 +129,13 @@ def captured(process: Process) -> tuple[GraphNode, ...]:
 
 
 def graph_node(process: Process, activity: Activity, stream: int, us: float, after: tuple[int, ...]) -> GraphNode:
-    """A kernel of a graph; it follows those at the positions `after`."""
+    """Returns a kernel of a graph; it follows those at the positions `after`."""
     gap = process.machine.gap_ns / DEFAULT.gap_ns * process.random.uniform(700, 900)
     return GraphNode(activity, stream, round(1000 * us), round(gap), after)
 
 
 def loader(process: Process) -> Iterator[None]:
-    """A data-loader thread makes batches, two ahead at most; the main thread waits for each."""
+    """Yields a data-loader thread makes batches, two ahead at most; the main thread waits for each."""
     main, worker = process.main, process.scripts[LOADER]
     buffer = batch(process)
     rows = tuple(process.tensor(f"sample {i}", process.size.hidden, device="cpu") for i in range(8))

@@ -1,4 +1,5 @@
-"""Jobs about streams: chains of waits over several of them, loops that ask for an event, copies of pageable memory, full queues.
+"""Jobs about streams: chains of waits over several of them, loops that ask for an event, copies of pageable memory,
+full queues.
 
 Each is a generator that writes one rank's program and yields after each step.
 """
@@ -38,7 +39,9 @@ STAGED = 64 * 1024
 
 
 def streams(process: Process) -> Iterator[None]:
-    """Chains over three streams, an event that two streams wait for, a stream that waits for two, and one that only hands on."""
+    """Chains over three streams, an event that two streams wait for, a stream that waits for two, and one that only
+    hands on.
+    """
     main = process.main
     x, y, z = batch(process, "x"), batch(process, "y"), batch(process, "z")
     for step in steps(process):
@@ -74,7 +77,7 @@ def _kernel(process: Process, activity: Activity, stream: int, tensor: Tensor, t
 
 
 def polling(process: Process) -> Iterator[None]:
-    """The host asks for the event behind the forward pass again and again, and does other things in between."""
+    """Yields the host asks for the event behind the forward pass again and again, and does other things in between."""
     main = process.main
     for _ in steps(process):
         loss = model(process, batch(process))
@@ -87,12 +90,14 @@ def polling(process: Process) -> Iterator[None]:
 
 @cache
 def pageable_activity(size: int) -> Activity:
-    """A copy of `size` bytes of pageable memory to the device."""
+    """Returns a copy of `size` bytes of pageable memory to the device."""
     return Activity("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", MEMORY, size)
 
 
 def pageable(process: Process) -> Iterator[None]:
-    """Batches come from pageable memory: the call returns when the last piece was staged; small copies are staged at once."""
+    """Batches come from pageable memory: the call returns when the last piece was staged; small copies are staged at
+    once.
+    """
     main = process.main
     x, labels = batch(process), process.tensor("labels", process.size.tokens, dtype="long int")
     for step in steps(process):
@@ -110,7 +115,7 @@ def pageable(process: Process) -> Iterator[None]:
 
 
 def queue(process: Process) -> Iterator[None]:
-    """The host launches more than the queue of a stream takes, and is held up until kernels have started."""
+    """Yields the host launches more than the queue of a stream takes, and is held up until kernels have started."""
     main, x = process.main, process.tensor("x", 64, 64)
     for _ in steps(process):
         with main.op("aten::_foreach_add_", ((x,), (x,), 1), own_us=5.0):

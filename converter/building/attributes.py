@@ -52,9 +52,10 @@ def graph_of(
     options: Options,
     work: KernelWork | None,
 ) -> Built:
-    """The graph whose i-th node is number `order[i]`.
+    """Returns the graph whose i-th node is number `order[i]`.
 
-    `edges` and `control` are between positions in `order`; ids are positions + 1. `work` is found where it is not given.
+    `edges` and `control` are between positions in `order`; ids are positions + 1. `work` is found where it is not
+    given.
     """
     start, end = synthetic.start(context)[order], synthetic.end(context)[order]
     columns = _Columns(context, synthetic, order)
@@ -102,7 +103,9 @@ def graph_of(
 
 
 def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
-    """For each activity the time between the end of its last dependency (none: the trace's start) and its start, ABSENT for other nodes."""
+    """Returns for each activity the time between the end of its last dependency (none: the trace's start) and its
+    start, ABSENT for other nodes.
+    """
     ready = np.full(len(start), start.min(initial=FOREVER))
     ready[edges.target] = NEVER
     np.maximum.at(ready, edges.target, end[edges.source])
@@ -110,12 +113,12 @@ def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
 
 
 def _unless_equal(column: Int64, known: Int64) -> Int64:
-    """The values that differ from those known, ABSENT elsewhere."""
+    """Returns the values that differ from those known, ABSENT elsewhere."""
     return np.where(column == known, ABSENT, column)
 
 
 def _by_target(edges: Edges, count: int) -> tuple[Ragged, Ragged]:
-    """The ids that each node depends on, and the kinds."""
+    """Returns the ids that each node depends on, and the kinds."""
     order = np.lexsort((edges.source, edges.target))
     sources = Ragged.grouped(edges.target[order], edges.source[order] + 1, count)
     return sources, Ragged(sources.starts, edges.kind[order])
@@ -133,7 +136,7 @@ class _Columns:
         self._own_op = np.where(context.timeline.is_wait, -1, context.timeline.op_row)
 
     def _spread(self, *parts: tuple[int, Int64], missing: int = ABSENT) -> Int64:
-        """The values of parts, each of the nodes from a number on; `missing` for other nodes."""
+        """Returns the values of parts, each of the nodes from a number on; `missing` for other nodes."""
         column = np.full(self.synthetic.node_count, missing, np.int64)
         for first, values in parts:
             column[first : first + len(values)] = values
@@ -143,7 +146,7 @@ class _Columns:
         return self._spread((self.context.activities_from, values))
 
     def clock_shift(self) -> Int64:
-        """What was added to the recorded time of each node: activities have that of the device's clock."""
+        """Returns what was added to the recorded time of each node: activities have that of the device's clock."""
         return self._spread((self.context.activities_from, self.context.clock_shift), missing=0)
 
     def delays(self) -> Int64:
@@ -154,7 +157,7 @@ class _Columns:
         return self._spread((0, self.context.timeline.thread), (self.context.unrecorded_from, synthetic))
 
     def _op_rows(self) -> Int64:
-        """The op whose time a host node is, -1 for none."""
+        """Returns the op whose time a host node is, -1 for none."""
         return self._spread((0, self._own_op), missing=-1)
 
     def host_attributes(self) -> Iterator[tuple[str, Column]]:
@@ -180,7 +183,7 @@ class _Columns:
         yield "op_schema", Categorical(schema.astype(np.int32), ops.op_schema.table)
 
     def python_attributes(self) -> Iterator[tuple[str, Column]]:
-        """The modules and functions of host nodes, by their op or call, and of activities."""
+        """Yields the modules and functions of host nodes, by their op or call, and of activities."""
         linked, timeline = self.context.linked, self.context.timeline
         for name in ("module", "python_function"):
             of_op, of_call, of_activity = (
@@ -209,7 +212,9 @@ class _Columns:
         yield "live_bytes", self._spread((0, found.host), (self.context.activities_from, found.activities))
 
     def communications(self) -> list[Place]:
-        """The nodes that communicate, in id order: activities, and of an op that does so on the host the longest slice."""
+        """Returns the nodes that communicate, in id order: activities, and of an op that does so on the host the
+        longest slice.
+        """
         linked, rows = self.context.linked, self._op_rows()
         talking = self._spread((self.context.activities_from, linked.activities.communication_row), missing=-1)
         kernel = self.order - self.context.activities_from
@@ -225,11 +230,11 @@ class _Columns:
         return sorted(found)
 
     def group_nodes(self) -> Int64:
-        """Positions of the process-group metadata."""
+        """Returns positions of the process-group metadata."""
         return np.flatnonzero(self.order >= self._first_group)
 
     def tensors(self, left_out: Counter[str]) -> TensorText:
-        """The tensors of each op on its first slice, and of the metadata; adds to `left_out` what is unusable."""
+        """Returns the tensors of each op on its first slice, and of the metadata; adds to `left_out` what is unusable."""
         ops = self.context.linked.ops
         rows = self._spread((0, self._own_op), (self._first_group, self.synthetic.groups), missing=-1)
         place = np.flatnonzero((_slice_numbers(self._op_rows()) == 0) | (self.order >= self._first_group))
@@ -241,12 +246,12 @@ class _Columns:
 
 
 def _slice_numbers(op_rows: Int64) -> Int64:
-    """Which slice of its op a node is, from 0; ABSENT for a node of no op."""
+    """Returns which slice of its op a node is, from 0; ABSENT for a node of no op."""
     return np.where(op_rows >= 0, cumcount(op_rows), ABSENT)
 
 
 def _texts(lists: BytesColumn, left_out: Counter[str]) -> list[BytesColumn]:
-    """The texts of the values, shapes and types of each op's tensors."""
+    """Returns the texts of the values, shapes and types of each op's tensors."""
     members = ArgumentTexts("values", "shapes", "types")
     parts = [BytesColumnBuilder() for _ in members.names]
     for start in range(0, len(lists), LISTS_AT_ONCE):

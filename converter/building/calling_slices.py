@@ -6,7 +6,8 @@ from ..context import ConversionContext, Edges
 
 
 def calling_slices(context: ConversionContext) -> Edges:
-    """Each host slice after the last earlier slice, on its thread, of the op that called its op; none where there is no such slice.
+    """Returns each host slice after the last earlier slice, on its thread, of the op that called its op; none where
+    there is no such slice.
 
     A wait was called by the op around the blocking call. Always implied by program order.
     """

@@ -1,4 +1,6 @@
-"""What a recorded communication is to a simulator: node type, collective type and bytes, from tables of names and dtypes."""
+"""What a recorded communication is to a simulator: node type, collective type and bytes, from tables of names and
+dtypes.
+"""
 
 import re
 from typing import NamedTuple
@@ -66,7 +68,7 @@ def bytes_per_element(dtype: str) -> int:
 
 
 def is_known_dtype(dtype: str) -> bool:
-    """Whether the size of such an element is known.
+    """Returns whether the size of such an element is known.
 
     >>> is_known_dtype("c10::BFloat16"), is_known_dtype("quantum")
     (True, False)
@@ -84,7 +86,8 @@ def peers(recorded: Communication, node: NodeType, own_rank: int) -> tuple[int, 
 
 
 def meaning(recorded: Communication, kernel: str) -> Meaning | None:
-    """What the communication is, by its recorded name, by the kernel's name as the last resort; None if neither tells.
+    """Returns what the communication is, by its recorded name, by the kernel's name as the last resort; None if neither
+    tells.
 
     Of coalesced messages it is the first receive, else the first send.
     """
@@ -100,14 +103,14 @@ def meaning(recorded: Communication, kernel: str) -> Meaning | None:
 
 
 def _kind(name: str) -> NodeType | CollectiveType | None:
-    """By a name such as allreduce, _allgather_base, all_to_allv, nccl:recv or xccl::broadcast."""
+    """Returns by a name such as allreduce, _allgather_base, all_to_allv, nccl:recv or xccl::broadcast."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower().rpartition(":")[2]).removeprefix("nccl")
     found = (kind for prefix, kind in (*_MESSAGES, *_COLLECTIVES) if plain.startswith(prefix))
     return next(found, None)
 
 
 def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
-    """By the part of a kernel's name before its parameters."""
+    """Returns by the part of a kernel's name before its parameters."""
     name = re.split(r"[(<]", kernel.removeprefix("void "), maxsplit=1)[0]
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     kind = _kind(name) if "::" in name else None
@@ -115,7 +118,9 @@ def _kind_of_kernel(kernel: str) -> NodeType | CollectiveType | None:
 
 
 def _elements(recorded: Communication, kind: NodeType | CollectiveType) -> int:
-    """The elements that the rank puts in, which decide how long a simulator takes; where they were not recorded, those that come out."""
+    """Returns the elements that the rank puts in, which decide how long a simulator takes; where they were not
+    recorded, those that come out.
+    """
     given, taken = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     members = len(recorded.ranks) or max(recorded.group_size, 1)
     if kind is NodeType.COMM_RECV:

@@ -16,7 +16,8 @@ from .communication import Meaning, is_known_dtype, meaning, peers
 
 INTEGERS = ("comm_type", "comm_size", "comm_seq", "comm_src", "comm_dst", "comm_tag")
 COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "comm_dst", "comm_tag", "comm_size")}
-"""Where several messages go with one kernel: the list that holds of all of them what the other attribute holds of one."""
+"""Where several messages go with one kernel: the list that holds of all of them what the other attribute holds of one.
+"""
 
 
 class Place(NamedTuple):
@@ -39,8 +40,9 @@ class Message(NamedTuple):
 
 
 Channel = tuple[tuple[int, ...], tuple[int, str], bool, int]
-"""Ranks and name of the group, which sort alike on all ranks, whether sent together with others, which takes another way, and the
-recorded tag."""
+"""Ranks and name of the group, which sort alike on all ranks, whether sent together with others, which takes another
+way, and the recorded tag.
+"""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ class CommunicationColumns:
 
 
 def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Place]) -> CommunicationColumns:
-    """Node types and attributes of `places`, which are in the order of their positions; other nodes are computation. Linear, but for tags.
+    """Returns node types and attributes of `places`, which are in the order of their positions; other nodes are
+    computation. Linear, but for tags.
 
     Kernels that one communication took share its bytes.
     """
@@ -107,7 +110,9 @@ def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Plac
 
 
 def split_bytes(recorded: Communication, found: Meaning, size: int) -> list[int]:
-    """How many of `size` bytes an all-to-all sends to each member of its group; empty where that is not known. O(members)."""
+    """Returns how many of `size` bytes an all-to-all sends to each member of its group; empty where that is not known.
+    O(members).
+    """
     split, rows = recorded.in_split, sum(recorded.in_split)
     if found.type is not CollectiveType.ALL_TO_ALL or len(split) != len(recorded.ranks) or min(split, default=-1) < 0:
         return []
@@ -177,10 +182,11 @@ def _message_attributes(columns: CommunicationColumns, messages: Sequence[Messag
 
 
 def tags(messages: Sequence[Message]) -> list[int]:
-    """A tag for each message of a rank, in the order in which they are issued, so that both ends give it the same.
+    """Returns a tag for each message of a rank, in the order in which they are issued, so that both ends give it the
+    same.
 
-    Messages from one rank to another are counted by channel, which both ends can do alone; where several channels join two ranks, each has
-    tags of its own.
+    Messages from one rank to another are counted by channel, which both ends can do alone; where several channels join
+    two ranks, each has tags of its own.
     """
     channels: defaultdict[tuple[int, int], set[Channel]] = defaultdict(set)
     for message in messages:

@@ -17,7 +17,8 @@ class LiveBytes(NamedTuple):
 
 
 def most_live_bytes(context: ConversionContext) -> LiveBytes:
-    """Of slices of ops the most that live on the host meanwhile, of activities what lives on their device when they are launched.
+    """Returns of slices of ops the most that live on the host meanwhile, of activities what lives on their device when
+    they are launched.
 
     Memory is got and given back in the order of the host, which launches ahead of the device. O(n log n).
     """

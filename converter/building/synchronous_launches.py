@@ -1,4 +1,5 @@
-"""Synchronous launches, for simulators without queues: what depended on a launching slice waits for what the slice launched.
+"""Synchronous launches, for simulators without queues: what depended on a launching slice waits for what the slice
+launched.
 
 Slice a launches kernel k and is followed by slice b: the edges a → k, a → b become a → k → b.
 """
@@ -11,8 +12,10 @@ from ..dependencies import launching_node
 
 
 def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges:
-    """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity that it
-    launched on each stream. Kinds are kept. An activity that followed one launched after it blocks nobody: its stream is no queue."""
+    """Replaces every dependency on a launching slice, but for those of its own activities, by ones on the last activity
+    that it launched on each stream. Kinds are kept. An activity that followed one launched after it blocks nobody: its
+    stream is no queue.
+    """
     node, tail = _tails(context, _in_turn(context, edges))
     launcher = np.full(context.node_count, -1, np.int64)
     launcher[context.activities_from : context.unrecorded_from] = launching_node(context)
@@ -28,7 +31,7 @@ def with_synchronous_launches(context: ConversionContext, edges: Edges) -> Edges
 
 
 def _in_turn(context: ConversionContext, edges: Edges) -> Bool:
-    """Which activities followed only activities that had been launched before them."""
+    """Returns which activities followed only activities that had been launched before them."""
     first, count = context.activities_from, len(context.linked.activities)
     node = launching_node(context)
     launched = np.empty(context.node_count, np.int64)
@@ -51,7 +54,9 @@ def _in_turn(context: ConversionContext, edges: Edges) -> Bool:
 
 
 def _tails(context: ConversionContext, in_turn: Bool) -> tuple[Int64, Int64]:
-    """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream, of those in turn."""
+    """(launching node, activity node) pairs sorted by launching node: the last activity of each on each stream, of
+    those in turn.
+    """
     activities, node = context.linked.activities, launching_node(context)
     order = np.lexsort((activities.end, activities.start, activities.stream, activities.device, node))
     order = order[(activities.call_row[order] >= 0) & in_turn[order]]

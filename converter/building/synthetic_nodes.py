@@ -1,4 +1,6 @@
-"""Synthetic nodes, which stand for no host op and no activity of the run: delays of activities, and process-group metadata."""
+"""Synthetic nodes, which stand for no host op and no activity of the run: delays of activities, and process-group
+metadata.
+"""
 
 from dataclasses import dataclass
 
@@ -35,7 +37,9 @@ class SyntheticNodes:
         return self.first + len(self.delays) + len(self.groups)
 
     def edges(self, context: ConversionContext) -> Edges:
-        """Each delay between what released its activity and that; the metadata one after the other, so that they form a thread."""
+        """Returns each delay between what released its activity and that; the metadata one after the other, so that
+        they form a thread.
+        """
         delay = self.first + np.arange(len(self.delays), dtype=np.int64)
         group = self.first + len(self.delays) + np.arange(len(self.groups), dtype=np.int64)
         kind = np.where(self.delays.by_launch, int(DependencyKind.LAUNCH), int(DependencyKind.STREAM_ORDER))
@@ -48,17 +52,17 @@ class SyntheticNodes:
         )
 
     def start(self, context: ConversionContext) -> Int64:
-        """Measured start of every node, the synthetic ones included."""
+        """Returns measured start of every node, the synthetic ones included."""
         metadata = np.full(len(self.groups), context.start_of_trace)
         return np.concatenate((context.start, self.delays.start, metadata))
 
     def end(self, context: ConversionContext) -> Int64:
-        """Measured end of every node, the synthetic ones included."""
+        """Returns measured end of every node, the synthetic ones included."""
         metadata = np.full(len(self.groups), context.start_of_trace)
         return np.concatenate((context.end, self.delays.start + self.delays.length, metadata))
 
     def names(self, context: ConversionContext) -> Categorical:
-        """Names of all nodes, the synthetic ones included."""
+        """Returns names of all nodes, the synthetic ones included."""
         own = [UNRECORDED] * len(context.unrecorded) + [
             DELAY_NAMES[Delay(cause)] for cause in self.delays.cause.tolist()
         ]
@@ -68,7 +72,9 @@ class SyntheticNodes:
         )
 
     def threads(self, context: ConversionContext) -> Int64:
-        """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded ones."""
+        """Thread numbers of the `unrecorded host` nodes, of delays (which have none) and metadata, below all recorded
+        ones.
+        """
         lowest = max(min(0, int(context.timeline.thread.min(initial=0))), LOWEST)
         unrecorded = np.full(len(context.unrecorded), lowest - 1)
         none = np.full(len(self.delays), ABSENT, np.int64)

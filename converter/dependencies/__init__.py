@@ -1,7 +1,7 @@
 """The rules that make the edges. Their names, read in order, explain the graph.
 
-Each rule is a pure function from a conversion context to edges between its nodes. `inferred` looks afterwards at what starts late by them;
-what it leaves unexplained are delays.
+Each rule is a pure function from a conversion context to edges between its nodes. `inferred` looks afterwards at what
+starts late by them; what it leaves unexplained are delays.
 """
 
 from collections.abc import Callable

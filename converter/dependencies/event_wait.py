@@ -6,7 +6,7 @@ from .evidence import by_evidence
 
 
 def event_wait(context: ConversionContext) -> Edges:
-    """The linked trace's device waits; those known from timing alone are marked inferred."""
+    """Returns the linked trace's device waits; those known from timing alone are marked inferred."""
     waits = context.linked.device_waits
     kind = by_evidence(DependencyKind.EVENT_WAIT, waits.found)
     return Edges.of(context.activity_node(waits.source_row), context.activity_node(waits.target_row), kind)

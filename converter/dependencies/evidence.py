@@ -8,5 +8,5 @@ from ...schema.linked import guessed
 
 
 def by_evidence(kind: DependencyKind, found: Categorical) -> Int64:
-    """The kind of each edge, by how it was found."""
+    """Returns the kind of each edge, by how it was found."""
     return np.where(guessed(found), int(kind | DependencyKind.INFERRED), int(kind))

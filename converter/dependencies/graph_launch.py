@@ -1,7 +1,8 @@
 """A launched graph (CUDA or HIP) is one piece of work of its stream, whose branches run on several.
 
-Its first activities follow what the stream did before, and what the stream does next follows the end of every branch. The order between
-the branches is in no trace: an activity that starts right after another branch's has ended is taken to follow it, marked inferred.
+Its first activities follow what the stream did before, and what the stream does next follows the end of every branch.
+The order between the branches is in no trace: an activity that starts right after another branch's has ended is taken
+to follow it, marked inferred.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ Edge = tuple[int, int, int]
 
 
 def graph_launch(context: ConversionContext) -> Edges:
-    """The order around and inside launches whose activities run on several streams."""
+    """Returns the order around and inside launches whose activities run on several streams."""
     edges = [
         edge for members in _launches(context) for edge in (*_inside(context, members), *_around(context, members))
     ]
@@ -26,7 +27,7 @@ def graph_launch(context: ConversionContext) -> Edges:
 
 
 def _launches(context: ConversionContext) -> Iterator[list[int]]:
-    """The activities of each launch over several streams, each stream in its order."""
+    """Yields the activities of each launch over several streams, each stream in its order."""
     activities = context.linked.activities
     order = np.lexsort((activities.end, activities.start, activities.call_row))
     order = order[activities.call_row[order] >= 0]
@@ -56,7 +57,9 @@ def _inside(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
 
 
 def _around(context: ConversionContext, members: list[int]) -> Iterator[Edge]:
-    """From the stream's work before the graph to its branches, and from all branches to the stream's work after; -1 where there is none."""
+    """Yields from the stream's work before the graph to its branches, and from all branches to the stream's work after;
+    -1 where there is none.
+    """
     activities, end = context.linked.activities, context.activity_end
     first: dict[int, int] = {}
     last: dict[int, int] = {}

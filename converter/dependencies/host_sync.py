@@ -6,7 +6,7 @@ from .evidence import by_evidence
 
 
 def host_sync(context: ConversionContext) -> Edges:
-    """Each blocking call's wait node after its sources; those known from timing alone are marked inferred."""
+    """Returns each blocking call's wait node after its sources; those known from timing alone are marked inferred."""
     waits = context.linked.host_waits
     waiter = context.timeline.sync_node[waits.call_row]
     return Edges.of(context.activity_node(waits.source_row), waiter, by_evidence(DependencyKind.HOST_SYNC, waits.found))

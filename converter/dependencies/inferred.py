@@ -1,4 +1,5 @@
-"""Edges from timing alone: an activity that started late, right after one on another stream had ended, probably waited for it.
+"""Edges from timing alone: an activity that started late, right after one on another stream had ended, probably waited
+for it.
 
 Only for traces without synchronisation records, and only for delays that no known dependency explains.
 """
@@ -16,11 +17,11 @@ CUT_OFF = f"late activities that may have waited for one before the {LOOKED_BACK
 
 
 def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tuple[Edges, int]:
-    """For each activity row in `late` the activity of another stream that had ended last before its start, if not long before; and
-    for how many the search was cut off.
+    """Returns for each activity row in `late` the activity of another stream that had ended last before its start, if
+    not long before; and for how many the search was cut off.
 
-    Long is more than `tolerance_ns`, and more than is usual between the two: a stream may take longer to go on than to start.
-    The source must have been launched before the target was, as a stream can only wait for what was submitted.
+    Long is more than `tolerance_ns`, and more than is usual between the two: a stream may take longer to go on than to
+    start. The source must have been launched before the target was, as a stream can only wait for what was submitted.
     """
     source, cut_off = _last_ended(context, late)
     found = source >= 0
@@ -33,7 +34,9 @@ def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tupl
 
 
 def _last_ended(context: ConversionContext, late: Int64) -> tuple[Int64, int]:
-    """For each of the rows the activity of another stream, launched before, that had ended last when it started, -1 for none."""
+    """Returns for each of the rows the activity of another stream, launched before, that had ended last when it
+    started, -1 for none.
+    """
     activities, launched = context.linked.activities, context.launched
     by_end = np.argsort(context.activity_end, kind="stable")
     place = np.searchsorted(context.activity_end[by_end], activities.start[late], side="right") - 1

@@ -8,13 +8,13 @@ from ..context import ConversionContext, Edges
 
 
 def launch(context: ConversionContext) -> Edges:
-    """Each activity after its launching node; those without a recorded call after their `unrecorded host` node."""
+    """Returns each activity after its launching node; those without a recorded call after their `unrecorded host` node."""
     rows = np.arange(len(context.linked.activities), dtype=np.int64)
     return Edges.of(launching_node(context), context.activity_node(rows), DependencyKind.LAUNCH)
 
 
 def launching_node(context: ConversionContext) -> Int64:
-    """The host node at whose end each activity was launched."""
+    """Returns the host node at whose end each activity was launched."""
     call = context.linked.activities.call_row
     node = np.full(len(call), -1, np.int64)
     called = call >= 0

@@ -24,7 +24,8 @@ class StreamClocks:
         self._clocks: list[list[Int64]] = [[] for _ in counts]
 
     def not_implied(self, candidates: list[tuple[int, int]], known: list[tuple[int, int]]) -> tuple[Int64, Int64]:
-        """The candidates (source, target) that neither stream order, the known edges nor earlier candidates imply.
+        """Returns the candidates (source, target) that neither stream order, the known edges nor earlier candidates
+        imply.
 
         One pass in the order in which targets started; O(edges × streams).
         """
@@ -40,7 +41,7 @@ class StreamClocks:
         return self._clocks[stream][place] if place >= 0 else np.full(len(self._at), -1, np.int64)
 
     def _join(self, source: int, target: int) -> bool:
-        """Records that target follows source; False if that was known."""
+        """Returns records that target follows source; False if that was known."""
         stream, position = int(self._stream[source]), int(self._position[source])
         if stream == self._stream[target]:
             return bool(position >= self._position[target])

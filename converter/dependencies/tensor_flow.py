@@ -1,8 +1,9 @@
-"""GPU-promoted data dependency: where op B reads a storage that op A's activities wrote, B's first activity follows A's last.
+"""GPU-promoted data dependency: where op B reads a storage that op A's activities wrote, B's first activity follows A's
+last.
 
-Storages are followed by id and byte range in launch order. Written are an op's outputs, inputs that its schema marks (a!), and the
-buffers of an in-place collective, by the innermost op that lists them and whose subtree launched. An edge is made only where
-stream order and event waits do not imply it already.
+Storages are followed by id and byte range in launch order. Written are an op's outputs, inputs that its schema marks
+(a!), and the buffers of an in-place collective, by the innermost op that lists them and whose subtree launched. An edge
+is made only where stream order and event waits do not imply it already.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Accesses(NamedTuple):
     dense: Bool
 
     def where(self, chosen: Int64) -> "Accesses":
-        """The given accesses."""
+        """Returns the given accesses."""
         op, storage, low, high = (column[chosen] for column in self[:4])
         return Accesses(op, storage, low, high, self.written[chosen], self.dense[chosen])
 
@@ -65,7 +66,7 @@ def tensor_flow(context: ConversionContext) -> Edges:
 
 
 def _launch_rank(context: ConversionContext) -> Int64:
-    """The place of each activity in the order of launches."""
+    """Returns the place of each activity in the order of launches."""
     activities = context.linked.activities
     rank = np.empty(len(activities), np.int64)
     rank[np.lexsort((activities.start, context.launched))] = np.arange(len(activities))
@@ -73,7 +74,7 @@ def _launch_rank(context: ConversionContext) -> Int64:
 
 
 def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Int64, Int64]:
-    """For each op the first and last activity launched by it and what it called, -1 for none."""
+    """Returns for each op the first and last activity launched by it and what it called, -1 for none."""
     rank = _launch_rank(context)
     by_rank = np.append(np.argsort(rank), -1)
     owner = context.linked.activities.op_row
@@ -87,7 +88,7 @@ def _subtree_activities(context: ConversionContext, tree: Tree) -> tuple[Int64, 
 
 
 def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
-    """Every storage range that launching ops name in their arguments; an op's reads stand before its writes."""
+    """Returns every storage range that launching ops name in their arguments; an op's reads stand before its writes."""
     ops, rows = context.linked.ops, launching.tolist()
     read = _ranges(ops.inputs.at(rows))
     written = [_ranges(ops.outputs.at(rows)), _ranges(_changed_inputs(ops, rows))]
@@ -98,13 +99,15 @@ def _accesses(context: ConversionContext, launching: Int64) -> Accesses:
 
 
 def _ranges(texts: Sequence[bytes]) -> Ranges:
-    """The ranges of the device tensors in each text."""
+    """Returns the ranges of the device tensors in each text."""
     found = named_ranges(texts)
     return found.where(found.device != HOST)
 
 
 def _changed_inputs(ops: Ops, rows: list[int]) -> list[bytes]:
-    """For each op the text of the inputs that it writes: those marked in its schema, or all buffers of an in-place collective."""
+    """Returns for each op the text of the inputs that it writes: those marked in its schema, or all buffers of an
+    in-place collective.
+    """
     records = ops.name.equal(RECORD)[rows].tolist()
     marked = [mutated(schema) for schema in ops.op_schema.table] + [()]  # code -1 is the last: no schema
     changed = []
@@ -137,7 +140,9 @@ def _between_streams(context: ConversionContext, tree: Tree, accesses: Accesses,
 
 
 def _strided(context: ConversionContext, accesses: Accesses) -> Accesses:
-    """The accesses with the reach of strided views, where strides are recorded; up to here tensors are taken to be contiguous."""
+    """Returns the accesses with the reach of strided views, where strides are recorded; up to here tensors are taken to
+    be contiguous.
+    """
     high, dense = accesses.high.copy(), accesses.dense.copy()
     rows_of: dict[tuple[int, int, int], list[int]] = {}
     keys = zip(accesses.op.tolist(), accesses.storage.tolist(), accesses.low.tolist(), strict=True)

@@ -1,7 +1,7 @@
 """Delays: device time that no edge explains and that is not usual on this machine, and its likely cause.
 
-Causes that a trace shows are launch calls whose activities the profiler lost, a device that was busy throughout, and a queue that was not
-empty when recording began.
+Causes that a trace shows are launch calls whose activities the profiler lost, a device that was busy throughout, and a
+queue that was not empty when recording began.
 """
 
 from collections import Counter
@@ -20,7 +20,8 @@ from .device_time import DeviceTime
 
 @dataclass(slots=True)
 class Delays:
-    """One row each: `activity` is delayed from `start` for `length` ns after the node `after` (-1: after the trace's start).
+    """One row each: `activity` is delayed from `start` for `length` ns after the node `after` (-1: after the trace's
+    start).
 
     `by_launch` is whether a launch or the device released it, `cause` a Delay.
     """
@@ -36,12 +37,12 @@ class Delays:
         return len(self.activity)
 
     def none(self) -> "Delays":
-        """A table without rows."""
+        """Returns a table without rows."""
         return Delays(*(getattr(self, column)[:0] for column in Delays.__slots__))
 
 
 def delays(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit) -> Delays:
-    """The delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
+    """Returns the delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
     late = np.flatnonzero(time.delay > 0).astype(np.int64)
     cause = _causes(context, time, room, late)
     carried = _carried(context, time, late, cause)
@@ -62,12 +63,12 @@ def delays(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit)
 
 
 def _ready(context: ConversionContext, time: DeviceTime) -> Int64:
-    """When each activity was released."""
+    """Returns when each activity was released."""
     return context.linked.activities.start - np.where(time.by_launch, time.latency, time.gap) - time.delay
 
 
 def _causes(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit, late: Int64) -> Int64:
-    """The cause of each delay but for the start of recording, by what the trace shows."""
+    """Returns the cause of each delay but for the start of recording, by what the trace shows."""
     activities, delay = context.linked.activities, time.delay[late]
     usual = np.where(time.by_launch, time.latency, time.gap)[late]
     busy, lost = _busy(context, _ready(context, time)[late], delay, activities.device[late]), _lost_launches(context)
@@ -83,8 +84,8 @@ def _causes(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit
 def _carried(context: ConversionContext, time: DeviceTime, late: Int64, cause: Int64) -> Int64:
     """Until when work from before the trace kept each activity's stream busy, -1 for activities that it did not hold.
 
-    A part of a trace knows. Of a whole one it is taken for streams whose first activity, launched early, was long in starting though
-    nothing that is recorded was in its way: the queue was not empty when recording began.
+    A part of a trace knows. Of a whole one it is taken for streams whose first activity, launched early, was long in
+    starting though nothing that is recorded was in its way: the queue was not empty when recording began.
     """
     activities = context.linked.activities
     if context.carried is not None:
@@ -98,7 +99,7 @@ def _carried(context: ConversionContext, time: DeviceTime, late: Int64, cause: I
 
 
 def _busy(context: ConversionContext, start: Int64, length: Int64, device: Int64) -> Int64:
-    """For how long of each stretch anything ran on the device."""
+    """Returns for how long of each stretch anything ran on the device."""
     activities, busy = context.linked.activities, np.zeros(len(start), np.int64)
     ran_on, until = rows_of_each(activities.device), start + length
     for number, own in rows_of_each(device).items():
@@ -108,7 +109,7 @@ def _busy(context: ConversionContext, start: Int64, length: Int64, device: Int64
 
 
 def _lost_launches(context: ConversionContext) -> Int64:
-    """When calls began that launched what is in no record, sorted."""
+    """Returns when calls began that launched what is in no record, sorted."""
     activities, calls = context.linked.activities, context.linked.calls
     owns = np.zeros(len(calls), np.bool_)
     owns[activities.call_row[activities.call_row >= 0]] = True
@@ -118,14 +119,16 @@ def _lost_launches(context: ConversionContext) -> Int64:
 
 
 def _launched_between(context: ConversionContext, rows: Int64, lost: Int64) -> Bool:
-    """Activities between whose launch and that of the one before on their stream one of the `lost` launches lies."""
+    """Returns activities between whose launch and that of the one before on their stream one of the `lost` launches
+    lies.
+    """
     before, launched = context.stream_previous[rows], context.launched
     since = np.where(before >= 0, launched[np.maximum(before, 0)], context.start_of_trace)
     return np.searchsorted(lost, launched[rows]) > np.searchsorted(lost, since)
 
 
 def by_cause(found: Delays) -> tuple[dict[str, int], dict[str, float]]:
-    """How many delays there are of each cause, and their µs."""
+    """Returns how many delays there are of each cause, and their µs."""
     count, time = Counter[str](), Counter[str]()
     for cause in np.unique(found.cause).tolist():
         mine = found.cause == cause

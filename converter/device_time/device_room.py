@@ -1,7 +1,8 @@
 """Room on a device: how many activities it runs at once, where the trace shows that it could not run more.
 
-A device was full if never more than so many activities ran on it at once, and those that were late and ready when so many ran
-started when one of them ended, more often than by chance. Communication does not take room: it waits for others.
+A device was full if never more than so many activities ran on it at once, and those that were late and ready when so
+many ran started when one of them ended, more often than by chance. Communication does not take room: it waits for
+others.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class ConcurrencyLimit:
 
 
 def device_room(context: ConversionContext, time: DeviceTime) -> ConcurrencyLimit:
-    """The room of every device. O(n log n)."""
+    """Returns the room of every device. O(n log n)."""
     activities = context.linked.activities
     room = ConcurrencyLimit({}, np.zeros(len(activities), np.bool_))
     late = np.isin(activities.device, activities.device[time.delay > 0]) & (activities.communication_row < 0)
@@ -53,19 +54,21 @@ def _measure(context: ConversionContext, time: DeviceTime, device: int, own: Int
 
 
 def _found_no_place(context: ConversionContext, start: Int64, end: Int64, delay: Int64, places: int) -> Bool:
-    """Which of the activities were late and, when ready `delay` ns before they started, found the device full."""
+    """Returns which of the activities were late and, when ready `delay` ns before they started, found the device full."""
     ready = start - delay + context.slack
     running = np.searchsorted(np.sort(start), ready, side="right") - np.searchsorted(np.sort(end), ready, side="right")
     return np.asarray((delay > 0) & (running >= places))
 
 
 def _took_a_place(context: ConversionContext, start: Int64, end: Int64) -> Bool:
-    """Which activities started right when another one ended."""
+    """Returns which activities started right when another one ended."""
     ends = np.sort(end)
     last = np.searchsorted(ends, start + context.slack, side="right") - 1
     return np.asarray((last >= 0) & (start - ends[last] <= 2 * context.slack))
 
 
 def _right_after_an_end(context: ConversionContext, start: Int64, end: Int64) -> float:
-    """How likely it is that an activity takes a place by chance: the share of the device's time that is right after an end."""
+    """Returns how likely it is that an activity takes a place by chance: the share of the device's time that is right
+    after an end.
+    """
     return min(3 * context.slack * len(end) / max(int(end.max() - start.min()), 1), 1.0)

@@ -1,7 +1,8 @@
 """Splits the time between an activity's release and its start into what is usual on this machine and what is delay.
 
-An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever comes later. Which of the two
-held it in the run is told by what is usual; the other one, which the run does not show, is taken as usual, too.
+An activity starts a launch latency after its launch and a gap after the activities that it follows, whichever comes
+later. Which of the two held it in the run is told by what is usual; the other one, which the run does not show, is
+taken as usual, too.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from ..context import ConversionContext, Edges
 
 @dataclass(slots=True, repr=False)
 class DeviceTime(Table):
-    """Of each activity, in ns: the `latency` after its launch, the `gap` after what it follows on the device, and the `delay` beyond.
+    """Of each activity, in ns: the `latency` after its launch, the `gap` after what it follows on the device, and the
+    `delay` beyond.
 
     The `delay` follows the node `after` (-1: none), the launch where `by_launch`.
     """
@@ -32,14 +34,16 @@ class DeviceTime(Table):
 
 
 class Release(NamedTuple):
-    """When, as measured, the launch of each activity was over and the last of the activities that it follows, NEVER without any."""
+    """When, as measured, the launch of each activity was over and the last of the activities that it follows, NEVER
+    without any.
+    """
 
     launched: Int64
     freed: Int64
 
 
 def release(context: ConversionContext, edges: Edges) -> Release:
-    """By all edges that lead to activities."""
+    """Returns by all edges that lead to activities."""
     first, count = context.activities_from, len(context.linked.activities)
     to_activity = (edges.target >= first) & (edges.target < context.unrecorded_from)
     by_launch = (edges.kind & int(DependencyKind.LAUNCH)) != 0
@@ -56,7 +60,9 @@ def release(context: ConversionContext, edges: Edges) -> Release:
 def device_time(
     context: ConversionContext, edges: Edges, machine: MachineCalibration, placed: Bool | None = None
 ) -> DeviceTime:
-    """Splits every activity's time since its release; `placed` are those that were ready and waited for room. O(n log n)."""
+    """Splits every activity's time since its release; `placed` are those that were ready and waited for room. O(n log
+    n).
+    """
     placed = np.zeros(len(context.linked.activities), np.bool_) if placed is None else placed
     activities, released = context.linked.activities, release(context, edges)
     launch, chain = _usuals(context, released, machine, placed)
@@ -76,7 +82,9 @@ def device_time(
 
 
 def _in_turn(context: ConversionContext, placed: Bool, delay: Int64, spread: Int64) -> Int64:
-    """How much later than usual, within the usual spread, what waited for room was ready, as those that started before it were first."""
+    """Returns how much later than usual, within the usual spread, what waited for room was ready, as those that started
+    before it were first.
+    """
     activities, later = context.linked.activities, np.zeros(len(delay), np.int64)
     on_full = np.flatnonzero(np.isin(activities.device, activities.device[placed]))
     for own in rows_by_number(on_full, activities.device).values():
@@ -113,7 +121,7 @@ def _usuals(
 
 
 def _last_source(context: ConversionContext, edges: Edges, ended: Int64, by_launch: Bool) -> Int64:
-    """For each activity the node of its kind of release that ended last, at `ended`."""
+    """Returns for each activity the node of its kind of release that ended last, at `ended`."""
     first = context.activities_from
     to_activity = np.flatnonzero((edges.target >= first) & (edges.target < context.unrecorded_from))
     row, source = edges.target[to_activity] - first, edges.source[to_activity]

@@ -1,4 +1,6 @@
-"""Orders the nodes of a graph whose dependencies may go round in circles, as they can where a trace has many equal or exchanged times."""
+"""Orders the nodes of a graph whose dependencies may go round in circles, as they can where a trace has many equal or
+exchanged times.
+"""
 
 import heapq
 from typing import NamedTuple
@@ -23,7 +25,9 @@ class Ordered(NamedTuple):
 
 
 def order_through_circles(start: Int64, edges: Edges) -> Ordered:
-    """The topological order by start time where there is one, else one that breaks each circle somewhere. O((n + e) log n)."""
+    """Returns the topological order by start time where there is one, else one that breaks each circle somewhere. O((n
+    + e) log n).
+    """
     order = order_without_circles(start, edges)
     if len(order) == len(start):
         return Ordered(order, np.zeros(len(edges.source), np.bool_))
@@ -34,7 +38,9 @@ def order_through_circles(start: Int64, edges: Edges) -> Ordered:
 
 
 def _by_readiness(start: Int64, edges: Edges) -> Int64:
-    """Takes a node that is ready, else one that only unsure dependencies hold up, else any; of several the earliest, then the first row."""
+    """Takes a node that is ready, else one that only unsure dependencies hold up, else any; of several the earliest,
+    then the first row.
+    """
     count, by_source = len(start), np.argsort(edges.source, kind="stable")
     first = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
     is_sure = edges.kind & int(SURE) != 0

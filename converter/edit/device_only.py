@@ -1,7 +1,9 @@
-"""A graph without its host: activities alone, with every order that host nodes stood for and the host time that was not hidden.
+"""A graph without its host: activities alone, with every order that host nodes stood for and the host time that was not
+hidden.
 
-An order "awaited by the host, which then launched" becomes a dependency of kind host sync, unless others imply it. Host time that
-the device really waited for becomes `host_delay_ns` before the activity, so that a replay ends when the measured run did.
+An order "awaited by the host, which then launched" becomes a dependency of kind host sync, unless others imply it. Host
+time that the device really waited for becomes `host_delay_ns` before the activity, so that a replay ends when the
+measured run did.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,10 +27,11 @@ SILENT = (NodeType.INVALID, NodeType.METADATA)
 
 
 def without_host(graph: ExecutionGraph) -> ExecutionGraph:
-    """The graph of the activities, and of communication that only the host recorded; without control dependencies and tensors.
+    """Returns the graph of the activities, and of communication that only the host recorded; without control
+    dependencies and tensors.
 
-    `graph` must be in topological order and its streams chained, as convert makes it. O((n + e) · streams) at worst. Raises
-    DataError for a graph that holds none of these nodes.
+    `graph` must be in topological order and its streams chained, as convert makes it. O((n + e) · streams) at worst.
+    Raises DataError for a graph that holds none of these nodes.
     """
     kept = (graph.is_activity & ~np.isin(graph.type, SILENT)) | np.isin(graph.type, COMMUNICATION)
     if not kept.any():
@@ -46,7 +49,9 @@ def without_host(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
-    """(source, target) rows of the orders between kept nodes that only paths over the others carry, without those implied."""
+    """(source, target) rows of the orders between kept nodes that only paths over the others carry, without those
+    implied.
+    """
     stream = np.full(len(lane), -1, np.int64)
     stream[kept] = group_ids(lane[kept])
     clocks = known_after(edges, stream, int(stream.max()) + 1)
@@ -62,7 +67,9 @@ def _through_host(edges: Edges, kept: Bool, lane: Int64) -> tuple[Int64, Int64]:
 
 
 def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) -> Iterator[int]:
-    """Of what host sources (target, row, is kept) know to have ended: the last rows of lanes, but for those that kept sources imply."""
+    """Yields of what host sources (target, row, is kept) know to have ended: the last rows of lanes, but for those that
+    kept sources imply.
+    """
     known = needed = (-1,) * len(clocks[0])
     for _, source, is_kept in sources:
         if is_kept:
@@ -77,7 +84,9 @@ def _not_implied(clocks: list[Clock], sources: Iterable[tuple[int, int, bool]]) 
 
 
 def _delayed(device: ExecutionGraph, start_of_trace: int) -> ExecutionGraph:
-    """Gives every activity the time between its dependencies' measured end (none: the trace's start) and its own start, less its gap."""
+    """Gives every activity the time between its dependencies' measured end (none: the trace's start) and its own start,
+    less its gap.
+    """
     start, gap, edges = device.start_ns, device.integers("gap_ns", 0), data_edges(device)
     released = np.full(len(device), NEVER)
     np.maximum.at(released, edges.target, (start + device.duration_ns)[edges.source])

@@ -11,7 +11,8 @@ Clock = tuple[int, ...]
 
 
 def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
-    """A clock for each of n rows; nodes without a lane (-1) only pass on what they know. Edges sorted by target, pointing forward.
+    """Returns a clock for each of n rows; nodes without a lane (-1) only pass on what they know. Edges sorted by
+    target, pointing forward.
 
     O((n + e) · lanes) at worst; nodes that learn nothing share their predecessor's clock, so mostly O(n + e).
     """
@@ -31,7 +32,7 @@ def known_after(edges: Edges, lane: Int64, lanes: int) -> list[Clock]:
 
 
 def joined(first: Clock, second: Clock) -> Clock:
-    """What is known to whoever knows both; the same object where one of them adds nothing."""
+    """Returns what is known to whoever knows both; the same object where one of them adds nothing."""
     if first is second:
         return first
     both = tuple(map(max, first, second))

@@ -1,4 +1,6 @@
-"""Lanes of a graph, which are its host threads and device streams; and durations in whole µs that keep each lane's total."""
+"""Lanes of a graph, which are its host threads and device streams; and durations in whole µs that keep each lane's
+total.
+"""
 
 import numpy as np
 
@@ -7,7 +9,7 @@ from ...schema.graph import ExecutionGraph
 
 
 def lanes_of(graph: ExecutionGraph) -> Int64:
-    """For each node the number of its lane, from 0 on: one per host thread and one per (device, stream)."""
+    """Returns for each node the number of its lane, from 0 on: one per host thread and one per (device, stream)."""
     on_device = graph.is_activity
     place = np.where(on_device, graph.integers("device"), graph.integers("tid"))
     stream = np.where(on_device, graph.integers("stream"), 0)
@@ -15,7 +17,8 @@ def lanes_of(graph: ExecutionGraph) -> Int64:
 
 
 def whole_microseconds(duration_ns: Int64, lane: Int64) -> Int64:
-    """Durations in whole µs whose running total on each lane, in the order of rows, stays within 1 µs of the exact one.
+    """Returns durations in whole µs whose running total on each lane, in the order of rows, stays within 1 µs of the
+    exact one.
 
     >>> whole_microseconds(np.array([1400, 1400, 1400]), np.array([0, 0, 0])).tolist()
     [1, 2, 1]

@@ -14,7 +14,7 @@ NODES_SHOWN = 16
 
 
 def deduplicated(edges: Edges, count: int) -> Edges:
-    """One edge per pair of nodes, its kinds united; sorted by target, then source."""
+    """Returns one edge per pair of nodes, its kinds united; sorted by target, then source."""
     key = edges.target * count + edges.source
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -24,10 +24,10 @@ def deduplicated(edges: Edges, count: int) -> Edges:
 
 
 def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorical] | None = None) -> Int64:
-    """Node numbers in an order in which every edge points forward, by start time as far as that allows.
+    """Returns node numbers in an order in which every edge points forward, by start time as far as that allows.
 
-    Ties in time, frequent in whole-µs traces, are settled in a few vectorised rounds; what is left, by a heap. Raises DataError
-    with the nodes of a cycle, by name where `names` tells them, if there is one.
+    Ties in time, frequent in whole-µs traces, are settled in a few vectorised rounds; what is left, by a heap. Raises
+    DataError with the nodes of a cycle, by name where `names` tells them, if there is one.
     """
     order = order_without_circles(start, edges)
     if len(order) < len(start):
@@ -38,7 +38,7 @@ def topological_order(start: Int64, edges: Edges, names: Callable[[], Categorica
 
 
 def order_without_circles(start: Int64, edges: Edges) -> Int64:
-    """The same order, which lacks the nodes on a cycle or behind one."""
+    """Returns the same order, which lacks the nodes on a cycle or behind one."""
     order = _settle_ties(start, edges)
     return _by_heap(start, edges) if order is None else order
 
@@ -58,7 +58,7 @@ def _settle_ties(start: Int64, edges: Edges) -> Int64 | None:
 
 
 def _by_heap(start: Int64, edges: Edges) -> Int64:
-    """The order, without the nodes on a cycle or behind one."""
+    """Returns the order, without the nodes on a cycle or behind one."""
     count = len(start)
     waiting = np.bincount(edges.target, minlength=count).tolist()
     by_source = np.argsort(edges.source, kind="stable")
@@ -90,7 +90,8 @@ def _cycle(edges: Edges, ordered: Int64, names: Callable[[], Categorical] | None
 
 
 def check(edges: Edges, control: Edges, count: int) -> None:
-    """Raises DataError unless every edge joins two nodes and points to a higher number, and none is there twice. Linear.
+    """Raises DataError unless every edge joins two nodes and points to a higher number, and none is there twice.
+    Linear.
 
     Forward edges only are what makes data and control dependencies together acyclic.
     """

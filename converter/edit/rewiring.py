@@ -1,6 +1,8 @@
-"""Graph edits: the dependencies of a graph as edges between its rows, and the graph of some of its rows with other edges.
+"""Graph edits: the dependencies of a graph as edges between its rows, and the graph of some of its rows with other
+edges.
 
-An edited graph has ids 1 to n in topological order, every column in that order, no dependency twice and none on a missing node.
+An edited graph has ids 1 to n in topological order, every column in that order, no dependency twice and none on a
+missing node.
 """
 
 import dataclasses
@@ -18,19 +20,23 @@ NO_EDGES = Edges(*np.empty((3, 0), np.int64))
 
 
 def data_edges(graph: ExecutionGraph) -> Edges:
-    """Edges between rows, one per pair, their kinds united. O((n + e) log n). Raises DataError where one leads to no node."""
+    """Returns edges between rows, one per pair, their kinds united. O((n + e) log n). Raises DataError where one leads
+    to no node.
+    """
     return _sound(graph, graph.data_deps, recorded_edges(graph))
 
 
 def control_edges(graph: ExecutionGraph) -> Edges:
-    """The same of the control dependencies, which have no kind."""
+    """Returns the same of the control dependencies, which have no kind."""
     ids = graph.ctrl_deps.values
     edges = Edges(graph.rows_of(ids), graph.ctrl_deps.rows(), np.zeros(len(ids), np.int64))
     return _sound(graph, graph.ctrl_deps, edges)
 
 
 def recorded_edges(graph: ExecutionGraph) -> Edges:
-    """The data dependencies as they stand in the file, sorted by target; a source that the graph does not have is -1."""
+    """Returns the data dependencies as they stand in the file, sorted by target; a source that the graph does not have
+    is -1.
+    """
     kinds, dependencies = graph.attributes.get("data_dep_kinds"), graph.data_deps
     parallel = isinstance(kinds, Ragged) and np.array_equal(kinds.starts, dependencies.starts)
     kind = kinds.values if isinstance(kinds, Ragged) and parallel else np.zeros(len(dependencies.values), np.int64)
@@ -45,7 +51,9 @@ def _sound(graph: ExecutionGraph, dependencies: Ragged, edges: Edges) -> Edges:
 
 
 def spliced(edges: Edges, removed: Bool) -> Edges:
-    """Edges that leave the removed rows out: who followed one follows what that one did. The edges are acyclic, sorted by target."""
+    """Returns edges that leave the removed rows out: who followed one follows what that one did. The edges are acyclic,
+    sorted by target.
+    """
     into = Ragged.grouped(edges.target, np.arange(len(edges.target)), len(removed))
     done, open_ends = [], edges.where(~removed[edges.target])
     while len(open_ends.source):
@@ -60,10 +68,11 @@ def spliced(edges: Edges, removed: Bool) -> Edges:
 
 
 def edited_graph(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges) -> ExecutionGraph:
-    """The graph of the `kept` rows, in that order, with these edges between rows of `graph`, which must join kept rows only.
+    """Returns the graph of the `kept` rows, in that order, with these edges between rows of `graph`, which must join
+    kept rows only.
 
-    If an edge points backward in that order, nodes follow their measured starts. Raises DataError, naming
-    the nodes, where the edges form a cycle.
+    If an edge points backward in that order, nodes follow their measured starts. Raises DataError, naming the nodes,
+    where the edges form a cycle.
     """
     place = np.full(len(graph), -1, np.int64)
     place[kept] = np.arange(len(kept))
@@ -82,14 +91,14 @@ def edited_graph(graph: ExecutionGraph, kept: Int64, data: Edges, control: Edges
 
 
 def _moved(edges: Edges, place: Int64) -> Edges:
-    """The edges between new places, sorted by target, then source."""
+    """Returns the edges between new places, sorted by target, then source."""
     source, target = place[edges.source], place[edges.target]
     order = np.lexsort((source, target))
     return Edges(source[order], target[order], edges.kind[order])
 
 
 def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
-    """These rows with ids 1 to n and without dependencies; attributes that none of them has are left out."""
+    """Returns these rows with ids 1 to n and without dependencies; attributes that none of them has are left out."""
     none = Ragged(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.int64))
     columns = {name: take(column, rows) for name, column in graph.attributes.items() if name != "data_dep_kinds"}
     return ExecutionGraph(
@@ -107,14 +116,14 @@ def rows_of_graph(graph: ExecutionGraph, rows: Int64) -> ExecutionGraph:
 
 
 def take(column: Column, rows: Int64) -> Column:
-    """The rows of an attribute column."""
+    """Returns the rows of an attribute column."""
     if isinstance(column, Ragged):
         return take_rows(column, rows)
     return column.take(rows) if isinstance(column, Categorical) else column[rows]
 
 
 def take_rows(column: Ragged, rows: Int64) -> Ragged:
-    """The given rows of a column, in that order."""
+    """Returns the given rows of a column, in that order."""
     lengths = column.lengths()[rows]
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
     within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
@@ -122,7 +131,7 @@ def take_rows(column: Ragged, rows: Int64) -> Ragged:
 
 
 def used(attributes: dict[str, Column]) -> dict[str, Column]:
-    """The columns of attributes that any node has."""
+    """Returns the columns of attributes that any node has."""
     return {name: column for name, column in attributes.items() if _is_used(column)}
 
 

@@ -6,7 +6,8 @@ from ...schema.columns import Bool, Int64
 
 
 def alone(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int64:
-    """How much of each span is covered by none of the others, nor by a span of its own kind that ended sooner. O(n log n).
+    """Returns how much of each span is covered by none of the others, nor by a span of its own kind that ended sooner.
+    O(n log n).
 
     Spans 0–10 and 6–12, and 2–5 as another one: 7 are left of the first and 2 of the second.
     """
@@ -28,7 +29,7 @@ def alone(start: Int64, end: Int64, other_start: Int64, other_end: Int64) -> Int
 
 
 def covered_until(time: Int64, start: Int64, end: Int64) -> Int64:
-    """For how long before each time at least one of the spans was there.
+    """Returns for how long before each time at least one of the spans was there.
 
     >>> covered_until(np.array([3, 9]), np.array([2, 4, 8]), np.array([5, 6, 9])).tolist()
     [1, 5]

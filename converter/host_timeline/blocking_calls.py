@@ -14,7 +14,9 @@ from ...schema.traces import NEVER
 
 @dataclass(slots=True)
 class Blocking:
-    """Blocking calls, by call row: from `since` to `until` the host only waits, from `until` to `end` the call itself has work again."""
+    """Blocking calls, by call row: from `since` to `until` the host only waits, from `until` to `end` the call itself
+    has work again.
+    """
 
     call: Int64
     since: Int64

@@ -16,7 +16,8 @@ from .host_spans import HostSpans
 
 @dataclass(slots=True, repr=False)
 class HostNodes(Table):
-    """n nodes. `owner` is a row of `HostSpans`, -1 for idle time; `call` is what a node launches or waits by, -1 for none.
+    """n nodes. `owner` is a row of `HostSpans`, -1 for idle time; `call` is what a node launches or waits by, -1 for
+    none.
 
     `moment` orders nodes of no length that stand at one time.
     """
@@ -33,17 +34,19 @@ class HostNodes(Table):
         return len(self.start)
 
     def take(self, rows: Int64 | Bool) -> "HostNodes":
-        """The nodes of some rows, in the order of `rows`."""
+        """Returns the nodes of some rows, in the order of `rows`."""
         return HostNodes(*(getattr(self, name)[rows] for name in HostNodes.__slots__))
 
     @staticmethod
     def joined(parts: "list[HostNodes]") -> "HostNodes":
-        """The nodes of all parts, one part after the other."""
+        """Returns the nodes of all parts, one part after the other."""
         return HostNodes(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostNodes.__slots__))
 
 
 def host_nodes(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
-    """All host nodes, by thread and in program order. `launched_at` is when each call launched, ABSENT for other calls."""
+    """Returns all host nodes, by thread and in program order. `launched_at` is when each call launched, ABSENT for
+    other calls.
+    """
     work = _work(linked, owners, launched_at, blocking)
     bare = _bare_launches(linked, owners, launched_at, work)
     nodes = HostNodes.joined([work, bare, _waits(linked, owners, launched_at, blocking)])
@@ -52,7 +55,7 @@ def host_nodes(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, block
 
 
 def _work(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:
-    """The stretches between two neighbouring cuts of a thread, without those in which it waited."""
+    """Returns the stretches between two neighbouring cuts of a thread, without those in which it waited."""
     calls, over = linked.calls, linked.handoffs
     thread, time = _cuts(linked, owners, launched_at, blocking)
     waited = _covered(thread, time, calls.thread[blocking.call], blocking.since, blocking.end)
@@ -69,7 +72,7 @@ def _work(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: 
 
 
 def _cuts(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> tuple[Int64, Int64]:
-    """Threads and times where a thread is cut, each once, by thread and time."""
+    """Returns threads and times where a thread is cut, each once, by thread and time."""
     calls, over = linked.calls, linked.handoffs
     launch = np.flatnonzero(launched_at != ABSENT)
     blocked = calls.thread[blocking.call]
@@ -93,7 +96,7 @@ def _cuts(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: 
 
 
 def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: Int64) -> Bool:
-    """Which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
+    """Returns which of the sorted (thread, time) cuts begin a stretch inside one of the spans, whose ends are all cuts."""
     change = np.zeros(len(time) + 1, np.int64)
     np.add.at(change, places(thread, time, of_thread, since), 1)
     np.add.at(change, places(thread, time, of_thread, until), -1)
@@ -101,7 +104,9 @@ def _covered(thread: Int64, time: Int64, of_thread: Int64, since: Int64, until: 
 
 
 def _extent(thread: Int64, owners: HostSpans, linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """For each row when its thread's first op or call to it begins and its last work or hand-off ends: there is no idle time outside."""
+    """Returns for each row when its thread's first op or call to it begins and its last work or hand-off ends: there is
+    no idle time outside.
+    """
     over = linked.handoffs
     numbers = np.unique(np.concatenate((owners.thread, over.source_thread, over.target_thread)))
     first = np.full(len(numbers), FOREVER, np.int64)
@@ -115,7 +120,9 @@ def _extent(thread: Int64, owners: HostSpans, linked: LinkedTrace) -> tuple[Int6
 
 
 def _bare_launches(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, work: HostNodes) -> HostNodes:
-    """A node of no length for each launch at whose moment no stretch of its own op ends; other stretches get their call here."""
+    """Returns a node of no length for each launch at whose moment no stretch of its own op ends; other stretches get
+    their call here.
+    """
     calls = linked.calls
     launch = np.flatnonzero(launched_at != ABSENT)
     if len(work):
@@ -142,7 +149,9 @@ def _waits(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking:
 
 
 def _beginnings(nodes: HostNodes, blocking: Blocking) -> HostNodes:
-    """A node of no length where a thread begins with a wait: what it awaits does not say when the thread got there."""
+    """Returns a node of no length where a thread begins with a wait: what it awaits does not say when the thread got
+    there.
+    """
     order = np.lexsort((nodes.moment, nodes.start, nodes.thread))
     first = order[is_group_start(nodes.thread[order])]
     first = first[nodes.is_wait[first]]

@@ -16,7 +16,8 @@ from ...schema.traces import are_step_marks
 class HostSpans(Table):
     """Ops, then calls outside ops. `op_row` and `call_row` say which one a row is, `parent` points into this table.
 
-    `of_op` and `of_call` lead back: from each op to its own row, from each call to the op around it, else to its own row.
+    `of_op` and `of_call` lead back: from each op to its own row, from each call to the op around it, else to its own
+    row.
     """
 
     thread: Int64
@@ -30,7 +31,7 @@ class HostSpans(Table):
 
 
 def host_spans(linked: LinkedTrace) -> HostSpans:
-    """The timed ops, and the calls outside ops, of all threads, nested."""
+    """Returns the timed ops, and the calls outside ops, of all threads, nested."""
     ops, calls = linked.ops, linked.calls
     op = np.flatnonzero((ops.start != ABSENT) & ~are_step_marks(ops.name))
     # of ops of one length that begin together the caller has the smaller id
@@ -45,7 +46,8 @@ def host_spans(linked: LinkedTrace) -> HostSpans:
     return HostSpans(
         thread=thread,
         start=start,
-        # an op that was still running when recording ended is cut there, though a call that began in it may have been recorded to its end
+        # an op that was still running when recording ended is cut there, though a call that began in it may have been
+        # recorded to its end
         end=np.concatenate((nesting.end[: len(op)], end[len(op) :])),
         parent=nesting.parent,
         op_row=np.concatenate((op, _none(len(call)))),

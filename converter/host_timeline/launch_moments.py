@@ -1,7 +1,7 @@
 """When each launch call has handed its work to the device: the moment up to which host work delays an activity.
 
-Activities may start before their call returns; the program's later work does not. A call that waits for its own activity, as blocking
-copies do, launches early in the call if the device was not ready: the rest of it is waiting.
+Activities may start before their call returns; the program's later work does not. A call that waits for its own
+activity, as blocking copies do, launches early in the call if the device was not ready: the rest of it is waiting.
 """
 
 import numpy as np
@@ -13,7 +13,9 @@ from ...schema.traces import FOREVER, NEVER
 
 
 def launch_moments(linked: LinkedTrace) -> Int64:
-    """For each call its end, or a launch latency before its first activity if that starts earlier; ABSENT if it has none."""
+    """Returns for each call its end, or a launch latency before its first activity if that starts earlier; ABSENT if it
+    has none.
+    """
     calls, activities = linked.calls, linked.activities
     first = np.full(len(calls), FOREVER, np.int64)
     called = activities.call_row >= 0
@@ -26,9 +28,11 @@ def launch_moments(linked: LinkedTrace) -> Int64:
 
 
 def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
-    """The moments, but for copies that the device kept waiting; those launched as soon as copies of their kind do.
+    """Returns the moments, but for copies that the device kept waiting; those launched as soon as copies of their kind
+    do.
 
-    Whether the host was long in launching a copy, or the device in starting it, is told by which of the two took its usual time.
+    Whether the host was long in launching a copy, or the device in starting it, is told by which of the two took its
+    usual time.
     """
     calls, activities = linked.calls, linked.activities
     row, call = _self_awaited(linked)
@@ -44,7 +48,7 @@ def _of_held_copies(linked: LinkedTrace, moment: Int64) -> Int64:
 
 
 def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
-    """The activities that their own calls waited for, and those calls."""
+    """Returns the activities that their own calls waited for, and those calls."""
     waits = linked.host_waits
     awaited = waits.source_row >= 0
     row, call = waits.source_row[awaited], waits.call_row[awaited]
@@ -53,7 +57,7 @@ def _self_awaited(linked: LinkedTrace) -> tuple[Int64, Int64]:
 
 
 def _freed(linked: LinkedTrace) -> Int64:
-    """When what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
+    """Returns when what each activity follows on its stream, and by waits of the stream, had ended; NEVER for nothing."""
     activities, waits = linked.activities, linked.device_waits
     before = previous_on_stream(activities)
     freed = np.where(before >= 0, _launch_ended(linked, before, activities.start), NEVER) if len(before) else before
@@ -63,8 +67,9 @@ def _freed(linked: LinkedTrace) -> Int64:
 
 
 def _launch_ended(linked: LinkedTrace, rows: Int64, by: Int64) -> Int64:
-    """When all branches of the launches of `rows` had ended, as a CUDA graph's stream waits for them; where that is later than `by`, when
-    the rows themselves had."""
+    """Returns when all branches of the launches of `rows` had ended, as a CUDA graph's stream waits for them; where
+    that is later than `by`, when the rows themselves had.
+    """
     activities = linked.activities
     ended = np.full(len(linked.calls) + 1, NEVER, np.int64)
     np.maximum.at(ended, activities.call_row, activities.end)

@@ -1,4 +1,5 @@
-"""Folds short slices into a neighbour on their thread, so that there are fewer nodes and the thread's total stays exact.
+"""Folds short slices into a neighbour on their thread, so that there are fewer nodes and the thread's total stays
+exact.
 
 A slice from 10.0 to 10.4 µs before one from 10.4 to 20 leaves one from 10.0 to 20.
 """
@@ -13,7 +14,8 @@ from .host_nodes import HostNodes
 def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int) -> HostNodes:
     """Gives the time of slices under `shortest` ns to the next node of the thread, else to the one before.
 
-    A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the thread waited.
+    A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the
+    thread waited.
     """
     fixed_start, fixed_end = _fixed_ends(nodes, over)
     short = ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
@@ -39,7 +41,9 @@ def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int) -> 
 
 
 def _fixed_ends(nodes: HostNodes, over: ThreadHandoffs) -> tuple[Bool, Bool]:
-    """Nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits, givers)."""
+    """Returns nodes whose start must not move (waits, receivers of a hand-off) and whose end must not (launches, waits,
+    givers).
+    """
     start, end = nodes.is_wait.copy(), nodes.call >= 0
     receivers = asof_forward(nodes.thread, nodes.start, over.target_thread, over.target_time)
     givers = asof_backward(nodes.thread, nodes.end, over.source_thread, over.source_time)
@@ -49,11 +53,11 @@ def _fixed_ends(nodes: HostNodes, over: ThreadHandoffs) -> tuple[Bool, Bool]:
 
 
 def _next_true(mask: Bool) -> Int64:
-    """For each position the next one (itself included) that is true, len(mask) for none."""
+    """Returns for each position the next one (itself included) that is true, len(mask) for none."""
     place = np.where(mask, np.arange(len(mask)), len(mask))
     return np.minimum.accumulate(place[::-1])[::-1]
 
 
 def _last_true(mask: Bool) -> Int64:
-    """For each position the last one up to it that is true, -1 for none."""
+    """Returns for each position the last one up to it that is true, -1 for none."""
     return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))

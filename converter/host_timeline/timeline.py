@@ -1,7 +1,7 @@
 """Cuts every host thread's timeline into nodes: slices of ops, calls outside ops, waits for the device, and idle time.
 
-A thread is cut where an op begins or ends, where a call launches, around blocking calls, and where it hands off to another thread.
-Time that a thread only waited has no node: the node after it waits instead. All times are int64 ns.
+A thread is cut where an op begins or ends, where a call launches, around blocking calls, and where it hands off to
+another thread. Time that a thread only waited has no node: the node after it waits instead. All times are int64 ns.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,10 @@ IDLE = "host idle"
 class Timeline(Table):
     """n host nodes, by thread and then in program order.
 
-    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not; `is_wait` are those
-    that wait for the device. `launch_node` is the node that each launch call's slice became, `sync_node` the wait node of each blocking call,
-    -1 for other calls; `handoff_source_node` and `handoff_target_node` are the nodes at both ends of each hand-off between threads.
+    `op_row` and `call_row` say whose time a node is (a slice of an op, a call outside ops or a wait), -1 where not;
+    `is_wait` are those that wait for the device. `launch_node` is the node that each launch call's slice became,
+    `sync_node` the wait node of each blocking call, -1 for other calls; `handoff_source_node` and `handoff_target_node`
+    are the nodes at both ends of each hand-off between threads.
     """
 
     is_wait: Bool
@@ -46,7 +47,9 @@ class Timeline(Table):
 
 
 def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
-    """The host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour. O(n log n)."""
+    """Returns the host side of a linked trace as nodes; slices shorter than `shortest_ns` are folded into a neighbour.
+    O(n log n).
+    """
     ops, over = linked.ops, linked.handoffs
     launched_at = launch_moments(linked)
     owners = host_spans(linked)
@@ -71,14 +74,14 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
 
 
 def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
-    """For each call the chosen node that is its own, -1 for none."""
+    """Returns for each call the chosen node that is its own, -1 for none."""
     node = np.full(calls, -1, np.int64)
     node[nodes.call[chosen]] = np.flatnonzero(chosen)
     return node
 
 
 def _launchers(linked: LinkedTrace, nodes: HostNodes, owners: HostSpans, launched_at: Int64) -> Int64:
-    """The node that launches for each call, -1 for calls that launch nothing."""
+    """Returns the node that launches for each call, -1 for calls that launch nothing."""
     launcher = _node_of_call(nodes, (nodes.call >= 0) & ~nodes.is_wait, len(linked.calls))
     # calls that launch at one moment from one op share its slice
     sharing = np.flatnonzero((launched_at != ABSENT) & (launcher < 0))
@@ -92,7 +95,9 @@ def _launchers(linked: LinkedTrace, nodes: HostNodes, owners: HostSpans, launche
 
 
 def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, owner: int) -> int:
-    """The slice of `owner` that ends at `time`; those of its thread that do stand in `order` from place `first` on."""
+    """Returns the slice of `owner` that ends at `time`; those of its thread that do stand in `order` from place `first`
+    on.
+    """
     while first < len(order) and nodes.end[order[first]] == time:
         row = int(order[first])
         if nodes.owner[row] == owner and not nodes.is_wait[row]:
@@ -102,7 +107,9 @@ def _slice_ending_at(time: int, nodes: HostNodes, order: Int64, first: int, owne
 
 
 def names_of(linked: LinkedTrace, timeline: Timeline) -> Categorical:
-    """What each host node is called: its op, the call where there is none, the blocking call of a wait, or idle."""
+    """Returns what each host node is called: its op, the call where there is none, the blocking call of a wait, or
+    idle.
+    """
     ops, calls = linked.ops.name, linked.calls.name
     of_op = (timeline.op_row >= 0) & ~timeline.is_wait
     of_call = np.where(timeline.call_row >= 0, timeline.call_row, len(calls)) + len(ops)

@@ -93,7 +93,7 @@ def _of_one_length(op: RecordedOp, lengths: int, shapes: list[list[int]]) -> lis
 
 
 def pairs(queries: int, keys: int, corner: str | None) -> int:
-    """How many pairs a mask leaves whose diagonal starts from this corner, all of them without one.
+    """Returns how many pairs a mask leaves whose diagonal starts from this corner, all of them without one.
 
     >>> pairs(3, 4, TOP), pairs(3, 4, BOTTOM), pairs(3, 4, None)
     (6, 9, 12)
@@ -133,7 +133,9 @@ def _counted(layout: Layout, of_query: int, of_value: int) -> Callable[[Recorded
 
 
 def _results(layout: Layout) -> Callable[[RecordedOp], list[Tensor]]:
-    """The result like the query, but as wide as values, and the logarithm of each query's sum, in single precision."""
+    """Returns the result like the query, but as wide as values, and the logarithm of each query's sum, in single
+    precision.
+    """
 
     def results(op: RecordedOp) -> list[Tensor]:
         sizes, query = _sizes(op, layout), op.tensor(layout.query)
@@ -145,7 +147,7 @@ def _results(layout: Layout) -> Callable[[RecordedOp], list[Tensor]]:
 
 
 def _gradients(op: RecordedOp) -> list[Tensor]:
-    """Those of query, key and value."""
+    """Returns those of query, key and value."""
     return [Tensor.of(op.shape(place), op.tensor(place).item, NEW + place) for place in (1, 2, 3)]
 
 

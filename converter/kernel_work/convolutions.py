@@ -58,7 +58,7 @@ def _forward(op: RecordedOp) -> int:
 
 
 def _applied(weight: Shape, places: Shape) -> int:
-    """The weight applied at each place of a tensor, which may lack the batch dimension."""
+    """Returns the weight applied at each place of a tensor, which may lack the batch dimension."""
     if len(places) not in (len(weight), len(weight) - 1):
         raise Unknown("a convolution's shapes")
     batch = places[0] if len(places) == len(weight) else 1
@@ -99,13 +99,15 @@ def _results(op: RecordedOp) -> list[Tensor]:
 
 
 def _groups(op: RecordedOp) -> int:
-    """Of a transposed convolution, from the channels that each group takes: its weight is (in, out / groups, …)."""
+    """Returns of a transposed convolution, from the channels that each group takes: its weight is (in, out / groups,
+    …).
+    """
     groups = op.integers({"aten::convolution": 8, "aten::_convolution": 8}.get(op.name, 6))
     return groups[0]
 
 
 def _backward(op: RecordedOp) -> int:
-    """Of the gradients that its mask asks for."""
+    """Returns of the gradients that its mask asks for."""
     gradient, x, weight = op.shape(0), op.shape(1), op.shape(2)
     transposed, mask = bool(op.argument(7)), op.integers(MASK)
     if len(weight) < 3 or len(mask) < 2 or not len(gradient) == len(x) == len(weight):

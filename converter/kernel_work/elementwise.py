@@ -1,4 +1,6 @@
-"""Ops that do the same to every element: arithmetic, activations and their gradients, one by one or for lists of tensors."""
+"""Ops that do the same to every element: arithmetic, activations and their gradients, one by one or for lists of
+tensors.
+"""
 
 from collections.abc import Callable
 
@@ -66,7 +68,7 @@ def _of_first_list(steps: int) -> Callable[[RecordedOp], int]:
 
 
 def _results(op: RecordedOp) -> list[Tensor]:
-    """One as large as the arguments beside each other, of their type if that is one."""
+    """Returns one as large as the arguments beside each other, of their type if that is one."""
     name = op.name.partition("::")[2]
     if name.endswith("_") and not name.endswith("__"):
         return like_first(op)

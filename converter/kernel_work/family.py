@@ -29,12 +29,12 @@ class Rule(NamedTuple):
 
 
 def everything(op: RecordedOp) -> int:
-    """Bytes of the tensors that the op reads and of those that it writes, each once. Raises Unknown."""
+    """Returns bytes of the tensors that the op reads and of those that it writes, each once. Raises Unknown."""
     return moved(op.read, op.written)
 
 
 def moved(read: list[Tensor], written: list[Tensor]) -> int:
-    """Bytes of the tensors read and of those written, of the same memory once each. Raises Unknown."""
+    """Returns bytes of the tensors read and of those written, of the same memory once each. Raises Unknown."""
     return sum(sum({tensor.memory: tensor.bytes for tensor in tensors}.values()) for tensors in (read, written))
 
 
@@ -49,7 +49,7 @@ def not_told(op: RecordedOp) -> list[Tensor]:
 
 
 def like_first(op: RecordedOp) -> list[Tensor]:
-    """One result like the first argument; of an in-place op that itself."""
+    """Returns one result like the first argument; of an in-place op that itself."""
     first = op.tensor(0)
     in_place = op.name.endswith("_") and not op.name.endswith("__")
     return [first] if in_place else [Tensor.of(first.shape, first.item, NEW, first.dtype)]

@@ -19,10 +19,11 @@ NO_OP = "no recorded op"
 
 @dataclass(slots=True, repr=False)
 class KernelWork(Table):
-    """By activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an element. Communication has
-    none. `op_row` is the row of the op whose work it does, -1 where not known.
+    """By activity, ABSENT where not known: floating-point operations, bytes read and written, and bytes of an element.
+    Communication has none. `op_row` is the row of the op whose work it does, -1 where not known.
 
-    `unknown` counts activities that lack one of them by their op's name, `known_ns` is the time of the others of `whole_ns`.
+    `unknown` counts activities that lack one of them by their op's name, `known_ns` is the time of the others of
+    `whole_ns`.
     """
 
     operations: Int64
@@ -36,7 +37,9 @@ class KernelWork(Table):
 
 
 def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
-    """The work of all activities; `op_parent` is the row of the op around each op, -1 for none. Linear in activities, ops, their texts."""
+    """Returns the work of all activities; `op_parent` is the row of the op around each op, -1 for none. Linear in
+    activities, ops, their texts.
+    """
     activities = linked.activities
     operations, moved, element = np.full((3, len(activities)), ABSENT, np.int64)
     op_row = np.full(len(activities), -1)
@@ -63,7 +66,7 @@ def kernel_work(linked: LinkedTrace, op_parent: Int64) -> KernelWork:
 
 
 def _works(linked: LinkedTrace, op_parent: Int64, wanted: Bool) -> list[tuple[int, list[int], Work]]:
-    """The ops whose work is known, the kernels of each, and the work."""
+    """Returns the ops whose work is known, the kernels of each, and the work."""
     of_op: defaultdict[int, list[int]] = defaultdict(list)
     rows = np.flatnonzero(wanted)
     # whole numbers are divided among kernels in the order of time, whatever that of the file

@@ -31,7 +31,7 @@ def product(left: Shape, right: Shape) -> tuple[int, Shape]:
 
 
 def broadcast(shapes: list[Shape]) -> Shape:
-    """The shape that these become beside each other. Raises Unknown.
+    """Returns the shape that these become beside each other. Raises Unknown.
 
     >>> broadcast([(3, 1), (4,)])
     (3, 4)
@@ -53,18 +53,18 @@ def _rule(shapes: Callable[[RecordedOp], tuple[Shape, Shape]], same_type: bool =
 
 
 def _factors(first: int) -> Callable[[RecordedOp], tuple[Shape, Shape]]:
-    """The matrix at this position and the next one."""
+    """Returns the matrix at this position and the next one."""
     return lambda op: (op.shape(first), op.shape(first + 1))
 
 
 def _linear(op: RecordedOp) -> tuple[Shape, Shape]:
-    """The weight is (outputs, inputs)."""
+    """Returns the weight is (outputs, inputs)."""
     outputs, inputs = op.shape(1, 2)
     return op.shape(0), (inputs, outputs)
 
 
 def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
-    """The weight's layout is its own, the result tells how many outputs there are."""
+    """Returns the weight's layout is its own, the result tells how many outputs there are."""
     x = op.shape(0)
     if not x or not op.results or not op.results[0].shape:
         raise Unknown("outputs")
@@ -72,7 +72,8 @@ def _packed(op: RecordedOp) -> tuple[Shape, Shape]:
 
 
 def _grouped(op: RecordedOp) -> int:
-    """Groups lie one after the other in a matrix that has no dimension for them; every row or column belongs to one.
+    """Returns groups lie one after the other in a matrix that has no dimension for them; every row or column belongs to
+    one.
 
     (m, k) by (g, k, n) and (g, m, k) by (k, n) multiply each row or column once; (m, k) by (k, n) has its groups in k.
     """

@@ -47,7 +47,7 @@ def _set(op: RecordedOp) -> int:
 
 
 def _copied(op: RecordedOp) -> int:
-    """What an op that copies into its first argument held before is not read."""
+    """Returns what an op that copies into its first argument held before is not read."""
     reads = op.read[1:] if op.name == "aten::copy_" else op.read
     if op.name == "aten::_foreach_copy_":
         into = {tensor.memory for tensor in op.tensors(0)}
@@ -56,7 +56,7 @@ def _copied(op: RecordedOp) -> int:
 
 
 def _picked(op: RecordedOp) -> int:
-    """The result read and written, and the indices: the tensors that are not picked from."""
+    """Returns the result read and written, and the indices: the tensors that are not picked from."""
     results = op.results[:1]
     source = op.tensor(0)
     return moved(results, results) + moved([tensor for tensor in op.read if tensor is not source], [])
@@ -120,7 +120,7 @@ def _all_added(op: RecordedOp) -> int:
 
 
 def _table(op: RecordedOp) -> list[Tensor]:
-    """The gradient of the whole table, of as many rows as the third argument says."""
+    """Returns the gradient of the whole table, of as many rows as the third argument says."""
     gradient = op.tensor(0)
     return [Tensor.of((*op.integers(2), *gradient.shape[-1:]), gradient.item, NEW, gradient.dtype)]
 

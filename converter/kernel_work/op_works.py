@@ -26,7 +26,7 @@ class OpWorks:
         self.family: Int64 = named
 
     def works(self, rows: Iterable[int]) -> dict[int, Work]:
-        """The work of each of these ops that is known; all of them must have a rule."""
+        """Returns the work of each of these ops that is known; all of them must have a rule."""
         asked = [*rows]
         found: dict[int, Work] = {}
         for first in range(0, len(asked), AT_ONCE):

@@ -37,7 +37,8 @@ class Unknown(Exception):
 
 
 class Tensor(NamedTuple):
-    """A tensor: its extents, bytes of an element, its distinct elements in memory, and a number that tensors of the same memory share.
+    """A tensor: its extents, bytes of an element, its distinct elements in memory, and a number that tensors of the
+    same memory share.
 
     `dtype` is known of ops that only the device trace holds.
     """
@@ -63,7 +64,7 @@ class Tensor(NamedTuple):
 
     @staticmethod
     def of(shape: tuple[int, ...], item: int, memory: int, dtype: str = "") -> "Tensor":
-        """A tensor that stands dense in memory."""
+        """Returns a tensor that stands dense in memory."""
         return Tensor(shape, item, prod(shape), memory, dtype=dtype)
 
 
@@ -90,36 +91,36 @@ class RecordedOp:
         return list(_tensors(self._results))
 
     def with_results(self, results: list[Tensor]) -> "RecordedOp":
-        """The op with results that follow from its arguments."""
+        """Returns the op with results that follow from its arguments."""
         return RecordedOp(self.name, self.schema, self.inputs, list(results))
 
     def argument(self, place: int) -> Value:
-        """The argument at this position. Raises Unknown."""
+        """Returns the argument at this position. Raises Unknown."""
         if place >= len(self.inputs):
             raise Unknown(f"argument {place}")
         return self.inputs[place]
 
     def named(self, name: str, place: int | None = None) -> Value:
-        """The argument that the schema names so; without a schema the one at this position, None without one."""
+        """Returns the argument that the schema names so; without a schema the one at this position, None without one."""
         found = position(self.schema, name) if self.schema else place
         return None if found is None else self.argument(found)
 
     def tensor(self, place: int) -> Tensor:
-        """The tensor at this position. Raises Unknown."""
+        """Returns the tensor at this position. Raises Unknown."""
         value = self.argument(place)
         if not isinstance(value, Tensor):
             raise Unknown(f"tensor {place}")
         return value
 
     def shape(self, place: int, dimensions: int | None = None) -> tuple[int, ...]:
-        """The extents of the tensor at this position, as many as asked for. Raises Unknown."""
+        """Returns the extents of the tensor at this position, as many as asked for. Raises Unknown."""
         shape = self.tensor(place).shape
         if dimensions is not None and len(shape) != dimensions:
             raise Unknown(f"{dimensions} dimensions of tensor {place}")
         return shape
 
     def tensors(self, place: int) -> list[Tensor]:
-        """The tensors of the list at this position; one tensor is a list of one. Raises Unknown."""
+        """Returns the tensors of the list at this position; one tensor is a list of one. Raises Unknown."""
         value = self.argument(place)
         if isinstance(value, Tensor):
             return [value]
@@ -128,7 +129,7 @@ class RecordedOp:
         return list(_tensors(value))
 
     def integers(self, place: int) -> tuple[int, ...]:
-        """The list of integers at this position; one integer is a list of one. Raises Unknown."""
+        """Returns the list of integers at this position; one integer is a list of one. Raises Unknown."""
         value = self.argument(place)
         values = value if isinstance(value, list) else [value]
         found = [item for item in values if isinstance(item, int)]
@@ -150,7 +151,7 @@ class RecordedOp:
         return self._moved([*self.results, *(value for place, value in enumerate(self.inputs) if place in marked)])
 
     def _moved(self, values: Sequence[Value]) -> list[Tensor]:
-        """The tensors among them; beside tensors on a device those of the host are arguments of the launch."""
+        """Returns the tensors among them; beside tensors on a device those of the host are arguments of the launch."""
         return [tensor for tensor in _tensors(values) if not (self._on_device and tensor.on_host)]
 
     @cached_property
@@ -173,7 +174,9 @@ RESULTS = b"\0"
 
 
 def alike(inputs: bytes, outputs: bytes) -> bytes:
-    """The texts of an op's arguments and results without what differs between calls alike: memory is numbered within the op."""
+    """Returns the texts of an op's arguments and results without what differs between calls alike: memory is numbered
+    within the op.
+    """
     memory: dict[tuple[bytes, ...], int] = {}
 
     def tensor(found: re.Match[bytes]) -> bytes:
@@ -194,7 +197,7 @@ class _Shown(msgspec.Struct):
 
 
 def recorded_by_host(name: str, schema: str, text: bytes) -> RecordedOp:
-    """An op of the host trace, of what `alike` gives. Raises Unknown."""
+    """Returns an op of the host trace, of what `alike` gives. Raises Unknown."""
     inputs, outputs = text.split(RESULTS)
     return RecordedOp(name, schema, _host_values(inputs), _host_values(outputs))
 
@@ -249,7 +252,9 @@ def _host_tensor(shown: _Shown, shape: Any, strides: Any) -> Tensor | None:
 
 
 def recorded_by_device(name: str, text: bytes) -> RecordedOp:
-    """An op that only the device trace holds, of what was recorded of its arguments; it does not tell results. Raises Unknown."""
+    """Returns an op that only the device trace holds, of what was recorded of its arguments; it does not tell results.
+    Raises Unknown.
+    """
     values, shapes, types = _lists(text, "values", "shapes", "types")
     if not shapes or len(shapes) != len(types):
         raise Unknown("shapes")
@@ -272,7 +277,7 @@ def _device_value(place: int, value: Any, shape: Any, kind: Any) -> Value:
 
 
 def _literal(text: Any) -> Value:
-    """What a number or a list of numbers in a text means, None for anything else.
+    """Returns what a number or a list of numbers in a text means, None for anything else.
 
     >>> _literal("[1, 2]"), _literal("False"), _literal("")
     ([1, 2], False, None)

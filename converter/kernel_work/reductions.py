@@ -83,7 +83,7 @@ def _pooled(op: RecordedOp) -> int:
 
 
 def _reduced(op: RecordedOp) -> list[Tensor]:
-    """Of what the dimensions leave; of integers the result may have another type."""
+    """Returns of what the dimensions leave; of integers the result may have another type."""
     x, dimensions = op.tensor(0), op.integers(1) if len(op.inputs) > 1 and op.inputs[1] is not None else ()
     if any(not -len(x.shape) <= dimension < len(x.shape) for dimension in dimensions):
         raise Unknown("dimensions")
@@ -98,7 +98,7 @@ def _reduced(op: RecordedOp) -> list[Tensor]:
 
 
 def _layer_normed(op: RecordedOp) -> list[Tensor]:
-    """One like the input, and mean and deviation of each row in single precision, of doubles in double."""
+    """Returns one like the input, and mean and deviation of each row in single precision, of doubles in double."""
     x, row = op.tensor(0), prod(op.integers(1))
     if not row:
         raise Unknown("rows")

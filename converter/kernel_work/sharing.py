@@ -1,8 +1,8 @@
 """Whose work a kernel does: which op it belongs to, and how the kernels of one op share that op's work.
 
-A kernel belongs to the op that launched it, if the table has that; else to the nearest op around it that the table has, unless other
-ops in that one, which launched too, do its work. The kernels of an op share operations and bytes in proportion to their measured
-time, so that the sums are the op's, and all have its operations per byte.
+A kernel belongs to the op that launched it, if the table has that; else to the nearest op around it that the table has,
+unless other ops in that one, which launched too, do its work. The kernels of an op share operations and bytes in
+proportion to their measured time, so that the sums are the op's, and all have its operations per byte.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from .op_works import OpWorks
 
 
 def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
-    """For each launching op the op whose work its kernels do; ops without one are not there. `parent` is -1 for none. Linear."""
+    """Returns for each launching op the op whose work its kernels do; ops without one are not there. `parent` is -1 for
+    none. Linear.
+    """
     has_rule = works.has_rule[launching]
     own = launching[has_rule]
     families = works.family[own]
@@ -32,7 +34,7 @@ def owners(launching: Int64, parent: Int64, works: OpWorks) -> dict[int, int]:
 
 
 def _around(rows: Int64, parent: Int64) -> Bool:
-    """Which ops called one of these, directly or not."""
+    """Returns which ops called one of these, directly or not."""
     around = np.zeros(len(parent), np.bool_)
     above = parent[rows]
     while (above := np.unique(above[above >= 0])).size:
@@ -43,7 +45,8 @@ def _around(rows: Int64, parent: Int64) -> Bool:
 
 
 def shares(total: int, times: Sequence[int]) -> list[int]:
-    """The total divided in proportion to the times, in whole numbers; kernels of no measured time count as 1 ns.
+    """Returns the total divided in proportion to the times, in whole numbers; kernels of no measured time count as 1
+    ns.
 
     >>> shares(10, [1, 1, 1])
     [3, 3, 4]

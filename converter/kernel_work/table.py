@@ -27,8 +27,9 @@ RULES: dict[str, Rule] = {
 
 
 class Work(NamedTuple):
-    """What an op does: floating-point operations, None where not known, bytes read and written, and bytes of an element of its largest
-    tensor, which tells the number format; 0 where not known."""
+    """What an op does: floating-point operations, None where not known, bytes read and written, and bytes of an element
+    of its largest tensor, which tells the number format; 0 where not known.
+    """
 
     operations: int | None
     bytes: int
@@ -36,7 +37,7 @@ class Work(NamedTuple):
 
 
 def work_of(op: RecordedOp) -> Work:
-    """The work of an op that is in the table. Raises Unknown where what was recorded does not tell it."""
+    """Returns the work of an op that is in the table. Raises Unknown where what was recorded does not tell it."""
     rule = RULES[op.name]
     if not op.has_results:
         op = op.with_results(rule.results(op))
@@ -44,7 +45,7 @@ def work_of(op: RecordedOp) -> Work:
 
 
 def work_of_triton(op: RecordedOp) -> Work:
-    """The work of a Triton kernel that was launched as an op. Raises Unknown."""
+    """Returns the work of a Triton kernel that was launched as an op. Raises Unknown."""
     return _possible(op, Work(None, moved(op.read, []), _element(op)))
 
 

@@ -1,14 +1,15 @@
-"""What several ranks of a job have in common: which of their communications are one, what they have to agree on, and graphs that keep it.
+"""What several ranks of a job have in common: which of their communications are one, what they have to agree on, and
+graphs that keep it.
 
-A rank's calls are columns of a few numbers for each collective and message (`graph_calls` of its graph, `recorded_calls` of the arguments
-in its traces), so that a job's ranks need not be in memory at once. `match` tells which calls of several ranks are one collective or
-message, `recognised` which groups are one.
+A rank's calls are columns of a few numbers for each collective and message (`graph_calls` of its graph,
+`recorded_calls` of the arguments in its traces), so that a job's ranks need not be in memory at once. `match` tells
+which calls of several ranks are one collective or message, `recognised` which groups are one.
 
 `begin_of_ranks` puts the ranks on one clock.
 
-`communication_summary` is what other ranks have to know of a graph. `settled` adds the matches to those of all ranks; from them
-`common_order`, `common_sizes` and `unmatched` tell what each graph has to keep, and `order_collectives`, `resize_communication`,
-`compute_instead` and `restrict_to_ranks` make it so.
+`communication_summary` is what other ranks have to know of a graph. `settled` adds the matches to those of all ranks;
+from them `common_order`, `common_sizes` and `unmatched` tell what each graph has to keep, and `order_collectives`,
+`resize_communication`, `compute_instead` and `restrict_to_ranks` make it so.
 """
 
 from .applying import (

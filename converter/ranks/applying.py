@@ -14,9 +14,11 @@ from ..edit import control_edges, data_edges, deduplicated, edited_graph
 
 
 def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionGraph:
-    """The graph with each of these nodes after the one before it in `order`, by dependencies of kind collective.
+    """Returns the graph with each of these nodes after the one before it in `order`, by dependencies of kind
+    collective.
 
-    Its ids are new where the order is against the old ones. Raises DataError if the order contradicts the graph's dependencies.
+    Its ids are new where the order is against the old ones. Raises DataError if the order contradicts the graph's
+    dependencies.
     """
     rows = graph.rows_of(np.array(order, np.int64))
     chain = Edges.of(rows[:-1], rows[1:], DependencyKind.COLLECTIVE)
@@ -25,14 +27,14 @@ def order_collectives(graph: ExecutionGraph, order: Sequence[int]) -> ExecutionG
 
 
 def resize_communication(graph: ExecutionGraph, sizes: Mapping[int, int]) -> ExecutionGraph:
-    """The graph with these bytes as the sizes of nodes."""
+    """Returns the graph with these bytes as the sizes of nodes."""
     size = graph.integers("comm_size")
     size[graph.rows_of(np.fromiter(sizes, np.int64, len(sizes)))] = list(sizes.values())
     return dataclasses.replace(graph, attributes={**graph.attributes, "comm_size": size})
 
 
 def compute_instead(graph: ExecutionGraph, nodes: Sequence[int]) -> ExecutionGraph:
-    """The graph with these nodes as computation of their measured duration."""
+    """Returns the graph with these nodes as computation of their measured duration."""
     types = graph.type.copy()
     types[graph.rows_of(np.array(nodes, np.int64))] = NodeType.COMP
     return dataclasses.replace(graph, type=types)

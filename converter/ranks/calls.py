@@ -25,8 +25,8 @@ DIGEST_BYTES = 8
 class Call(NamedTuple):
     """A collective, or one end of a message, as a rank recorded it.
 
-    `row` is what the caller knows it by, `kind` a CollectiveType, `size` in bytes. Messages have no group, but source, target and tag;
-    -1 where something is not known.
+    `row` is what the caller knows it by, `kind` a CollectiveType, `size` in bytes. Messages have no group, but source,
+    target and tag; -1 where something is not known.
     """
 
     row: int
@@ -42,7 +42,9 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The columns of a rank's calls in the order in which they were issued; `group` is the place in `groups`, -1 for messages."""
+    """The columns of a rank's calls in the order in which they were issued; `group` is the place in `groups`, -1 for
+    messages.
+    """
 
     groups: list[Group]
     row: Int64
@@ -60,7 +62,7 @@ class Calls:
 
     @staticmethod
     def of(calls: Iterable[Call]) -> "Calls":
-        """The calls as columns; groups are numbered in the order in which they come first."""
+        """Returns the calls as columns; groups are numbered in the order in which they come first."""
         place: dict[Group, int] = {}
         rows = [
             (row, type_, place.setdefault(group, len(place)) if group else -1, *facts)
@@ -76,12 +78,12 @@ class Calls:
         return np.asarray(np.where(message, np.minimum(self.source, self.target) >= 0, known[self.group]))
 
     def take(self, rows: Int64) -> "Calls":
-        """Those at these places."""
+        """Returns those at these places."""
         columns = {name: getattr(self, name)[rows] for name in Call._fields}
         return replace(self, **columns)
 
     def done(self) -> dict[Group, str]:
-        """For each group a digest of its collectives, by what all members have in common of them."""
+        """Returns for each group a digest of its collectives, by what all members have in common of them."""
         size = np.where(np.isin(self.kind, SAME_SIZE), self.size, 0)
         order = np.argsort(self.group, kind="stable")
         starts = np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
@@ -93,12 +95,16 @@ class Calls:
 
 
 def awaits_all(kind: Int64) -> Bool:
-    """Of which kinds no member can end before all have come: those without a root; not of messages and unknown kinds, -1."""
+    """Returns of which kinds no member can end before all have come: those without a root; not of messages and unknown
+    kinds, -1.
+    """
     return np.asarray((kind >= 0) & ~np.isin(kind, ROOTED))
 
 
 def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], own: int) -> Calls:
-    """The calls of rank `own` from the recorded arguments of each, and the kernel's name where these do not tell; not of coalesced ones."""
+    """Returns the calls of rank `own` from the recorded arguments of each, and the kernel's name where these do not
+    tell; not of coalesced ones.
+    """
     names = GroupNames()
 
     def call(row: int, found: Communication, kernel: str) -> Call:
@@ -114,7 +120,9 @@ def recorded_calls(recorded: Sequence[Communication], kernels: Sequence[str], ow
 
 
 def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
-    """The calls of rank `own` in these rows of its graph; a node that carries several messages comes once for each."""
+    """Returns the calls of rank `own` in these rows of its graph; a node that carries several messages comes once for
+    each.
+    """
     names, known = GroupNames(), recorded_groups(graph)
     lists = [*known.lists, ()]
     recorded, name, purpose = graph.texts("pg_recorded"), graph.texts("pg_name"), graph.texts("pg_desc")

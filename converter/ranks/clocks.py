@@ -1,8 +1,8 @@
 """When each rank of a job began to record, on one clock, by the communication that they share.
 
-Clocks of different machines do not agree, but a collective ends at the same time on all its ranks: the median over those that two
-ranks share tells their clocks apart, within what is possible: nobody ends a collective that another one has not begun. Ranks that never
-meet, not even through others, begin together.
+Clocks of different machines do not agree, but a collective ends at the same time on all its ranks: the median over
+those that two ranks share tells their clocks apart, within what is possible: nobody ends a collective that another one
+has not begun. Ranks that never meet, not even through others, begin together.
 """
 
 from collections import defaultdict
@@ -16,7 +16,8 @@ EVER = np.iinfo(np.int64).max
 
 
 class Attendance(NamedTuple):
-    """A row for each member of each match, sorted by `matched`: the place of its rank, and its times since that rank's first node.
+    """A row for each member of each match, sorted by `matched`: the place of its rank, and its times since that rank's
+    first node.
 
     Members of `mutual` ones cannot end before all have come; a send may.
     """
@@ -39,7 +40,7 @@ class _Difference(NamedTuple):
 
 
 def begin_of_ranks(ranks: int, attendance: Attendance) -> Int64:
-    """When each of so many ranks began, in ns, the earliest of those that meet at 0. O(m log m) in the rows."""
+    """Returns when each of so many ranks began, in ns, the earliest of those that meet at 0. O(m log m) in the rows."""
     begin, together = np.zeros(ranks, np.int64), np.arange(ranks)
     for _, rank, other, later in _differences(attendance):
         if together[rank] != together[other]:
@@ -53,7 +54,9 @@ def begin_of_ranks(ranks: int, attendance: Attendance) -> Int64:
 
 
 def _differences(attendance: Attendance) -> list[_Difference]:
-    """One per two ranks that meet, of which one is the first member. Those by collectives come first: a send may end before its receive."""
+    """Returns one per two ranks that meet, of which one is the first member. Those by collectives come first: a send
+    may end before its receive.
+    """
     rank, matched, start, end, is_message, mutual = attendance
     first = np.searchsorted(matched, matched)
     least, most = np.where(mutual, start[first] - end, -EVER), np.where(mutual, end[first] - start, EVER)
@@ -67,6 +70,6 @@ def _differences(attendance: Attendance) -> list[_Difference]:
 
 
 def _later(seen: Int64) -> int:
-    """The median of what each match says, moved to where it is possible for all of them, if that is anywhere."""
+    """Returns the median of what each match says, moved to where it is possible for all of them, if that is anywhere."""
     median, low, high = int(np.median(seen[:, 0])), int(seen[:, 1].max()), int(seen[:, 2].min())
     return min(max(median, low), high) if low <= high else median

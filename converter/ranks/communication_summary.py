@@ -20,9 +20,9 @@ UNKNOWN = -1
 class CommunicationEntry(NamedTuple):
     """One communication of a rank: `node` is its id, `collective` its CollectiveType, -1 for a message.
 
-    `matched` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many take part (0: not
-    known). `end_ns` counts from the rank's first node, and it took `length_ns`. `follows` are places of the rank's earlier entries that
-    it depends on.
+    `matched` is the number that its counterparts on other ranks have too, -1 before it is settled, `members` how many
+    take part (0: not known). `end_ns` counts from the rank's first node, and it took `length_ns`. `follows` are places
+    of the rank's earlier entries that it depends on.
     """
 
     node: int
@@ -44,10 +44,11 @@ class CommunicationSummary(NamedTuple):
 
 
 def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
-    """The communication of a graph, which must be in topological order, by id. O((n + e) · streams that communicate).
+    """Returns the communication of a graph, which must be in topological order, by id. O((n + e) · streams that
+    communicate).
 
-    Messages that went together must be separate nodes. Without what has a member or peer that is not simulated (rank -1): nobody else has
-    to know of it.
+    Messages that went together must be separate nodes. Without what has a member or peer that is not simulated (rank
+    -1): nobody else has to know of it.
     """
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~_leads_outside(graph))
     groups, world_size = recorded_groups(graph), graph.number("world_size", -1)
@@ -71,7 +72,9 @@ def communication_summary(graph: ExecutionGraph) -> CommunicationSummary:
 
 
 def settled(summaries: Sequence[CommunicationSummary]) -> list[list[CommunicationEntry]]:
-    """The entries of all ranks with the numbers of their matches, which a rank alone cannot know. O(n log n) in all entries."""
+    """Returns the entries of all ranks with the numbers of their matches, which a rank alone cannot know. O(n log n) in
+    all entries.
+    """
     matched = match([own.calls for own in summaries]).matched
     return [
         [entry._replace(matched=number) for entry, number in zip(own.entries, numbers.tolist(), strict=True)]
@@ -88,7 +91,7 @@ def _leads_outside(graph: ExecutionGraph) -> Bool:
 
 
 def _follows(graph: ExecutionGraph, rows: Int64) -> list[tuple[int, ...]]:
-    """For each of the rows the places, among them, of the last ones on every lane that it depends on."""
+    """Returns for each of the rows the places, among them, of the last ones on every lane that it depends on."""
     lane, own = np.full(len(graph), -1, np.int64), group_ids(lanes_of(graph)[rows])
     lane[rows] = own
     clocks = known_after(data_edges(graph), lane, int(own.max(initial=-1)) + 1)

@@ -1,6 +1,8 @@
-"""What the ranks of a job agree on, from the summaries of all of them: one order of communication, one size, who has no partner.
+"""What the ranks of a job agree on, from the summaries of all of them: one order of communication, one size, who has no
+partner.
 
-There is one communication at a time per rank in the simulator, so members that come in different orders wait for each other for ever.
+There is one communication at a time per rank in the simulator, so members that come in different orders wait for each
+other for ever.
 """
 
 import heapq
@@ -19,10 +21,11 @@ SHARDED = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
 def common_order(summaries: Summaries) -> list[list[int]]:
-    """For each rank the ids of its communication nodes in an order that all ranks share and that keeps what they depend on.
+    """Returns for each rank the ids of its communication nodes in an order that all ranks share and that keeps what
+    they depend on.
 
-    By when they ended, for which others wait, as far as dependencies allow. O(n log n) in all entries. Raises DataError where the
-    dependencies of different ranks contradict each other.
+    By when they ended, for which others wait, as far as dependencies allow. O(n log n) in all entries. Raises DataError
+    where the dependencies of different ranks contradict each other.
     """
     # a message has two events, as its send does not wait for the receive; a collective has one
     events: dict[tuple[int, bool], int] = {}
@@ -48,7 +51,7 @@ def common_order(summaries: Summaries) -> list[list[int]]:
 
 
 def _places(ended_ns: list[int], dependents: list[list[int]], words: dict[int, str]) -> list[int]:
-    """The place of each event in a topological order, the earliest of those possible first."""
+    """Returns the place of each event in a topological order, the earliest of those possible first."""
     unmet = [0] * len(ended_ns)
     for events in dependents:
         for event in events:
@@ -70,7 +73,7 @@ def _places(ended_ns: list[int], dependents: list[list[int]], words: dict[int, s
 
 
 def _contradiction(place: list[int], dependents: list[list[int]], words: dict[int, str]) -> str:
-    """The circle that keeps events from a place: each has a dependency among them, so walking back ends in one."""
+    """Returns the circle that keeps events from a place: each has a dependency among them, so walking back ends in one."""
     before = {after: event for event, found in enumerate(dependents) if place[event] < 0 for after in found}
     event, walked = next(iter(before.values())), list[int]()
     while event not in walked:
@@ -85,7 +88,7 @@ def _contradiction(place: list[int], dependents: list[list[int]], words: dict[in
 
 
 def _words(summaries: Summaries, of_issue: Sequence[Sequence[int]]) -> dict[int, str]:
-    """Each event by the first rank that takes part in it."""
+    """Returns each event by the first rank that takes part in it."""
     words: dict[int, str] = {}
     for place, (issued, own) in enumerate(zip(summaries, of_issue, strict=True)):
         for entry, event in zip(issued, own, strict=True):
@@ -95,7 +98,8 @@ def _words(summaries: Summaries, of_issue: Sequence[Sequence[int]]) -> dict[int,
 
 
 def common_sizes(summaries: Summaries) -> list[dict[int, int]]:
-    """For each rank, by node id, the bytes that all members of a collective should have, where the recorded ones differ.
+    """Returns for each rank, by node id, the bytes that all members of a collective should have, where the recorded
+    ones differ.
 
     Shards that are gathered keep their sum, the largest decides else: the busiest member is how long the others wait.
     """
@@ -117,7 +121,7 @@ def _common(sizes: list[int], sharded: bool) -> int:
 
 
 def unmatched(summaries: Summaries) -> list[list[int]]:
-    """For each rank the ids of communication nodes that some counterpart lacks: they would wait for ever."""
+    """Returns for each rank the ids of communication nodes that some counterpart lacks: they would wait for ever."""
     sides: defaultdict[int, set[tuple[int, NodeType]]] = defaultdict(set)
     for rank, issued in enumerate(summaries):
         for entry in issued:

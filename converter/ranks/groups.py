@@ -1,8 +1,8 @@
 """Recognises the process groups of a job: which of the groups that different ranks used are one.
 
-A group is known by its ranks. Those of the same ranks are told apart by name where there is a rank that knows all names; else they
-differ, as every process counts its own groups, and say little: then by description and by what was done in them, as far as that is
-alike.
+A group is known by its ranks. Those of the same ranks are told apart by name where there is a rank that knows all
+names; else they differ, as every process counts its own groups, and say little: then by description and by what was
+done in them, as far as that is alike.
 """
 
 from collections import Counter, defaultdict
@@ -44,14 +44,16 @@ READINGS: tuple[Reading, ...] = (
 
 
 class GroupNames:
-    """A rank's groups as others can know them: an address is a name on no other rank, but all make their groups in one order."""
+    """A rank's groups as others can know them: an address is a name on no other rank, but all make their groups in one
+    order.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[int, ...], str], Group] = {}
         self._addresses = Counter[str]()
 
     def group_of(self, ranks: Sequence[int], name: str, description: str) -> Group:
-        """The group of these ranks; one that is named by where it lies in memory gets a number instead."""
+        """Returns the group of these ranks; one that is named by where it lies in memory gets a number instead."""
         recorded = tuple(ranks), name
         group = self._known.get(recorded)
         if group is None:
@@ -64,7 +66,7 @@ class GroupNames:
 
 
 def recognised(ranks: Sequence[Used]) -> list[dict[Group, Group]]:
-    """For each rank the group of the job that each of its groups is. O(g log g) in the groups of all ranks.
+    """Returns for each rank the group of the job that each of its groups is. O(g log g) in the groups of all ranks.
 
     A group of the job goes by what the first rank that uses it knows of it.
     """
@@ -87,12 +89,12 @@ def recognised(ranks: Sequence[Used]) -> list[dict[Group, Group]]:
 
 
 def _keys(group: Group) -> list[str]:
-    """What a group whose ranks are not recorded is known by: its name, and that it is the default one."""
+    """Returns what a group whose ranks are not recorded is known by: its name, and that it is the default one."""
     return [key for key in (group.name, group.description if group.description == DEFAULT else "") if key]
 
 
 def _recorded_lists(ranks: Iterable[Used]) -> dict[str, str]:
-    """For each such key the ranks that are recorded for it, where these are one list."""
+    """Returns for each such key the ranks that are recorded for it, where these are one list."""
     lists: defaultdict[str, set[str]] = defaultdict(set)
     for used in ranks:
         for group in used:
@@ -102,19 +104,22 @@ def _recorded_lists(ranks: Iterable[Used]) -> dict[str, str]:
 
 
 def _labels(members: str, uses: Mapping[Use, str]) -> dict[Use, Hashable]:
-    """What to tell groups of the same ranks apart by: of names that differ, and of all READINGS, what leaves least to differ."""
+    """Returns what to tell groups of the same ranks apart by: of names that differ, and of all READINGS, what leaves
+    least to differ.
+    """
     by_name: dict[Use, Hashable] = {(place, group): group.name for place, group in uses}
     names: defaultdict[int, set[str]] = defaultdict(set)
     for place, group in uses:
         names[place].add(group.name)
-    # without ranks a name is all there is, and other ranks may be other groups; a rank may lack a group, but not know another one
+    # without ranks a name is all there is, and other ranks may be other groups; a rank may lack a group, but not know
+    # another one
     if not members or set().union(*names.values()) in names.values():
         return by_name
     return min((by_name, *(_read(uses, reading) for reading in READINGS)), key=lambda labels: _unlike(uses, labels))
 
 
 def _unlike(uses: Mapping[Use, str], labels: Mapping[Use, Hashable]) -> tuple[int, int]:
-    """How many different things were done under a label, of all labels, and how many labels there are."""
+    """Returns how many different things were done under a label, of all labels, and how many labels there are."""
     return len({(label, uses[use]) for use, label in labels.items()}), len(set(labels.values()))
 
 
@@ -128,5 +133,7 @@ def _read(uses: Mapping[Use, str], reading: Reading) -> dict[Use, Hashable]:
 
 
 def _as_made(uses: Iterable[Use]) -> list[Use]:
-    """Each rank's groups in the order in which it made them, which numbers tell, else in that of their first use."""
+    """Returns each rank's groups in the order in which it made them, which numbers tell, else in that of their first
+    use.
+    """
     return sorted(uses, key=lambda use: (use[0], natural(use[1].name) if use[1].name.isdecimal() else (0, "")))

@@ -1,8 +1,9 @@
 """Collective matching: which calls of several ranks are one collective or message. The only place that decides this.
 
-A collective is matched with what other ranks recorded in the same group, of the same type and with the same sequence number; where numbers
-are not recorded, or cannot be the same ones, in the same order. A send is matched with the receive of the same source, target and tag, in
-order. What a rank lacks, or what a rank that was not traced would have recorded, is missing: the others are matched all the same.
+A collective is matched with what other ranks recorded in the same group, of the same type and with the same sequence
+number; where numbers are not recorded, or cannot be the same ones, in the same order. A send is matched with the
+receive of the same source, target and tag, in order. What a rank lacks, or what a rank that was not traced would have
+recorded, is missing: the others are matched all the same.
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,11 @@ FEW = 4
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """For each rank: the place of each call's group in `groups`, -1 for messages, and the number of its match in `matched`.
+    """For each rank: the place of each call's group in `groups`, -1 for messages, and the number of its match in
+    `matched`.
 
-    A match is one collective or message as its members recorded it. Columns over matches: the sequence number by which the members were
-    matched, -1 where by order, and which one it is of those alike.
+    A match is one collective or message as its members recorded it. Columns over matches: the sequence number by which
+    the members were matched, -1 where by order, and which one it is of those alike.
     """
 
     groups: list[Group]
@@ -66,7 +68,7 @@ def match(ranks: Sequence[Calls]) -> Matching:
 
 
 def _groups(ranks: Sequence[Calls]) -> tuple[list[Group], Int64]:
-    """The groups of the job, and for each call of all ranks the place of its own."""
+    """Returns the groups of the job, and for each call of all ranks the place of its own."""
     place: dict[Group, int] = {}
     found = [np.empty(0, np.int64)]
     for own, known in zip(ranks, recognised([own.done() for own in ranks]), strict=True):
@@ -79,7 +81,8 @@ def _groups(ranks: Sequence[Calls]) -> tuple[list[Group], Int64]:
 def _more_meet(
     rank: Int64, group: Int64, kind: Int64, by_number: tuple[Int64, Int64], by_order: tuple[Int64, Int64]
 ) -> Bool:
-    """Which collectives are of groups where order finds many more matches of all ranks that use them than numbers do.
+    """Returns which collectives are of groups where order finds many more matches of all ranks that use them than
+    numbers do.
 
     Numbers tell more, as ranks may have begun to record at different ones, but where messages count too they differ.
     """
@@ -88,7 +91,7 @@ def _more_meet(
 
 
 def _complete(rank: Int64, group: Int64, key: Int64) -> Int64:
-    """For each group how many keys all ranks have that use it; messages, of group -1, count for the last."""
+    """Returns for each group how many keys all ranks have that use it; messages, of group -1, count for the last."""
     count = int(group.max(initial=-1)) + 2
     own = group % count
     users = np.bincount(np.unique(rank * count + own) % count, minlength=count)

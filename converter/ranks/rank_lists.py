@@ -11,7 +11,7 @@ LIST = re.compile(rf"{_GIVEN_RUN}(?:,{_GIVEN_RUN})*")
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """The ranks in their order, runs of equal steps as first-last:step.
+    """Returns the ranks in their order, runs of equal steps as first-last:step.
 
     >>> ranks_text([0, 1, 2, 3, 8]), ranks_text(range(0, 64, 8)), ranks_text([5, 4, 9])
     ('0-3,8', '0-56:8', '5,4,9')
@@ -20,7 +20,8 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def given_ranks(text: str, most: int) -> tuple[int, ...] | None:
-    """The ranks that a text from elsewhere stands for; None where it is no such text, or stands for more than `most`.
+    """Returns the ranks that a text from elsewhere stands for; None where it is no such text, or stands for more than
+    `most`.
 
     >>> given_ranks("0-3,8", 9), given_ranks("0-99999999999", 9), given_ranks("all", 9)
     ((0, 1, 2, 3, 8), None, None)
@@ -33,7 +34,7 @@ def given_ranks(text: str, most: int) -> tuple[int, ...] | None:
 
 @cache
 def ranks_of(text: str) -> tuple[int, ...]:
-    """The ranks that a text stands for.
+    """Returns the ranks that a text stands for.
 
     >>> ranks_of("0-3,8"), ranks_of("9-3:-3")
     ((0, 1, 2, 3, 8), (9, 6, 3))

@@ -26,7 +26,7 @@ class Groups(NamedTuple):
 
 
 def recorded_groups(graph: ExecutionGraph) -> Groups:
-    """The groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded).
+    """Returns the groups by `pg_ranks`, and those that the metadata lists by name. O(n + ranks recorded).
 
     Raises DataError where the metadata's list is none.
     """

@@ -16,12 +16,13 @@ NOBODY: Int64 = np.empty(0, np.int64)
 
 
 def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_groups: bool = False) -> ExecutionGraph:
-    """The graph of one of `ranks` in a job that consists of these alone: rank `ranks[i]` becomes i. O(n + ranks recorded).
+    """Returns the graph of one of `ranks` in a job that consists of these alone: rank `ranks[i]` becomes i. O(n + ranks
+    recorded).
 
-    Groups keep the members that are left, in their order, where they are recorded. With `whole_groups` members that are not stay in,
-    as rank -1, so that the group's collectives can be told and replayed for their measured time; the metadata cannot list such groups,
-    their nodes do. Peers that are not left become -1.
-    Raises DataError if the graph's own rank is not among them, or the metadata lists no ranks where it should.
+    Groups keep the members that are left, in their order, where they are recorded. With `whole_groups` members that are
+    not stay in, as rank -1, so that the group's collectives can be told and replayed for their measured time; the
+    metadata cannot list such groups, their nodes do. Peers that are not left become -1. Raises DataError if the graph's
+    own rank is not among them, or the metadata lists no ranks where it should.
     """
     own = graph.number("rank", OUTSIDE)
     if own not in ranks:
@@ -41,7 +42,9 @@ def restrict_to_ranks(graph: ExecutionGraph, ranks: Sequence[int], *, whole_grou
 
 
 def _with_groups(graph: ExecutionGraph, kept: Int64, whole: bool) -> ExecutionGraph:
-    """The graph with the members of its groups that are left, at its nodes and in its metadata; `whole` with all, others as OUTSIDE."""
+    """Returns the graph with the members of its groups that are left, at its nodes and in its metadata; `whole` with
+    all, others as OUTSIDE.
+    """
     groups, attributes = recorded_groups(graph), dict(graph.attributes)
     members = [_renumbered(np.array(group, np.int64), kept) for group in groups.lists]
     if isinstance(splits := attributes.get("comm_split"), Ragged) and not whole:
@@ -68,7 +71,7 @@ def _renumbered(column: Int64, kept: Int64) -> Int64:
 
 
 def _of_those_left(column: Ragged, members: list[Int64], of_node: Int64) -> Ragged:
-    """A column that has a value for each member of a node's group, without those of members that are outside."""
+    """Returns a column that has a value for each member of a node's group, without those of members that are outside."""
     rows = np.flatnonzero(column.lengths())
     values = [column[row] for row in rows.tolist()]
     groups = [members[place] if place >= 0 else NOBODY for place in of_node[rows].tolist()]
@@ -77,5 +80,5 @@ def _of_those_left(column: Ragged, members: list[Int64], of_node: Int64) -> Ragg
 
 
 def _ragged(values: list[Int64], rows: Int64, count: int) -> Ragged:
-    """A column of `count` rows that has values in these."""
+    """Returns a column of `count` rows that has values in these."""
     return Ragged.grouped(np.repeat(rows, [*map(len, values)]), np.concatenate([NOBODY, *values]), count)

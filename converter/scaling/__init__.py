@@ -1,8 +1,9 @@
 """Graphs of a traced job in, graphs of the same program with other ranks out.
 
-`rank_facts` is what has to be known of each rank's graph: small, so that the graphs need not be in memory at once. `plan_scaling`
-decides on them which groups grow (`Role`), what becomes of sizes, and by which lines (`Fit`) the measured lengths of collectives
-whose group grew follow. `resized` and `copied` make the graph of each copy of a rank, one at a time.
+`rank_facts` is what has to be known of each rank's graph: small, so that the graphs need not be in memory at once.
+`plan_scaling` decides on them which groups grow (`Role`), what becomes of sizes, and by which lines (`Fit`) the
+measured lengths of collectives whose group grew follow. `resized` and `copied` make the graph of each copy of a rank,
+one at a time.
 """
 
 from .copies import copied as copied, resized as resized

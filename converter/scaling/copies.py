@@ -1,6 +1,7 @@
 """The graphs of the scaled job's ranks, each made from that of the rank whose copy it is.
 
-`resized` is what all copies of a rank have in common; `copied` shares its columns, but for the numbers of ranks and groups.
+`resized` is what all copies of a rank have in common; `copied` shares its columns, but for the numbers of ranks and
+groups.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ ALL_RANKS = ""
 
 
 def resized(graph: ExecutionGraph, own: RankPlan) -> ExecutionGraph:
-    """The graph with the sizes and lengths that its collectives have in the scaled job; measured starts stay."""
+    """Returns the graph with the sizes and lengths that its collectives have in the scaled job; measured starts stay."""
     longer = np.zeros(len(graph), np.int64)
     longer[own.row] = own.longer_ns
     size = graph.integers("comm_size")
@@ -33,7 +34,8 @@ def resized(graph: ExecutionGraph, own: RankPlan) -> ExecutionGraph:
 
 
 def copied(graph: ExecutionGraph, plan: ScalePlan, copy: int) -> ExecutionGraph:
-    """The graph, as `resized` gives it, of a rank's copy: ranks, roots, sources and destinations renumbered, groups by their numbers.
+    """Returns the graph, as `resized` gives it, of a rank's copy: ranks, roots, sources and destinations renumbered,
+    groups by their numbers.
 
     The metadata lists a group's ranks once, whatever its size. Tags stay: they tell messages between two ranks apart.
     """
@@ -70,7 +72,7 @@ def _renumbered(column: Int64, numbers: Int64) -> Int64:
 
 
 def _names(graph: ExecutionGraph, group: Int64, names: list[str]) -> Categorical:
-    """The name of each collective's group; messages need none."""
+    """Returns the name of each collective's group; messages need none."""
     table = Categorical.of([*names, ALL_RANKS])
     codes: Int32 = np.where(group >= 0, table.codes[group], -1).astype(np.int32)
     codes[np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))] = table.codes[-1]

@@ -1,7 +1,8 @@
-"""How long collectives take by the members of their group: a latency per step and a time per byte, fitted to what was measured.
+"""How long collectives take by the members of their group: a latency per step and a time per byte, fitted to what was
+measured.
 
-Measured is what members have in common, from the last one's arrival to the end. What tells latency and bandwidth apart is the most special
-that does: the collectives of one type in one group, of the type, of the group, of the job.
+Measured is what members have in common, from the last one's arrival to the end. What tells latency and bandwidth apart
+is the most special that does: the collectives of one type in one group, of the type, of the group, of the job.
 """
 
 from collections import defaultdict
@@ -24,14 +25,15 @@ class Line(NamedTuple):
     byte_ns: float
 
     def ns(self, cost: Cost) -> float:
-        """How long steps and bytes take one after the other."""
+        """Returns how long steps and bytes take one after the other."""
         return self.step_ns * cost.steps + self.byte_ns * cost.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A line, what it was fitted to (as `source` says in words) and how many, of which half are less than `off_pct` off it; without
-    `tells_apart` other latencies and bandwidths fit nearly as well."""
+    """A line, what it was fitted to (as `source` says in words) and how many, of which half are less than `off_pct` off
+    it; without `tells_apart` other latencies and bandwidths fit nearly as well.
+    """
 
     line: Line
     source: str
@@ -76,7 +78,7 @@ class Fits:
         return self._given != (None, None)
 
     def of(self, kind: int, group: int) -> Fit | None:
-        """The fit for a type in a group; None where no collective tells anything and nothing is given."""
+        """Returns the fit for a type in a group; None where no collective tells anything and nothing is given."""
         measured = {
             key: source for key, source in zip(_keys(kind, group), SOURCES, strict=True) if key in self._measured
         }
@@ -102,7 +104,7 @@ class Fits:
 
 
 def _keys(kind: int, group: int) -> tuple[Key, ...]:
-    """What a collective tells something of, in the order of SOURCES."""
+    """Returns what a collective tells something of, in the order of SOURCES."""
     return (kind, group), (kind, ANY), (ANY, group), (ANY, ANY)
 
 
@@ -112,18 +114,18 @@ def _judged(line: Line, source: str, transfers: Sequence[Transfer], tells_apart:
 
 
 def cost_of(transfer: Transfer) -> Cost:
-    """Its steps and bytes."""
+    """Returns its steps and bytes."""
     return RING[transfer.kind](transfer.members, transfer.size)
 
 
 def _relative(transfers: Sequence[Transfer]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
-    """A row of steps and bytes for each, over its measured time."""
+    """Returns a row of steps and bytes for each, over its measured time."""
     costs = np.array([cost_of(one) for one in transfers], np.float64)
     return np.asarray(costs / np.array([[one.ns] for one in transfers], np.float64))
 
 
 def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: float | None) -> Line:
-    """The given line; of one factor alone with the other that fits best what is left."""
+    """Returns the given line; of one factor alone with the other that fits best what is left."""
     step, byte = _relative(transfers).T
     if byte_ns is None:
         rest = 1 - step * (step_ns or 0.0)
@@ -133,7 +135,9 @@ def _completed(transfers: Sequence[Transfer], step_ns: float | None, byte_ns: fl
 
 
 def _solved(transfers: Sequence[Transfer], sure: float) -> Line | None:
-    """The line by least squares of relative errors, if both of its factors are above so many times their standard error."""
+    """Returns the line by least squares of relative errors, if both of its factors are above so many times their
+    standard error.
+    """
     relative = _relative(transfers)
     scale = np.abs(relative).max(axis=0)
     if not scale.all():

@@ -23,8 +23,10 @@ GATHERING = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 
 
 class GroupUse(NamedTuple):
-    """A group, its members, the types of its collectives, the least bytes that it reduces in the backward pass, and the most that it
-    reduces elsewhere, or gathers where that is no shard (-1 for none); `same_work` is whether all members run the same kernels."""
+    """A group, its members, the types of its collectives, the least bytes that it reduces in the backward pass, and the
+    most that it reduces elsewhere, or gathers where that is no shard (-1 for none); `same_work` is whether all members
+    run the same kernels.
+    """
 
     group: Group
     members: RankList
@@ -47,7 +49,7 @@ class GroupUse(NamedTuple):
 
 
 def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]:
-    """The use of each group of the matching. O(n log n) in the calls."""
+    """Returns the use of each group of the matching. O(n log n) in the calls."""
     parts = defaultdict[int, list[_Part]](list)
     for rank, groups in zip(facts, matching.group, strict=True):
         for number, own in rows_by_number(np.flatnonzero(groups >= 0), groups).items():
@@ -56,7 +58,9 @@ def group_uses(facts: Sequence[RankFacts], matching: Matching) -> list[GroupUse]
 
 
 class _Part(NamedTuple):
-    """What one member does in a group: types, and the sizes of what it reduces in the backward pass, reduces elsewhere, and gathers."""
+    """What one member does in a group: types, and the sizes of what it reduces in the backward pass, reduces elsewhere,
+    and gathers.
+    """
 
     work: str
     kinds: set[int]

@@ -1,7 +1,7 @@
 """How much longer the collectives of a group take that has other members.
 
-What members had in common of a collective, from the arrival of the last one to the end, changes in the proportion of the fitted line, or to
-what the given network takes. The time for which a member waited for the others stays.
+What members had in common of a collective, from the arrival of the last one to the end, changes in the proportion of
+the fitted line, or to what the given network takes. The time for which a member waited for the others stays.
 """
 
 from collections import Counter
@@ -20,7 +20,9 @@ from .sizes import shard
 
 
 class Grown(NamedTuple):
-    """Collectives of a type in a group: how many, of how many members before and then, and by which fit; None where nothing tells."""
+    """Collectives of a type in a group: how many, of how many members before and then, and by which fit; None where
+    nothing tells.
+    """
 
     kind: int
     group: str
@@ -31,7 +33,9 @@ class Grown(NamedTuple):
 
 
 def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Role]) -> dict[int, Seen]:
-    """Each collective by the number of its match. Its length is that of the member that came last, as all end together."""
+    """Returns each collective by the number of its match. Its length is that of the member that came last, as all end
+    together.
+    """
     found: dict[int, Seen] = {}
     for own, groups, matched in zip(facts, matching.group, matching.matched, strict=True):
         calls = own.calls
@@ -47,7 +51,9 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Rol
 def longer(
     seen: Mapping[int, Seen], roles: Sequence[Role], then: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
-    """By how many ns each collective, by the number of its match, takes longer if its group has other members then; by which fits."""
+    """Returns by how many ns each collective, by the number of its match, takes longer if its group has other members
+    then; by which fits.
+    """
     counts = Counter(
         (one.kind, group) for one, group in seen.values() if one.kind in RING and then[group] != one.members
     )

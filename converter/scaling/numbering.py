@@ -8,27 +8,29 @@ from .places import Places
 
 
 class Numbering(NamedTuple):
-    """The distinct rank lists of the job's groups, sorted: of those that the copies join, and of those that each copy has."""
+    """The distinct rank lists of the job's groups, sorted: of those that the copies join, and of those that each copy
+    has.
+    """
 
     joined: tuple[RankList, ...]
     separate: tuple[RankList, ...]
 
     @staticmethod
     def of(places: Places, groups: Iterable[tuple[RankList, bool]]) -> "Numbering":
-        """The numbering of groups by ranks and whether they are joined; with one copy that is the same."""
+        """Returns the numbering of groups by ranks and whether they are joined; with one copy that is the same."""
         distinct = {(ranks, is_joined and places.copies > 1) for ranks, is_joined in groups if places.of(ranks, 0)}
         lists = (sorted(ranks for ranks, is_joined in distinct if is_joined is wanted) for wanted in (True, False))
         return Numbering(*map(tuple, lists))
 
     def number(self, ranks: RankList, is_joined: bool, copy: int) -> int:
-        """The number of a group as a copy knows it, from 1 on."""
+        """Returns the number of a group as a copy knows it, from 1 on."""
         if is_joined and ranks in self.joined:
             return 1 + self.joined.index(ranks)
         return 1 + len(self.joined) + copy * len(self.separate) + self.separate.index(ranks)
 
 
 def all_groups(numbering: Numbering, places: Places) -> Iterator[tuple[RankList, int]]:
-    """Every group of the scaled job that has several members, with its number."""
+    """Yields every group of the scaled job that has several members, with its number."""
     for ranks in numbering.joined:
         yield places.joined(ranks), numbering.number(ranks, True, 0)
     for copy in range(places.copies):

@@ -29,17 +29,17 @@ class Places(NamedTuple):
         return len(self.kept) * self.copies
 
     def renumbered(self, copy: int) -> Int64:
-        """For each rank of the job its number in a copy, GONE for those that are not kept."""
+        """Returns for each rank of the job its number in a copy, GONE for those that are not kept."""
         numbers = np.full(self.world_size, GONE, np.int64)
         numbers[list(self.kept)] = copy * len(self.kept) + np.arange(len(self.kept))
         return numbers
 
     def of(self, ranks: Iterable[int], copy: int) -> RankList:
-        """A group's members in a copy, in its order."""
+        """Returns a group's members in a copy, in its order."""
         numbers = self.renumbered(copy)[list(ranks)]
         return tuple(numbers[numbers != GONE].tolist())
 
     def joined(self, ranks: RankList) -> RankList:
-        """The members of a group that is one for all copies."""
+        """Returns the members of a group that is one for all copies."""
         first = np.array(self.of(ranks, 0), np.int64)
         return tuple((first + len(self.kept) * np.arange(self.copies)[:, None]).reshape(-1).tolist())

@@ -24,8 +24,10 @@ ANOTHER = "that is another program"
 
 
 class Growth(NamedTuple):
-    """So many copies of a job without the ranks `removed`; `groups` are the data-parallel ones, by name, description or ranks, recognised
-    where none are named. A given bandwidth (2**30 bytes/s) and latency (ns per step) stand instead of fitted ones."""
+    """So many copies of a job without the ranks `removed`; `groups` are the data-parallel ones, by name, description or
+    ranks, recognised where none are named. A given bandwidth (2**30 bytes/s) and latency (ns per step) stand instead of
+    fitted ones.
+    """
 
     copies: int = 1
     removed: tuple[int, ...] = ()
@@ -42,8 +44,9 @@ class OwnGroup(NamedTuple):
 
 
 class RankPlan(NamedTuple):
-    """What becomes of a rank's graph: of the collectives at `row` the size, how many ns longer they take, and their group's place in
-    `groups`."""
+    """What becomes of a rank's graph: of the collectives at `row` the size, how many ns longer they take, and their
+    group's place in `groups`.
+    """
 
     rank: int
     groups: tuple[OwnGroup, ...]
@@ -54,8 +57,9 @@ class RankPlan(NamedTuple):
 
 
 class ScalePlan(NamedTuple):
-    """Where the ranks go, how groups are numbered, what becomes of each rank that is kept, what each group is for, what grew, what the
-    fits are made of, and how many collectives gather what may be no shards."""
+    """Where the ranks go, how groups are numbered, what becomes of each rank that is kept, what each group is for, what
+    grew, what the fits are made of, and how many collectives gather what may be no shards.
+    """
 
     places: Places
     numbering: Numbering
@@ -66,12 +70,14 @@ class ScalePlan(NamedTuple):
     undivided: int
 
     def alone(self, rank: int) -> "ScalePlan":
-        """What of the plan the copies of one rank need."""
+        """Returns what of the plan the copies of one rank need."""
         return self._replace(ranks={rank: self.ranks[rank]}, roles=[], grown=[], measured=[])
 
 
 def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
-    """The plan, from the facts of all ranks by rank. O(n log n) in their calls. Raises DataError where it would be another program."""
+    """Returns the plan, from the facts of all ranks by rank. O(n log n) in their calls. Raises DataError where it would
+    be another program.
+    """
     places = _places(facts, growth)
     matching = match([rank.calls for rank in facts])
     roles = roles_of(group_uses(facts, matching), len(facts), growth.groups)

@@ -1,8 +1,8 @@
 """Which process groups of a job are data parallel, so that copies of the job join theirs into one.
 
-Named by the user; or by how the group is described; or by what it does: its members run the same kernels, and what it reduces are
-gradients: all of it in the backward pass, but for what is less than any of those, as a loss. The group of all ranks grows along
-where it carries only what is the same for any number of ranks.
+Named by the user; or by how the group is described; or by what it does: its members run the same kernels, and what it
+reduces are gradients: all of it in the backward pass, but for what is less than any of those, as a loss. The group of
+all ranks grows along where it carries only what is the same for any number of ranks.
 """
 
 import re
@@ -37,7 +37,9 @@ class Role(NamedTuple):
 
 
 def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) -> list[Role]:
-    """The role of each group. Raises DataError where none is found, or those found contradict each other or leave a rank out."""
+    """Returns the role of each group. Raises DataError where none is found, or those found contradict each other or
+    leave a rank out.
+    """
     reasons = [_named(use, named) if named else _recognised(use) for use in uses]
     if lacking := [name for name in named if not any(name in _names(use.group) for use in uses)]:
         raise RequestError(
@@ -86,7 +88,9 @@ def _of_all(use: GroupUse, ranks: int) -> str:
 
 
 def _check(joined: Sequence[GroupUse], ranks: int) -> None:
-    """Every rank has copies to exchange gradients with, in groups that lie in each other, of types that any number of ranks can use."""
+    """Every rank has copies to exchange gradients with, in groups that lie in each other, of types that any number of
+    ranks can use.
+    """
     for use in joined:
         if wrong := use.kinds - {*GROWING}:
             kind = CollectiveType(min(wrong)).name.lower() if min(wrong) >= 0 else "a collective of unknown type"

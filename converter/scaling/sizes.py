@@ -1,4 +1,6 @@
-"""How many bytes a rank puts into a collective when its group has other members: as much as before, or its shard of the whole."""
+"""How many bytes a rank puts into a collective when its group has other members: as much as before, or its shard of the
+whole.
+"""
 
 import numpy as np
 
@@ -11,8 +13,8 @@ from .roles import Role
 
 
 def shard(size: int, role: Role, kind: int, members: int) -> int:
-    """What a member puts in when there are so many: where the group scatters what it reduces, what it gathers are shards of a whole that
-    stays, and they are as many times smaller, rounded up.
+    """Returns what a member puts in when there are so many: where the group scatters what it reduces, what it gathers
+    are shards of a whole that stays, and they are as many times smaller, rounded up.
 
     >>> from .group_use import GroupUse
     >>> from ..ranks import Group
@@ -26,7 +28,9 @@ def shard(size: int, role: Role, kind: int, members: int) -> int:
 
 
 def sizes(own: RankFacts, group: Int64, roles: list[Role], then: list[int]) -> tuple[Int64, int]:
-    """The size of each call then, and how many gather what is not known to be shards, so that they put in as much as before."""
+    """Returns the size of each call then, and how many gather what is not known to be shards, so that they put in as
+    much as before.
+    """
     size, undivided = own.calls.size.copy(), 0
     # an all-gather of nothing, or of less than its data set is split into, never ends there
     least = LEAST_BYTES if own.target == ASTRA_SIM else 1

@@ -1,8 +1,10 @@
-"""From when to when each storage lives, as far as the ops tell that name it: from the start of the op that first has it among its
-results to the end of the last one that names it. What is named without having been made lives from the start of the recording.
+"""From when to when each storage lives, as far as the ops tell that name it: from the start of the op that first has it
+among its results to the end of the last one that names it. What is named without having been made lives from the start
+of the recording.
 
-Ids of storages are used again once a storage is gone: an op that has one among its results, without being given it, has made a new one.
-Ops list again what the ops that they called made: of those that lie in each other the innermost has made it.
+Ids of storages are used again once a storage is gone: an op that has one among its results, without being given it, has
+made a new one. Ops list again what the ops that they called made: of those that lie in each other the innermost has
+made it.
 """
 
 from typing import NamedTuple
@@ -19,8 +21,9 @@ BEFORE = -1
 
 
 class Lifetimes(NamedTuple):
-    """Storages in order of number, then time: on which device (HOST for the host), their bytes, from when to when they live (ns), and
-    the row of the op that made each, BEFORE for what was there before the recording."""
+    """Storages in order of number, then time: on which device (HOST for the host), their bytes, from when to when they
+    live (ns), and the row of the op that made each, BEFORE for what was there before the recording.
+    """
 
     storage: Int64
     device: Int64
@@ -30,7 +33,7 @@ class Lifetimes(NamedTuple):
     op_row: Int64
 
     def where(self, chosen: Bool | Int64) -> "Lifetimes":
-        """The chosen ones."""
+        """Returns the chosen ones."""
         return Lifetimes(*(column[chosen] for column in self))
 
 
@@ -56,7 +59,7 @@ class _Named(NamedTuple):
 
 
 def lifetimes(ops: Ops) -> Lifetimes:
-    """The storages that timed ops name. O(n log n) in what they name."""
+    """Returns the storages that timed ops name. O(n log n) in what they name."""
     timed = np.flatnonzero((ops.start != ABSENT) & ops.recorded_by_host)
     named = _named(ops, timed)
     start, end = ops.start[named.op], ops.end[named.op]
@@ -94,7 +97,7 @@ def _named(ops: Ops, rows: Int64) -> _Named:
 
 
 def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
-    """Each storage once for each op, with the bytes up to the last that is named."""
+    """Returns each storage once for each op, with the bytes up to the last that is named."""
     order = np.lexsort((-ranges.high, ranges.storage, ranges.row))
     order = order[is_group_start(ranges.row[order], ranges.storage[order])]
     chosen = Ranges(*(column[order] for column in ranges))
@@ -102,7 +105,7 @@ def _whole_storages(rows: Int64, ranges: Ranges, made: bool) -> _Named:
 
 
 def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
-    """Where an op has a storage among its results that neither it was given nor an op in it has among its own."""
+    """Returns where an op has a storage among its results that neither it was given nor an op in it has among its own."""
     order = np.lexsort((named.made, named.storage, named.op))
     given = np.zeros(len(order), np.bool_)
     given[order] = ~is_group_start(named.op[order], named.storage[order])
@@ -119,7 +122,7 @@ def _makes(named: _Named, start: Int64, end: Int64) -> Bool:
 
 
 def live_bytes(storages: Lifetimes) -> Steps:
-    """How many bytes of these storages live at the same time."""
+    """Returns how many bytes of these storages live at the same time."""
     time = np.concatenate((storages.begin, storages.until))
     change = np.concatenate((storages.size, -storages.size))
     moments, number = np.unique(time, return_inverse=True)
@@ -129,7 +132,7 @@ def live_bytes(storages: Lifetimes) -> Steps:
 
 
 def highest_within(steps: Steps, start: Int64, end: Int64) -> Int64:
-    """The largest value from each start up to but without each end, for a span of no length that at its start.
+    """Returns the largest value from each start up to but without each end, for a span of no length that at its start.
 
     Linear for spans that lie apart.
     """

@@ -22,12 +22,12 @@ class Ranges(NamedTuple):
     device: Int64
 
     def where(self, chosen: Bool) -> "Ranges":
-        """The chosen ranges."""
+        """Returns the chosen ranges."""
         return Ranges(*(column[chosen] for column in self))
 
 
 def named_ranges(texts: Iterable[bytes]) -> Ranges:
-    """The ranges of the tensors in each text, without those that are empty or have no storage."""
+    """Returns the ranges of the tensors in each text, without those that are empty or have no storage."""
     counts: list[int] = []
     codes: list[int] = []
     # an op lists again what the ops around it list, and most tensors are used more than once
@@ -43,6 +43,6 @@ def named_ranges(texts: Iterable[bytes]) -> Ranges:
 
 
 def _device(text: bytes) -> int:
-    """The number in `"cuda:1"`; a name without one is that of the first device."""
+    """Returns the number in `"cuda:1"`; a name without one is that of the first device."""
     name = text.strip().strip(b'"').decode("utf-8", "replace")
     return WITHOUT_NUMBER[name] if name in WITHOUT_NUMBER else integer(name.partition(":")[2], 0)

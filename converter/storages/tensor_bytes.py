@@ -1,4 +1,6 @@
-"""How far a tensor that is a strided view reaches over its storage, and whether it covers all of it: from recorded shapes and strides."""
+"""How far a tensor that is a strided view reaches over its storage, and whether it covers all of it: from recorded
+shapes and strides.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,7 +21,9 @@ class ByteRange(NamedTuple):
 
 
 def byte_ranges(lists: bytes) -> tuple[ByteRange, ...]:
-    """The byte_ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); nothing for the others."""
+    """Returns the byte_ranges of the tensors that an op's lists name with strides (schema 1.1.1 on); nothing for the
+    others.
+    """
     return tuple(_byte_ranges(*argument_lists(lists, "values", "shapes", "strides")))
 
 

@@ -1,6 +1,7 @@
 """Makes a graph that both generations of ASTRA-sim run to the end, and says what had to be changed for it.
 
-The graph gets the types, attributes and durations that the simulator reads, and nothing that it would stop, hang or lose time at.
+The graph gets the types, attributes and durations that the simulator reads, and nothing that it would stop, hang or
+lose time at.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,9 @@ NUMBERED_ALONE = (
 
 @dataclass(slots=True)
 class TargetReport:
-    """What the target made different: nodes by reason, µs where the name says so, the groups by number, remarks in words."""
+    """What the target made different: nodes by reason, µs where the name says so, the groups by number, remarks in
+    words.
+    """
 
     removed: int
     lowered: dict[str, int]
@@ -56,12 +59,12 @@ def for_astra_sim(
     world: RankList | None = None,
     roofline: Roofline | None = None,
 ) -> tuple[ExecutionGraph, TargetReport]:
-    """The graph for ASTRA-sim; the one given stays as it is. O((n + e) log n).
+    """Returns the graph for ASTRA-sim; the one given stays as it is. O((n + e) log n).
 
-    `groups` are the numbers of all rank lists of the job, `world` the ranks that are simulated (by default as many as the metadata
-    says). With `roofline`, the peaks that its roofline mode will be given, computation of known work takes the time of that work there,
-    and all else its measured time. Raises DataError for a graph without nodes, a dependency on a missing node, a cycle, or a group that
-    `groups` lacks.
+    `groups` are the numbers of all rank lists of the job, `world` the ranks that are simulated (by default as many as
+    the metadata says). With `roofline`, the peaks that its roofline mode will be given, computation of known work takes
+    the time of that work there, and all else its measured time. Raises DataError for a graph without nodes, a
+    dependency on a missing node, a cycle, or a group that `groups` lacks.
     """
     graph = separate_messages(graph)
     size = graph.number("world_size", -1)
@@ -116,7 +119,7 @@ def _leave_out_control(graph: ExecutionGraph) -> int:
 def _remarks(
     graph: ExecutionGraph, report: TargetReport, serial: SerialTime, unknown_groups: int, roofline: Roofline | None
 ) -> list[str]:
-    """What the user should know, where it applies."""
+    """Returns what the user should know, where it applies."""
     us = {name: f"{value / 1000:.1f} µs" for name, value in serial._asdict().items()}
     return [
         remark

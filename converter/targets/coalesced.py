@@ -18,7 +18,9 @@ BEFORE = ("gap_ns", "host_delay_ns")
 
 
 def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
-    """The graph with a node for every message; the one given if it has no messages that went together. O((n + e) log n)."""
+    """Returns the graph with a node for every message; the one given if it has no messages that went together. O((n +
+    e) log n).
+    """
     lists = {name: graph.attributes.get(several) for name, several in COALESCED.items()}
     sizes = lists["comm_size"]
     if not isinstance(sizes, Ragged) or not len(sizes.values):
@@ -45,7 +47,9 @@ def separate_messages(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def _rows(graph: ExecutionGraph, of: Int64, added: Int64, kernels: Int64, entries: Int64) -> ExecutionGraph:
-    """The graph's rows and, `added` after them, copies of the rows `of` without a duration; what passes before moves to `entries`."""
+    """Returns the graph's rows and, `added` after them, copies of the rows `of` without a duration; what passes before
+    moves to `entries`.
+    """
     # not with the lists of all messages of a kernel for each of its messages
     several = COALESCED.values()
     single = {name: column for name, column in graph.attributes.items() if name not in several}

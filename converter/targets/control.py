@@ -1,4 +1,5 @@
-"""Which control dependencies follow from data dependencies anyway: with these alone simulators that obey them and others run alike.
+"""Which control dependencies follow from data dependencies anyway: with these alone simulators that obey them and
+others run alike.
 
 With data dependencies a → b → c along one lane, a control dependency of c on a is implied.
 """
@@ -10,7 +11,7 @@ from ..context import Edges
 
 
 def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
-    """The control edges that follow from a data edge, or from the chain of a lane. Linear but for sorts.
+    """Returns the control edges that follow from a data edge, or from the chain of a lane. Linear but for sorts.
 
     What follows only from a path over several lanes counts as not implied.
     """
@@ -23,7 +24,9 @@ def implied(control: Edges, data: Edges, lane: Int64) -> Bool:
 
 
 def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
-    """Numbers for the rows, the same for neighbours on a lane of which one depends on the other, itself or through one other node."""
+    """Returns numbers for the rows, the same for neighbours on a lane of which one depends on the other, itself or
+    through one other node.
+    """
     order = np.argsort(lane, kind="stable")
     before = previous_in_group(order, lane)[data.target]
     chained = np.zeros(len(lane), np.bool_)
@@ -34,12 +37,12 @@ def _chains(data: Edges, keys: Int64, lane: Int64) -> Int64:
 
 
 def _keys(source: Int64, target: Int64, count: int) -> Int64:
-    """A number for each pair of rows."""
+    """Returns a number for each pair of rows."""
     return target * count + source
 
 
 def _among(keys: Int64, source: Int64, target: Int64, count: int) -> Bool:
-    """Which pairs are among those of the sorted keys; none with a missing source (-1) is."""
+    """Returns which pairs are among those of the sorted keys; none with a missing source (-1) is."""
     wanted = _keys(source, target, count)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.asarray((source >= 0) & (keys[place] == wanted))

@@ -1,8 +1,10 @@
-"""The network that a job's measured collectives fit: bandwidth and latency of one switch, as ASTRA-sim's analytical backend reckons.
+"""The network that a job's measured collectives fit: bandwidth and latency of one switch, as ASTRA-sim's analytical
+backend reckons.
 
-There a ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an all-to-all takes one step
-in which all messages go at once, or as a ring n(n - 1)/2. A step takes twice the latency, to the switch and from it, and its bytes'
-time. Measured on the simulator with one collective a run (generations of 2025-08 and 2026-03, the same to 1 in 1000).
+There a ring of n ranks takes 2(n - 1) steps for an all-reduce, n - 1 for an all-gather or a reduce-scatter; an
+all-to-all takes one step in which all messages go at once, or as a ring n(n - 1)/2. A step takes twice the latency, to
+the switch and from it, and its bytes' time. Measured on the simulator with one collective a run (generations of 2025-08
+and 2026-03, the same to 1 in 1000).
 """
 
 from collections.abc import Sequence
@@ -18,8 +20,10 @@ GIB = 2**30
 
 
 class Network(msgspec.Struct, frozen=True):
-    """One switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`, of which half are reckoned
-    less than `off_pct` wrong. `direct` is whether all-to-alls fit better as direct messages than as a ring."""
+    """One switch: `bandwidth_gb_s` (2**30 bytes) and `latency_ns` of a link, fitted to so many `transfers`, of which
+    half are reckoned less than `off_pct` wrong. `direct` is whether all-to-alls fit better as direct messages than as a
+    ring.
+    """
 
     bandwidth_gb_s: float = 100.0
     latency_ns: float = 500.0
@@ -29,7 +33,9 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def fitted_network(measured: Sequence[Transfer]) -> Network:
-    """The network that fits best, by least squares of relative errors; the default one where nothing was measured."""
+    """Returns the network that fits best, by least squares of relative errors; the default one where nothing was
+    measured.
+    """
     known = [one for one in measured if one.ns > 0 and one.size > 0 and one.members > 1 and one.kind in STEPS]
     fits = [_fit(known, direct) for direct in (True, False)]
     return min(fits, key=lambda fit: fit.off_pct) if known else Network()

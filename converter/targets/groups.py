@@ -16,10 +16,12 @@ ALL_RANKS = ""
 def name_groups(
     graph: ExecutionGraph, groups: Groups, numbers: Mapping[RankList, int] | None, world: RankList | None
 ) -> dict[RankList, int]:
-    """Sets `pg_name` of collectives to their group's number, to "" where it is the whole world or unknown; the numbers used.
+    """Sets `pg_name` of collectives to their group's number, to "" where it is the whole world or unknown; the numbers
+    used.
 
-    Groups of one and those with a member that is not there have no number, and their collectives no name. `pg_recorded` keeps the name
-    that was there. Without `numbers` the graph's own groups are numbered. Raises DataError for a group that `numbers` lacks.
+    Groups of one and those with a member that is not there have no number, and their collectives no name. `pg_recorded`
+    keeps the name that was there. Without `numbers` the graph's own groups are numbered. Raises DataError for a group
+    that `numbers` lacks.
     """
     collective, messages = (
         graph.type == NodeType.COMM_COLL,

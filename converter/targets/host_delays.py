@@ -1,5 +1,6 @@
-"""Waiting before nodes whose duration is the simulator's affair, as nodes of its own before them: communication, and in roofline mode
-kernels of known work."""
+"""Waiting before nodes whose duration is the simulator's affair, as nodes of its own before them: communication, and in
+roofline mode kernels of known work.
+"""
 
 import dataclasses
 
@@ -17,7 +18,8 @@ PLACE = ("device", "stream")
 
 
 def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
-    """The graph in which no communication has `host_delay_ns`, and how many computations of no length have it instead.
+    """Returns the graph in which no communication has `host_delay_ns`, and how many computations of no length have it
+    instead.
 
     Each stands between the communication and all that it depended on. Control dependencies are lost where there is one.
     """
@@ -25,12 +27,12 @@ def delays_before_communication(graph: ExecutionGraph) -> tuple[ExecutionGraph, 
 
 
 def waits_before_known_work(graph: ExecutionGraph) -> tuple[ExecutionGraph, int]:
-    """The same for computations of known work, of which the gaps go, too."""
+    """Returns the same for computations of known work, of which the gaps go, too."""
     return _waiting_before(graph, has_work(graph), ("host_delay_ns", "gap_ns"))
 
 
 def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...]) -> tuple[ExecutionGraph, int]:
-    """The graph with what the attributes `parts` say of these nodes as nodes of their own, and how many."""
+    """Returns the graph with what the attributes `parts` say of these nodes as nodes of their own, and how many."""
     wait = np.sum([graph.integers(name, 0) for name in parts], axis=0)
     late = np.flatnonzero(before & (wait > 0))
     if not len(late):
@@ -46,7 +48,9 @@ def _waiting_before(graph: ExecutionGraph, before: Bool, parts: tuple[str, ...])
 
 
 def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, ...]) -> ExecutionGraph:
-    """The graph's rows and, after them, one for the waiting before each of the `late` rows, which lack these `parts` then."""
+    """Returns the graph's rows and, after them, one for the waiting before each of the `late` rows, which lack these
+    `parts` then.
+    """
     widened = rows_of_graph(graph, np.concatenate((np.arange(len(graph)), late)))
     added = np.arange(len(graph), len(widened))
     left = 0 if "gap_ns" in parts else graph.integers("gap_ns", 0)[late]
@@ -67,7 +71,7 @@ def _widened(graph: ExecutionGraph, late: Int64, wait: Int64, parts: tuple[str, 
 
 
 def _blank(column: Column, rows: Int64, value: Int64 | int) -> Column:
-    """The column with this value in the rows if it holds integers, with nothing in them otherwise."""
+    """Returns the column with this value in the rows if it holds integers, with nothing in them otherwise."""
     if isinstance(column, Ragged):
         left = np.isin(column.rows(), rows, invert=True)
         return Ragged.grouped(column.rows()[left], column.values[left], len(column))

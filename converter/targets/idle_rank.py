@@ -9,7 +9,9 @@ from .roofline import FIRST_BYTES
 
 
 def idle_rank(rank: int) -> ExecutionGraph:
-    """A graph of one computation of 1 µs, in roofline mode of what it takes to last at all: one without nodes does not run."""
+    """Returns a graph of one computation of 1 µs, in roofline mode of what it takes to last at all: one without nodes
+    does not run.
+    """
     one, none = np.ones(1, np.int64), Ragged.of([[]])
     return ExecutionGraph(
         id=one,

@@ -10,7 +10,7 @@ WIDE = 2_000
 
 
 def widest_ready_set(graph: ExecutionGraph, edges: Edges) -> int:
-    """The largest number of nodes that, by the measured clock, were released and had not ended; O(n log n).
+    """Returns the largest number of nodes that, by the measured clock, were released and had not ended; O(n log n).
 
     A node without dependencies is ready from the start.
     """

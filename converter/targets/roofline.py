@@ -1,7 +1,9 @@
-"""Operations and bytes as the roofline mode of a simulator takes them: it divides one by the other, for every computation.
+"""Operations and bytes as the roofline mode of a simulator takes them: it divides one by the other, for every
+computation.
 
-A computation lasts there as long as its operations take at the peak, or its bytes, whichever is longer; its measured duration is not
-read. With a `Roofline` all that has no known work is given the work of its measured time at both peaks, so that it stays as it was.
+A computation lasts there as long as its operations take at the peak, or its bytes, whichever is longer; its measured
+duration is not read. With a `Roofline` all that has no known work is given the work of its measured time at both peaks,
+so that it stays as it was.
 """
 
 import re
@@ -14,7 +16,9 @@ from ...schema.device_peaks import peak_of
 from ...schema.graph import ExecutionGraph, NodeType
 
 FIRST_BYTES = 1 << 16
-"""Of what nothing precedes: the simulator stops at an event of 0 ns at its start, and no memory moves these within 1 ns."""
+"""Of what nothing precedes: the simulator stops at an event of 0 ns at its start, and no memory moves these within 1
+ns.
+"""
 HALF_NS = 0.5
 """More than measured, as the simulator leaves out what is less than a ns."""
 
@@ -46,21 +50,22 @@ def roofline_of(text: str) -> Roofline:
 
 
 def has_work(graph: ExecutionGraph) -> Bool:
-    """Which computations of the device have known operations and bytes."""
+    """Returns which computations of the device have known operations and bytes."""
     known = (graph.integers("num_ops") != ABSENT) & (graph.integers("tensor_size") != ABSENT)
     return np.asarray(computes(graph) & known)
 
 
 def computes(graph: ExecutionGraph) -> Bool:
-    """Which nodes are computations of the device."""
+    """Returns which nodes are computations of the device."""
     return np.asarray((graph.type == NodeType.COMP) & (graph.integers("is_cpu_op", 0) == 0))
 
 
 def for_roofline(graph: ExecutionGraph, peaks: Roofline | None = None) -> int:
-    """Gives computations of the device at least one operation and one byte each, in place; of how many the work is not known.
+    """Gives computations of the device at least one operation and one byte each, in place; of how many the work is not
+    known.
 
-    What only moves bytes then takes the time of its bytes. Without `peaks` what lasts no time of its own, as a delay, takes none, and
-    what is not known stays so. With them both get what takes `duration_micros` at either peak.
+    What only moves bytes then takes the time of its bytes. Without `peaks` what lasts no time of its own, as a delay,
+    takes none, and what is not known stays so. With them both get what takes `duration_micros` at either peak.
     """
     computing, known = computes(graph), has_work(graph)
     waits = computing & ~known & (graph.is_delay | (graph.duration_ns == 0))

@@ -20,11 +20,11 @@ def lower_for_target(
     groups: Mapping[RankList, int] | None = None,
     roofline: Roofline | None = None,
 ) -> ExecutionGraph:
-    """The graph for one of TARGETS, with what that made different in its `changes`.
+    """Returns the graph for one of TARGETS, with what that made different in its `changes`.
 
-    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph without keeps the recorded
-    names. `roofline` are the peaks that ASTRA-sim's roofline mode will be given, if it is to run. Raises DataError where the target can
-    do nothing with the graph, or `groups` lacks one of its groups.
+    With `groups`, the number of each rank list, collectives name their group by its number; a generic graph without
+    keeps the recorded names. `roofline` are the peaks that ASTRA-sim's roofline mode will be given, if it is to run.
+    Raises DataError where the target can do nothing with the graph, or `groups` lacks one of its groups.
     """
     if target == GOAL:
         raise DataError(WHOLE_JOB)

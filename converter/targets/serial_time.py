@@ -1,8 +1,9 @@
-"""Durations for a simulator that runs one host node, one computation and one communication at a time, whatever their threads and streams.
+"""Durations for a simulator that runs one host node, one computation and one communication at a time, whatever their
+threads and streams.
 
-What ran at the same time would run in turn there and take longer. So each moment counts for one node of a kind only: of those that
-worked the one that ended first, as others depend on ends; for waiting, which is idle host time, host delays and gaps, only where none
-worked.
+What ran at the same time would run in turn there and take longer. So each moment counts for one node of a kind only: of
+those that worked the one that ended first, as others depend on ends; for waiting, which is idle host time, host delays
+and gaps, only where none worked.
 """
 
 from typing import NamedTuple
@@ -39,14 +40,18 @@ class SerialTime(NamedTuple):
 
 
 def in_order_of_ends(graph: ExecutionGraph) -> ExecutionGraph:
-    """The graph with ids that follow the measured ends: of several nodes that are ready the simulator takes that of the lowest id."""
+    """Returns the graph with ids that follow the measured ends: of several nodes that are ready the simulator takes
+    that of the lowest id.
+    """
     data, control = data_edges(graph), control_edges(graph)
     order = topological_order(graph.start_ns + graph.duration_ns, Edges.joined([data, control]))
     return edited_graph(graph, order, data, control)
 
 
 def serialise(graph: ExecutionGraph) -> SerialTime:
-    """Sets `duration_micros` in place, whole µs that keep the total of each thread and stream; `duration_ns` stays as measured."""
+    """Sets `duration_micros` in place, whole µs that keep the total of each thread and stream; `duration_ns` stays as
+    measured.
+    """
     start, length = graph.start_ns, graph.duration_ns
     gap, delay = graph.integers("gap_ns", 0), graph.integers("host_delay_ns", 0)
     on_host = ~graph.is_activity & ~graph.is_delay
@@ -72,7 +77,9 @@ def serialise(graph: ExecutionGraph) -> SerialTime:
 
 
 def _after_communication(graph: ExecutionGraph, communicates: Bool) -> Int64:
-    """When each node began; communication that the ranks agreed to have after other communication, no sooner than that ended."""
+    """Returns when each node began; communication that the ranks agreed to have after other communication, no sooner
+    than that ended.
+    """
     begin, end, edges = graph.start_ns.copy(), graph.start_ns + graph.duration_ns, data_edges(graph)
     inside = communicates[edges.source] & communicates[edges.target]
     np.maximum.at(begin, edges.target[inside], end[edges.source[inside]])

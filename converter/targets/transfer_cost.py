@@ -1,7 +1,9 @@
-"""What a collective or message costs: steps that each have a latency, and bytes on a link; and the factors that measured ones fit.
+"""What a collective or message costs: steps that each have a latency, and bytes on a link; and the factors that
+measured ones fit.
 
-Rings: n ranks take 2(n - 1) steps for an all-reduce, n - 1 for what gathers, scatters or goes out from one; the bytes are nccl-tests' share
-of the size, (n - 1)/n of what is gathered or scattered, twice that of what is all-reduced, all of what goes out from one.
+Rings: n ranks take 2(n - 1) steps for an all-reduce, n - 1 for what gathers, scatters or goes out from one; the bytes
+are nccl-tests' share of the size, (n - 1)/n of what is gathered or scattered, twice that of what is all-reduced, all of
+what goes out from one.
 """
 
 from collections.abc import Callable
@@ -18,7 +20,9 @@ Factors = npt.NDArray[np.float64]
 
 
 class Transfer(NamedTuple):
-    """One collective or message: CollectiveType or MESSAGE, members, bytes that each puts in, ns from the last to come until the end."""
+    """One collective or message: CollectiveType or MESSAGE, members, bytes that each puts in, ns from the last to come
+    until the end.
+    """
 
     kind: int
     members: int
@@ -63,7 +67,9 @@ RING: dict[int, CostOf] = {
 
 
 def fitted_factors(relative: Factors) -> tuple[float, float]:
-    """The two factors, none below 0, that bring the sums of the rows (steps and bytes, each over the measured time) closest to 1."""
+    """Returns the two factors, none below 0, that bring the sums of the rows (steps and bytes, each over the measured
+    time) closest to 1.
+    """
     one = np.ones(len(relative))
     both = np.linalg.lstsq(relative, one, rcond=None)[0]
     if (both >= 0).all():

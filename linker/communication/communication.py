@@ -1,7 +1,8 @@
-"""Which communication each kernel of a communication library did: the recorded arguments around its launch, or those before it.
+"""Which communication each kernel of a communication library did: the recorded arguments around its launch, or those
+before it.
 
-Several messages or collectives may be given to the library one by one and launched together, when their group ends: by one kernel
-that no `record_param_comms` is around.
+Several messages or collectives may be given to the library one by one and launched together, when their group ends: by
+one kernel that no `record_param_comms` is around.
 """
 
 import re
@@ -42,13 +43,14 @@ SINGLE = (WAIT, "init", BARRIER, COALESCED)
 
 
 def is_communication_kernel(names: Categorical) -> Bool:
-    """Activities whose kernel belongs to a communication library."""
+    """Returns activities whose kernel belongs to a communication library."""
     return names.where(lambda name: bool(KERNEL.search(name)))
 
 
 @dataclass(slots=True)
 class CollectiveOps:
-    """The `record_param_comms` ops: their rows, each one's recorded arguments, and how to find the one around another op.
+    """The `record_param_comms` ops: their rows, each one's recorded arguments, and how to find the one around another
+    op.
 
     `number` is the place of each op in `rows`, -1 for other ops.
     """
@@ -67,29 +69,31 @@ class CollectiveOps:
         self.number = number.data
 
     def around(self, op: int) -> int:
-        """The nearest of them around an op (or itself), -1 for none."""
+        """Returns the nearest of them around an op (or itself), -1 for none."""
         while op >= 0 and self.number[op] < 0:
             op = int(self.parent[op])
         return op
 
     def around_each(self, ops: Int64) -> Int64:
-        """The same for many ops."""
+        """Returns the same for many ops."""
         return np.fromiter(map(self.around, ops.tolist()), np.int64, len(ops))
 
     def outer(self) -> Int64:
-        """For each of them the nearest of them that it lies in, -1 for none."""
+        """Returns for each of them the nearest of them that it lies in, -1 for none."""
         return self.around_each(self.parent[self.rows])
 
     def of(self, op: int) -> Communication:
-        """What is recorded of one of them."""
+        """Returns what is recorded of one of them."""
         return self.recorded[self.number[op]]
 
     def is_wait(self, op: int) -> bool:
-        """Whether one of them waits for others."""
+        """Returns whether one of them waits for others."""
         return self.of(op).name == WAIT
 
     def told(self, op: int) -> Communication:
-        """What is recorded around an op: by the nearest `record_param_comms`, completed by the annotations and c10d ops around."""
+        """Returns what is recorded around an op: by the nearest `record_param_comms`, completed by the annotations and
+        c10d ops around.
+        """
         found, record = Communication(), self.around(op)
         if record >= 0:
             found = self.of(record)
@@ -99,7 +103,9 @@ class CollectiveOps:
         return found
 
     def _annotation(self, op: int) -> Communication:
-        """What an op such as `nccl:all_reduce` tells: the collective's name, and its tensors if they are what the rank puts in."""
+        """Returns what an op such as `nccl:all_reduce` tells: the collective's name, and its tensors if they are what
+        the rank puts in.
+        """
         ops = self.ops
         match = ANNOTATION.match(ops.name[op])
         library, name = match.groups() if match else ("", "")
@@ -155,10 +161,10 @@ def link_communications(
     call_row: Int64,
     activity_op: Int64,
 ) -> tuple[Communications, Int64]:
-    """The communications that ran on the device, and for each activity the position of its own (-1 for none).
+    """Yields the communications that ran on the device, and for each activity the position of its own (-1 for none).
 
-    Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around the launch; a
-    communication kernel without either keeps an empty record.
+    Kernels that one communication took share it. Arguments on the kernel itself come first, completed by those around
+    the launch; a communication kernel without either keeps an empty record.
     """
     position, of_record = np.full(len(activity_op), -1, np.int64), dict[int, int]()
     of_library = activities.category.equal("collective_comm")
@@ -196,10 +202,11 @@ def _launched_together(
     launching: Int64,
     around: Int64,
 ) -> dict[int, list[int]]:
-    """For kernels that were launched outside any record the records before, on their thread, that launched nothing themselves.
+    """Returns for kernels that were launched outside any record the records before, on their thread, that launched
+    nothing themselves.
 
-    Any launch ends the group that they were given in. Further kernels of the same `launching` op belong to the same records. `around`
-    is the record around each launch.
+    Any launch ends the group that they were given in. Further kernels of the same `launching` op belong to the same
+    records. `around` is the record around each launch.
     """
     call, alone = call_row[kernels], np.bincount(call_row[call_row >= 0], minlength=len(calls)) == 1
     # a call with several activities launches what was captured before, not what was just given
@@ -236,7 +243,7 @@ def _is_told(collectives: CollectiveOps, row: int) -> bool:
 
 
 def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
-    """These records and all that they lie in."""
+    """Returns these records and all that they lie in."""
     found = set[int]()
     for op in records:
         while op >= 0 and op not in found:
@@ -246,7 +253,9 @@ def _with_outer(collectives: CollectiveOps, records: set[int]) -> set[int]:
 
 
 def _joined(parts: list[Communication]) -> Communication:
-    """Communications that one kernel did as one: collectives of one kind as one of their summed sizes, messages side by side."""
+    """Communications that one kernel did as one: collectives of one kind as one of their summed sizes, messages side by
+    side.
+    """
     first = parts[0]
     if len({part.name for part in parts}) == 1 and not first.name.startswith(("send", "recv", "isend", "irecv")):
         sizes = {
@@ -263,10 +272,10 @@ def _joined(parts: list[Communication]) -> Communication:
 def awaited_collectives(
     collectives: CollectiveOps, ops: Ops, activities: Activities, communications: Communications
 ) -> Lookup:
-    """For `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
+    """Returns for `record_param_comms` ops that are waits the row of the activity whose completion they wait for.
 
-    A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that number, of its
-    group if that is told, is it.
+    A wait carries the sequence number of its collective; its group is often blank, so the latest collective with that
+    number, of its group if that is told, is it.
     """
     group, sequence = communications.texts("group"), communications.numbers("sequence")
     talking = np.flatnonzero((activities.communication_row >= 0) & (activities.op_row >= 0))

@@ -1,7 +1,7 @@
 """Process groups: as the traces describe them, and the global ranks of the groups that communications name.
 
-Names say little: a process numbers its groups as it makes them, one name may come again for other ranks, some are hashes or addresses.
-So a group is known by its ranks.
+Names say little: a process numbers its groups as it makes them, one name may come again for other ranks, some are
+hashes or addresses. So a group is known by its ranks.
 """
 
 from collections import defaultdict
@@ -31,7 +31,9 @@ FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 def groups_of_host(
     names: Categorical, inputs: Sequence[bytes], unreadable: MutableSequence[int] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What host ops of these names and inputs describe of process groups; for each description that is none -1 goes to `unreadable`."""
+    """Yields what host ops of these names and inputs describe of process groups; for each description that is none -1
+    goes to `unreadable`.
+    """
     nodes = np.flatnonzero(names.where(lambda name: GROUP_INIT in name))
     for node in nodes[np.argsort(names.codes[nodes], kind="stable")].tolist():
         yield from _described(inputs[node], unreadable)
@@ -40,9 +42,10 @@ def groups_of_host(
 def process_groups(
     described: Iterable[dict[str, Any]], unlisted: MutableSequence[int] | None = None
 ) -> list[ProcessGroup]:
-    """The groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1.
+    """Returns the groups that either trace describes, each name and rank list once. Without ranks it is 0 to size - 1.
 
-    Those whose ranks are not recorded have LARGEST_JOB members in all; for each that has too many for that -1 goes to `unlisted`.
+    Those whose ranks are not recorded have LARGEST_JOB members in all; for each that has too many for that -1 goes to
+    `unlisted`.
     """
     found: dict[tuple[str, tuple[int, ...]], ProcessGroup] = {}
     room, seen = LARGEST_JOB, set[tuple[str, range]]()
@@ -68,7 +71,7 @@ def _note(unlisted: MutableSequence[int] | None) -> None:
 
 
 def _described(inputs: bytes, unreadable: MutableSequence[int] | None) -> Iterable[dict[str, Any]]:
-    """The dicts in the text argument of a `process_group:init` node."""
+    """Yields the dicts in the text argument of a `process_group:init` node."""
     [values] = argument_lists(inputs, "values")
     for text in values:
         if not isinstance(text, str):
@@ -86,13 +89,15 @@ def with_members(
     world_size: int,
     unlisted: MutableSequence[int] | None = None,
 ) -> Communications:
-    """The communications with the global ranks of their groups, where these can be told, and with those of their peers and roots.
+    """Returns the communications with the global ranks of their groups, where these can be told, and with those of
+    their peers and roots.
 
-    From the arguments, else from the one described group of that name and size; a group of the world's size is the world, by its
-    recorded size or the length of its split lists, and so is the only group of a trace that describes none.
+    From the arguments, else from the one described group of that name and size; a group of the world's size is the
+    world, by its recorded size or the length of its split lists, and so is the only group of a trace that describes
+    none.
 
-    A few bytes may name a million ranks: all communications have LARGEST_JOB members, and MEMBERS_EACH for each of them. Those that have
-    too many for that keep their peers and lose their members; for each -1 goes to `unlisted`.
+    A few bytes may name a million ranks: all communications have LARGEST_JOB members, and MEMBERS_EACH for each of
+    them. Those that have too many for that keep their peers and lose their members; for each -1 goes to `unlisted`.
     """
     world = regular_ranks(0, 1, world_size)
     described: dict[str, list[ProcessGroup]] = defaultdict(list)
@@ -145,7 +150,7 @@ class _Lists:
 
 
 def _with_peer(found: Communication) -> Communication:
-    """The communication with the global rank of its peer or root, recorded by place in the group."""
+    """Returns the communication with the global rank of its peer or root, recorded by place in the group."""
     if not 0 <= found.place < len(found.ranks):
         return found
     name, rank = found.name.lower().replace("_", ""), found.ranks[found.place]

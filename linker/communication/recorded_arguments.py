@@ -1,7 +1,8 @@
-"""What either trace records of one communication, whatever the version: named arguments, positional ones, tensors of an annotation.
+"""What either trace records of one communication, whatever the version: named arguments, positional ones, tensors of an
+annotation.
 
-Peers and roots are recorded in two ways: by their place in the group (positional arguments, "Rank") and by their global rank ("Src Rank",
-"Dst Rank"). `Communication.place` keeps the first until the group's members are known.
+Peers and roots are recorded in two ways: by their place in the group (positional arguments, "Rank") and by their global
+rank ("Src Rank", "Dst Rank"). `Communication.place` keeps the first until the group's members are known.
 """
 
 import re
@@ -16,7 +17,9 @@ TENSOR_TYPE = re.compile(r"Tensor\((?!nullptr)([^()]*)\)")
 
 
 def from_device(args: kineto.Args) -> Communication:
-    """The named arguments on a kernel or `record_param_comms` row of the device trace, without them what `record_shapes` tells."""
+    """Returns the named arguments on a kernel or `record_param_comms` row of the device trace, without them what
+    `record_shapes` tells.
+    """
     if args.collective is None and args.group_name is None:
         return _from_shapes(args)
     size = integer(args.group_size, -1)
@@ -40,7 +43,7 @@ def from_device(args: kineto.Args) -> Communication:
 
 
 def _from_shapes(args: kineto.Args) -> Communication:
-    """The first tensors among an op's arguments are what the rank puts in."""
+    """Returns the first tensors among an op's arguments are what the rank puts in."""
     shapes, types = listed(args.input_dims), listed(args.input_types)
     for shape, kind in zip(shapes, types, strict=False):
         if kind == "TensorList" and shape:
@@ -72,9 +75,11 @@ class _Positions(NamedTuple):
 
 
 def _positions(values: list[Any], types: list[str]) -> _Positions:
-    """Up to 2.3 sequence, group and place are numbers in this order; later the first, and then both, are tuples.
+    """Returns up to 2.3 sequence, group and place are numbers in this order; later the first, and then both, are
+    tuples.
 
-    Behind the name and the two split lists stands the group's size, from 2.3 on after its first rank and their distance.
+    Behind the name and the two split lists stands the group's size, from 2.3 on after its first rank and their
+    distance.
     """
     scalars = [(value, kind) for value, kind in zip(values, types, strict=False) if "Tensor(" not in kind]
     named = next((at for at, (_, kind) in enumerate(scalars) if kind == "String"), len(scalars))
@@ -100,7 +105,9 @@ def _positions(values: list[Any], types: list[str]) -> _Positions:
 
 
 def from_host(inputs: bytes, outputs: bytes, attributes: dict[str, Any]) -> Communication:
-    """The arguments of a `record_param_comms` host node: named attributes where there are any, else the positional inputs."""
+    """Returns the arguments of a `record_param_comms` host node: named attributes where there are any, else the
+    positional inputs.
+    """
     values, kinds = argument_lists(inputs, "values", "types")
     types = [str(kind) for kind in kinds]
     place = _positions(values, types)
@@ -127,7 +134,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def merge(first: Communication, second: Communication) -> Communication:
-    """What `first` knows, and what only `second` does."""
+    """Returns what `first` knows, and what only `second` does."""
     empty = Communication()
     chosen = {
         field: getattr(first, field) if getattr(first, field) != getattr(empty, field) else getattr(second, field)
@@ -137,12 +144,12 @@ def merge(first: Communication, second: Communication) -> Communication:
 
 
 def integers(value: Any) -> list[int]:
-    """A recorded list of integers, empty where it is unknown."""
+    """Returns a recorded list of integers, empty where it is unknown."""
     return integer_list(value) or []
 
 
 def members(value: Any) -> list[int]:
-    """The recorded ranks of a group; empty where they are no ranks."""
+    """Returns the recorded ranks of a group; empty where they are no ranks."""
     ranks = integers(value)
     usable = ranks and min(ranks) >= 0 and max(ranks) <= INT32_MAX and len(set(ranks)) == len(ranks)
     return ranks if usable else []
@@ -154,19 +161,19 @@ def _rank(value: Any) -> int:
 
 
 def regular_ranks(first: int, stride: int, size: int) -> Sequence[int]:
-    """The members of a group whose ranks have one distance, as a range, empty where that is not recorded."""
+    """Returns the members of a group whose ranks have one distance, as a range, empty where that is not recorded."""
     stride = 1 if size == 1 and stride < 1 else stride
     regular = first >= 0 and stride > 0 and 0 < size <= LARGEST_JOB and first + stride * (size - 1) <= INT32_MAX
     return range(first, first + size * stride, stride) if regular else []
 
 
 def elements(text: bytes) -> int:
-    """The elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
+    """Returns the elements of all tensors in an op's arguments as the host trace writes them; -1 if there is none."""
     counts = [int(found.group(3)) for found in TENSOR.finditer(text)]
     return integer(sum(counts), -1) if counts else -1
 
 
 def dtype_of(types: str | list[str]) -> str:
-    """The dtype of the first tensor among an op's types as the host trace writes them."""
+    """Returns the dtype of the first tensor among an op's types as the host trace writes them."""
     found = TENSOR_TYPE.search(types if isinstance(types, str) else " ".join(types))
     return found.group(1) if found else ""

@@ -16,7 +16,7 @@ from .times import clock_apart, other_units, overlapping_activities
 
 
 def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> list[Contradiction]:
-    """Those of traces that are not linked yet. O(n log n)."""
+    """Returns those of traces that are not linked yet. O(n log n)."""
     calls, call_row = device.calls, launching_calls(device.activities, device.calls)
     no_op, none = np.full(len(calls.start), -1), np.full(len(call_row), -1)
     called = Calls(calls.name, calls.thread, calls.start, calls.end, calls.correlation, no_op)
@@ -27,7 +27,7 @@ def contradictions_in_traces(host: HostTrace | None, device: DeviceTrace) -> lis
 def contradictions(
     host: HostTrace | None, device: DeviceTrace, call_row: Int64, machine: MachineCalibration
 ) -> list[Contradiction]:
-    """What the traces cannot be right in together, or one of them by itself. O(n log n).
+    """Returns what the traces cannot be right in together, or one of them by itself. O(n log n).
 
     Of several signs of one cause the plainest is said.
 

@@ -1,4 +1,6 @@
-"""Activities that cannot have been launched by the calls that have their correlations, and collectives that run backwards."""
+"""Activities that cannot have been launched by the calls that have their correlations, and collectives that run
+backwards.
+"""
 
 import re
 from collections import defaultdict
@@ -40,7 +42,7 @@ def other_launches(device: DeviceTrace, call_row: Int64) -> Contradiction | None
 
 
 def other_order(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
-    """A stream's activities started mostly against the order in which they were launched to it."""
+    """Returns a stream's activities started mostly against the order in which they were launched to it."""
     activities = device.activities
     order = stream_sorted(activities)
     order = order[(call_row[order] >= 0) & (activities.stream[order] >= 0)]
@@ -69,7 +71,7 @@ def other_order(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
 
 
 def against_numbers(device: DeviceTrace) -> Contradiction | None:
-    """Collectives of a group whose sequence numbers mostly go down in time."""
+    """Returns collectives of a group whose sequence numbers mostly go down in time."""
     for role, rows in ((Role.ACTIVITY, device.activities), (Role.OP, device.ops)):
         numbers: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for row, args in device.communication[role].items():

@@ -1,6 +1,8 @@
-"""Ranks that cannot be: beyond the world, outside the process's own groups, another one in the host trace than in the device trace.
+"""Ranks that cannot be: beyond the world, outside the process's own groups, another one in the host trace than in the
+device trace.
 
-Of a group only ranks that are listed one by one count: a first rank, a distance and a size describe irregular groups wrongly.
+Of a group only ranks that are listed one by one count: a first rank, a distance and a size describe irregular groups
+wrongly.
 """
 
 import re
@@ -24,7 +26,7 @@ NODES_SEARCHED = 1 << 12
 
 
 def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
-    """The recorded rank is none of the job's."""
+    """Returns the recorded rank is none of the job's."""
     if device.rank is None or device.world_size is None or device.rank < device.world_size:
         return None
     what = (
@@ -37,7 +39,7 @@ def rank_beyond_world(device: DeviceTrace) -> Contradiction | None:
 
 
 def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradiction | None:
-    """The process communicates in groups that it is not a member of."""
+    """Returns the process communicates in groups that it is not a member of."""
     if device.rank is None:
         return None
     used = _groups_used(device)
@@ -64,14 +66,14 @@ def groups_without_rank(host: HostTrace | None, device: DeviceTrace) -> Contradi
 
 
 def _described(host: HostTrace | None, device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
-    """The groups that either trace describes, with the ranks that it lists."""
+    """Returns the groups that either trace describes, with the ranks that it lists."""
     described = [*device.groups, *(groups_of_host(host.name, host.inputs) if host is not None else ())]
     groups = ((name_of(entry.get("pg_name", "")), tuple(members(entry.get("ranks")))) for entry in described)
     return Counter((name, ranks) for name, ranks in groups if ranks)
 
 
 def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
-    """How often the process communicates in each group, with the ranks listed there, () where none are."""
+    """Returns how often the process communicates in each group, with the ranks listed there, () where none are."""
     texts = Counter(
         (name_of(args.group_name), str(args.group_ranks))
         for role in (Role.ACTIVITY, Role.OP)
@@ -85,7 +87,7 @@ def _groups_used(device: DeviceTrace) -> Counter[tuple[str, tuple[int, ...]]]:
 
 
 def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
-    """By its collectives or its tensors the host trace is of another rank than the device trace.
+    """Returns by its collectives or its tensors the host trace is of another rank than the device trace.
 
     Traces of different processes are refused, or were asked for.
     """
@@ -107,7 +109,9 @@ def other_rank(host: HostTrace, device: DeviceTrace) -> Contradiction | None:
 
 
 def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
-    """The rank that the host trace's collectives tell by the process's place in a group whose ranks are listed, None if none does."""
+    """Returns the rank that the host trace's collectives tell by the process's place in a group whose ranks are listed,
+    None if none does.
+    """
     members_of = dict(_described(host, device).keys())
     for row in np.flatnonzero(host.name.equal(RECORD)).tolist():
         found = from_host(host.inputs[row], host.outputs[row], host.extra.get(row, {}))
@@ -122,6 +126,6 @@ def _rank_of_host(host: HostTrace, device: DeviceTrace) -> int | None:
 
 
 def _devices_of_host(host: HostTrace) -> set[int]:
-    """The numbers of the devices that tensors of the first nodes are on."""
+    """Returns the numbers of the devices that tensors of the first nodes are on."""
     texts = chain(host.inputs[:NODES_SEARCHED], host.outputs[:NODES_SEARCHED])
     return {int(number) for text in texts for number in TENSOR_DEVICE.findall(text)}

@@ -1,8 +1,9 @@
-"""Device times that cannot be: in another unit than the host's, on a clock far from the host's, of activities that run all at once.
+"""Device times that cannot be: in another unit than the host's, on a clock far from the host's, of activities that run
+all at once.
 
-A unit shows in three ways. Copies record their bandwidth beside their bytes, which tell how long each took. All starts together last a
-power of a thousand times as long as the launches, while the order of launches and waits does not allow that. And on a stream, which runs
-one activity at a time, several run for most of the time.
+A unit shows in three ways. Copies record their bandwidth beside their bytes, which tell how long each took. All starts
+together last a power of a thousand times as long as the launches, while the order of launches and waits does not allow
+that. And on a stream, which runs one activity at a time, several run for most of the time.
 """
 
 import math
@@ -22,7 +23,7 @@ SECOND = 1_000_000_000
 
 
 def other_units(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> Contradiction | None:
-    """Device times are powers of a thousand longer or shorter than others that the trace records."""
+    """Returns device times are powers of a thousand longer or shorter than others that the trace records."""
     copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, machine)
     power = copies or starts
     if not power:
@@ -38,7 +39,9 @@ def other_units(device: DeviceTrace, call_row: Int64, machine: MachineCalibratio
 
 
 def _unit_of_copies(device: DeviceTrace) -> int:
-    """By which power of UNIT copies last longer than their bytes and bandwidth say, 0 where most are right or nothing is recorded."""
+    """Returns by which power of UNIT copies last longer than their bytes and bandwidth say, 0 where most are right or
+    nothing is recorded.
+    """
     rows = device.activities
     length = rows.end - rows.start
     told = np.flatnonzero((rows.size > 0) & (rows.bandwidth > 0) & (length > 0))
@@ -48,7 +51,9 @@ def _unit_of_copies(device: DeviceTrace) -> int:
 
 
 def _unit_of_starts(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> int:
-    """By which power of UNIT the starts of activities last longer than their launches, where these cannot have been in that order."""
+    """Returns by which power of UNIT the starts of activities last longer than their launches, where these cannot have
+    been in that order.
+    """
     rows = np.flatnonzero(call_row >= 0)
     start, launch = device.activities.start[rows], device.calls.start[call_row[rows]]
     if len(rows) <= AGREEING:
@@ -66,7 +71,8 @@ def _power(ratio: float) -> int:
 
 
 def clock_apart(device: DeviceTrace, machine: MachineCalibration) -> Contradiction | None:
-    """The device's clock is further from the host's than the recording is long, by the order of launches and waits.
+    """Returns the device's clock is further from the host's than the recording is long, by the order of launches and
+    waits.
 
     Activities that merely start long after their launches may have waited for earlier work.
     """
@@ -80,13 +86,15 @@ def clock_apart(device: DeviceTrace, machine: MachineCalibration) -> Contradicti
 
 
 def _recording(device: DeviceTrace) -> tuple[int, int]:
-    """From when to when ops and calls of the host were recorded."""
+    """Returns from when to when ops and calls of the host were recorded."""
     tables = [table for table in (device.ops, device.calls) if len(table.start)]
     return min(int(table.start.min()) for table in tables), max(int(table.end.max()) for table in tables)
 
 
 def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
-    """Streams on which several activities run for longer than one does. Those of a graph may run beside each other."""
+    """Returns streams on which several activities run for longer than one does. Those of a graph may run beside each
+    other.
+    """
     rows = device.activities
     of_graph = (rows.graph_node > 0) | (_launched_together(call_row) > 1)
     order = stream_sorted(rows)
@@ -118,7 +126,7 @@ def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradictio
 
 
 def _launched_together(call_row: Int64) -> Int64:
-    """For each activity how many its call launched, 1 for one without a call."""
+    """Returns for each activity how many its call launched, 1 for one without a call."""
     counts = np.bincount(call_row + 1)
     counts[0] = 1
     return counts[call_row + 1]

@@ -21,7 +21,7 @@ UNKNOWN = Communication()
 
 
 def host_communications(transfers: Transfers, groups: list[ProcessGroup]) -> tuple[list[Communication], Int64]:
-    """The communications of the host, and for each op the position of its own, -1 for none. O(n)."""
+    """Returns the communications of the host, and for each op the position of its own, -1 for none. O(n)."""
     ops, recorded = transfers.ops, transfers.recorded
     position = np.full(len(ops), -1, np.int64)
     position[transfers.op] = np.arange(len(transfers))
@@ -35,13 +35,15 @@ def host_communications(transfers: Transfers, groups: list[ProcessGroup]) -> tup
 
 
 def _from_tensors(ops: Ops, node: int) -> Communication | None:
-    """What goes in by the tensors of a transfer's host node; None where it has none."""
+    """Returns what goes in by the tensors of a transfer's host node; None where it has none."""
     count = elements(ops.inputs[node]) if ops.recorded_by_host[node] else -1
     return Communication(dtype=dtype_of(ops.inputs[node].decode()), in_elements=count) if count >= 0 else None
 
 
 def _completed(told: Communication, ops: Ops, request: int, name: str, args: kineto.Args | None) -> Communication:
-    """The arguments of a transfer, completed by the op that asked for it: peer or root, tag, and what comes out."""
+    """Returns the arguments of a transfer, completed by the op that asked for it: peer or root, tag, and what comes
+    out.
+    """
     asked = plain(ops.name[request].removeprefix(REQUEST))
     numbers = _numbers_of(ops, request, args)
     message, rooted = asked.startswith(("send", "recv")), asked.startswith(ROOTED) and asked.startswith(name)
@@ -54,7 +56,7 @@ def _completed(told: Communication, ops: Ops, request: int, name: str, args: kin
 
 
 def _numbers_of(ops: Ops, request: int, args: kineto.Args | None) -> list[int]:
-    """The whole numbers among a request's arguments, in order."""
+    """Returns the whole numbers among a request's arguments, in order."""
     if ops.recorded_by_host[request]:
         values, types = argument_lists(ops.inputs[request], "values", "types")
         return [integer(value, -1) for value, kind in zip(values, types, strict=False) if kind == "Int"]

@@ -1,6 +1,7 @@
 """Ties transfers of the host (gloo's annotations) to the c10d ops that requested them, one row per transfer.
 
-A request and its transfer are told by their record function ids, else by their order: gloo starts transfers in the order of requests.
+A request and its transfer are told by their record function ids, else by their order: gloo starts transfers in the
+order of requests.
 """
 
 import re
@@ -22,9 +23,10 @@ REQUEST = "c10d::"
 
 @dataclass
 class Transfers:
-    """Rows in `ops`, by start: the transfer as the device trace has it, the host trace's node of it (itself where nothing else is one),
-    and what requested it, -1 for unknown; `numbered` where record function ids tell that. `recorded` is what the device trace tells
-    of an op's arguments."""
+    """Rows in `ops`, by start: the transfer as the device trace has it, the host trace's node of it (itself where
+    nothing else is one), and what requested it, -1 for unknown; `numbered` where record function ids tell that.
+    `recorded` is what the device trace tells of an op's arguments.
+    """
 
     ops: Ops
     recorded: Mapping[int, kineto.Args]
@@ -49,7 +51,9 @@ class Transfers:
 
 
 def host_transfers(ops: Ops, device: DeviceTrace, device_op: Int64) -> Transfers:
-    """The transfers that the device trace holds. O(n log n). `device_op` is the row in `ops` of each op row of the device trace."""
+    """Returns the transfers that the device trace holds. O(n log n). `device_op` is the row in `ops` of each op row of
+    the device trace.
+    """
     transfers = _timed(ops, TRANSFER)
     told = device.communication[Role.OP] if len(transfers) else {}
     recorded = {int(device_op[row]): args for row, args in told.items()}
@@ -62,12 +66,12 @@ def host_transfers(ops: Ops, device: DeviceTrace, device_op: Int64) -> Transfers
 
 
 def plain(name: str) -> str:
-    """A name's letters in lower case, by which backends and ops are compared."""
+    """Returns a name's letters in lower case, by which backends and ops are compared."""
     return re.sub(r"[^a-z]", "", name.lower())
 
 
 def _timed(ops: Ops, prefix: str) -> Int64:
-    """The ops of such names that the device trace holds, by their start."""
+    """Returns the ops of such names that the device trace holds, by their start."""
     rows = _named(ops, prefix)
     rows = rows[ops.start[rows] != ABSENT]
     return np.asarray(rows[np.argsort(ops.start[rows], kind="stable")])
@@ -78,10 +82,10 @@ def _named(ops: Ops, prefix: str) -> Int64:
 
 
 def _unmatched_counterparts(ops: Ops, transfers: Int64) -> dict[int, int]:
-    """The host trace's node of each transfer that nothing but order joins to one.
+    """Returns the host trace's node of each transfer that nothing but order joins to one.
 
-    Up to 2.3 the host trace has it on the thread that asked, the device trace on the one that worked. Transfers start in the order in
-    which they were asked for.
+    Up to 2.3 the host trace has it on the thread that asked, the device trace on the one that worked. Transfers start
+    in the order in which they were asked for.
     """
     nodes: dict[str, list[int]] = defaultdict(list)
     lone: dict[str, list[int]] = defaultdict(list)
@@ -99,7 +103,9 @@ def _unmatched_counterparts(ops: Ops, transfers: Int64) -> dict[int, int]:
 
 
 def _by_number(ops: Ops, made: Int64) -> Int64:
-    """The last request with a smaller record function id than each transfer's: a request makes its transfers before anything else."""
+    """Returns the last request with a smaller record function id than each transfer's: a request makes its transfers
+    before anything else.
+    """
     asked = _named(ops, REQUEST)
     asked = asked[ops.rf_id[asked] > 0]
     asked = asked[np.argsort(ops.rf_id[asked], kind="stable")]
@@ -108,7 +114,7 @@ def _by_number(ops: Ops, made: Int64) -> Int64:
 
 
 def _by_order(transfers: Transfers) -> Int64:
-    """The earliest request of such a name that began before the transfer and that no other one belongs to."""
+    """Returns the earliest request of such a name that began before the transfer and that no other one belongs to."""
     ops, asked = transfers.ops, _timed(transfers.ops, REQUEST).tolist()
     names = {row: plain(ops.name[row].removeprefix(REQUEST)) for row in asked}
     taken = set(transfers.request[transfers.numbered].tolist())

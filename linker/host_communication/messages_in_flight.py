@@ -1,7 +1,8 @@
 """Puts messages of the host (gloo's sends and receives) on lanes of their own.
 
-Such a row begins where the message is asked for and ends where somebody has waited for it; the thread that it is recorded on does other
-things meanwhile. Lanes are negative thread numbers, as few as the messages of a thread need not to overlap.
+Such a row begins where the message is asked for and ends where somebody has waited for it; the thread that it is
+recorded on does other things meanwhile. Lanes are negative thread numbers, as few as the messages of a thread need not
+to overlap.
 """
 
 import heapq
@@ -17,7 +18,7 @@ FIRST_LANE = -2
 
 
 def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
-    """The trace with other threads for its messages. O(n + m log m) for m messages."""
+    """Returns the trace with other threads for its messages. O(n + m log m) for m messages."""
     messages = np.flatnonzero(device.ops.name.where(lambda name: name.startswith(MESSAGES)))
     if not len(messages):
         return device

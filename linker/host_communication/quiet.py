@@ -39,16 +39,20 @@ class IdleGaps:
         self._quiet = np.concatenate(([True], quiet[owner], [True]))
 
     def around(self, time: int) -> Gap:
-        """The quiet stretch that `time` is in or the start of; nothing but that moment where the thread was busy."""
+        """Returns the quiet stretch that `time` is in or the start of; nothing but that moment where the thread was
+        busy.
+        """
         place = int(np.searchsorted(self._cuts, time, side="right"))
         begin = int(self._cuts[place - 1]) if place else ABSENT
         end = int(self._cuts[place]) if place < len(self._cuts) else FOREVER
         return Gap(begin, end) if self._quiet[place] else Gap(time, time)
 
     def waiting_for(self, end: int, since: int, until: int) -> Gap | None:
-        """The longest stretch from `since` on that began before `until` and `end`, if it was a wait for what ended then.
+        """Returns the longest stretch from `since` on that began before `until` and `end`, if it was a wait for what
+        ended then.
 
-        It was if it ended neither later nor earlier than that by more than it is long, or if the thread did nothing else in between.
+        It was if it ended neither later nor earlier than that by more than it is long, or if the thread did nothing
+        else in between.
         """
         first, last = np.searchsorted(self._cuts[:-1], (since, min(end + 1, until)))
         lengths = np.where(self._quiet[first + 1 : last + 1], np.diff(self._cuts[first : last + 1]), 0)

@@ -48,14 +48,14 @@ class Users:
                     self._uses[storage].append(Use(int(ops.start[row]), row, used))
 
     def first(self, written: Stretches, since: int) -> int:
-        """The row of the first op from then on that uses any of what was written, -1 for none."""
+        """Returns the row of the first op from then on that uses any of what was written, -1 for none."""
         found = (_first(self._uses[storage], some, since) for storage, some in written.items())
         use = min((use for use in found if use is not None), default=None)
         return -1 if use is None else use.row
 
 
 def stretches(arguments: bytes) -> Stretches:
-    """What tensors among an op's arguments, as the host trace writes them, cover of their storages."""
+    """Returns what tensors among an op's arguments, as the host trace writes them, cover of their storages."""
     covered: dict[bytes, Bytes] = {}
     for found in TENSOR.finditer(arguments):
         offset, count, size = (int(found[group]) for group in (2, 3, 4))
@@ -66,7 +66,7 @@ def stretches(arguments: bytes) -> Stretches:
 
 
 def _is_view(schema: str) -> bool:
-    """Whether an op only shows in another way what it is given."""
+    """Returns whether an op only shows in another way what it is given."""
     return "(a)" in schema and "!" not in schema
 
 

@@ -1,7 +1,8 @@
 """Who waited for a transfer of the host: hand-offs from requests to transfers and from transfers to their waiters.
 
-gloo records no wait. A request may say that it blocks, a message's row ends when somebody has waited for it, and who uses what was
-transferred has waited before; else a thread that did nothing while the transfer ended is taken to have waited, which is timing alone.
+gloo records no wait. A request may say that it blocks, a message's row ends when somebody has waited for it, and who
+uses what was transferred has waited before; else a thread that did nothing while the transfer ended is taken to have
+waited, which is timing alone.
 """
 
 from typing import NamedTuple
@@ -36,7 +37,7 @@ class _Asked(NamedTuple):
 
 
 def transfer_waits(transfers: Transfers, calls: Calls) -> TransferWaits:
-    """The waits around all transfers of a process, O(n log n) in ops and calls."""
+    """Returns the waits around all transfers of a process, O(n log n) in ops and calls."""
     around = _Around(transfers, calls)
     begun = [around.begin(asked) for asked in around.asked]
     awaited = [wait for wait in map(around.wait, around.asked) if wait is not None]
@@ -61,7 +62,9 @@ class _Around:
         self._quiet = quiet_threads(ops, calls)
 
     def begin(self, asked: _Asked) -> Wait:
-        """A transfer was asked for, and its thread became free; what it took to begin then is the thread's own idle time."""
+        """Returns a transfer was asked for, and its thread became free; what it took to begin then is the thread's own
+        idle time.
+        """
         giver, taker = self._thread(asked.request), self._thread(asked.op)
         start = int(self._ops.start[asked.op])
         made = min(self._end(asked.request), start)
@@ -70,25 +73,29 @@ class _Around:
         return Wait(giver, made, taker, max(made, free), free, found.value)
 
     def wait(self, asked: _Asked) -> Wait | None:
-        """Who went on after a transfer, by what is most certain of it."""
+        """Returns who went on after a transfer, by what is most certain of it."""
         if _blocks(self._transfers, asked.request):
             return self._blocked(asked)
         return self._message(asked) if self._thread(asked.op) <= FIRST_LANE else self._later(asked)
 
     def _blocked(self, asked: _Asked) -> Wait:
-        """The thread whose request says that it blocks did nothing from then on."""
+        """Returns the thread whose request says that it blocks did nothing from then on."""
         thread = self._thread(asked.request)
         return self._waited(asked.op, thread, self._quiet(thread).around(self._end(asked.request)), Found.RECORD)
 
     def _message(self, asked: _Asked) -> Wait | None:
-        """The row of a message ends with the wait for it, on the thread that asked for it if that did nothing then."""
+        """Returns the row of a message ends with the wait for it, on the thread that asked for it if that did nothing
+        then.
+        """
         thread = self._thread(asked.request)
         pause = self._quiet(thread).around(self._end(asked.op))
         since = max(pause.begin, self._end(asked.request))
         return self._waited(asked.op, thread, Gap(since, pause.end), Found.RECORD) if since < pause.end else None
 
     def _later(self, asked: _Asked) -> Wait | None:
-        """The first user of what was transferred must have waited; it, or else the thread that asked, did where it did nothing."""
+        """Returns the first user of what was transferred must have waited; it, or else the thread that asked, did where
+        it did nothing.
+        """
         made, end = self._end(asked.request), self._end(asked.op)
         user = self._users.first(self._written[asked.request], made)
         known = user >= 0
@@ -100,11 +107,13 @@ class _Around:
         return self._waited(asked.op, thread, pause, found) if pause is not None else None
 
     def _used_from(self, user: int) -> int:
-        """From when on an op cannot but have what it uses."""
+        """Returns from when on an op cannot but have what it uses."""
         return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
 
     def _waited(self, op: int, thread: int, pause: Gap, found: Found) -> Wait:
-        """The thread did nothing from the begin of the pause to the transfer's end, or the pause's: a transfer's row may end late."""
+        """Returns the thread did nothing from the begin of the pause to the transfer's end, or the pause's: a
+        transfer's row may end late.
+        """
         end = self._end(op)
         until = max(pause.begin, min(end, pause.end))
         return Wait(self._thread(op), min(end, until), thread, until, pause.begin, found.value)
@@ -117,12 +126,14 @@ class _Around:
 
 
 def _is_timed(transfers: Transfers) -> Bool:
-    """Which transfers have a request that the device trace holds."""
+    """Returns which transfers have a request that the device trace holds."""
     return np.asarray((transfers.request >= 0) & (transfers.ops.start[transfers.request] != ABSENT))
 
 
 def _blocks(transfers: Transfers, request: int) -> bool:
-    """Whether a request says that it is not asynchronous, the last truth value among its arguments. Before 2.6 most do not say."""
+    """Returns whether a request says that it is not asynchronous, the last truth value among its arguments. Before 2.6
+    most do not say.
+    """
     ops, args = transfers.ops, transfers.recorded.get(request)
     if ops.recorded_by_host[request]:
         values, types = argument_lists(ops.inputs[request], "values", "types")
@@ -134,7 +145,7 @@ def _blocks(transfers: Transfers, request: int) -> bool:
 
 
 def _written(ops: Ops, request: int) -> Stretches:
-    """What a request writes: its first argument, unless it only sends or meets."""
+    """Returns what a request writes: its first argument, unless it only sends or meets."""
     first = next(iter(value_texts(ops.inputs[request])), b"")
     writes = not plain(ops.name[request].removeprefix(REQUEST)).startswith(WRITES_NOTHING)
     return stretches(first) if writes else {}

@@ -1,7 +1,8 @@
 """Puts device times on the host's clock, by the order that activities, calls and synchronisation records must have had.
 
-No activity starts before its launch call does, which bounds the difference from one side; no call that waits for the device returns before
-what it awaited has ended, which bounds it from the other. Within the bounds the clocks are believed.
+No activity starts before its launch call does, which bounds the difference from one side; no call that waits for the
+device returns before what it awaited has ended, which bounds it from the other. Within the bounds the clocks are
+believed.
 """
 
 from typing import NamedTuple
@@ -19,13 +20,17 @@ WHOLE = 1_000
 WINDOWS = 32
 """Stretches of the trace of which each gives the tightest bounds to the line through them."""
 STEEPEST = 0.9
-"""Of the time: a clock that seems to gain or lose more than this against another has a wrong time, which may not reorder all others."""
+"""Of the time: a clock that seems to gain or lose more than this against another has a wrong time, which may not
+reorder all others.
+"""
 SYNCHRONOUS_COPY = ("DtoH", "Pageable")
 """In the names of copies after which the host certainly holds the data when their call returns."""
 
 
 class Clock(NamedTuple):
-    """Device times plus `offset`, growing by `drift` from `since` to `until`, are on the host's clock, but for `error` ns."""
+    """Device times plus `offset`, growing by `drift` from `since` to `until`, are on the host's clock, but for `error`
+    ns.
+    """
 
     offset: int
     drift: int
@@ -36,7 +41,9 @@ class Clock(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """Calls that certainly waited for the device, and when the last activity that each awaited had ended, on the device's clock."""
+    """Calls that certainly waited for the device, and when the last activity that each awaited had ended, on the
+    device's clock.
+    """
 
     call_row: Int64
     end: Int64
@@ -50,7 +57,7 @@ class _Bounds(NamedTuple):
 
 
 def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
-    """The line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
+    """Returns the line within the bounds that is nearest to no difference of the clocks. O(n log n)."""
     resolution = resolution_of(activities)
     launched = np.flatnonzero(activities.call_row >= 0)
     slack = 2 * resolution if resolution > 1 else 0
@@ -76,7 +83,8 @@ def resolution_of(activities: Activities) -> int:
 
 
 def _late_returns(calls: Calls, awaited: Awaited, most: _Bounds) -> int:
-    """How much later than usual for their API, negative for sooner, calls returned after what they awaited had ended.
+    """Returns how much later than usual for their API, negative for sooner, calls returned after what they awaited had
+    ended.
 
     Usual is what calls took for which nothing was left to await.
     """
@@ -92,7 +100,7 @@ def _late_returns(calls: Calls, awaited: Awaited, most: _Bounds) -> int:
 
 
 def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
-    """The tightest bound of each of WINDOWS stretches of time."""
+    """Returns the tightest bound of each of WINDOWS stretches of time."""
     if not len(bounds.time):
         return bounds
     first, last = int(bounds.time.min()), int(bounds.time.max())
@@ -103,7 +111,9 @@ def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
 
 
 def _line(least: _Bounds, most: _Bounds, since: int, until: int, wanted: int) -> tuple[int, int]:
-    """(offset at `since`, drift until `until`) of the flattest line between the bounds, and of these the nearest to `wanted`."""
+    """(offset at `since`, drift until `until`) of the flattest line between the bounds, and of these the nearest to
+    `wanted`.
+    """
     span = max(until - since, 1)
     place = [(bounds.time - since) / span for bounds in (least, most)]
     x, y = np.concatenate(place), np.concatenate((least.value, most.value)).astype(np.float64)
@@ -123,7 +133,7 @@ def _line(least: _Bounds, most: _Bounds, since: int, until: int, wanted: int) ->
 
 
 def _left(least: _Bounds, most: _Bounds, offset: int, drift: int, since: int, until: int) -> int:
-    """By how much the line misses the bounds at worst."""
+    """Returns by how much the line misses the bounds at worst."""
     span = max(until - since, 1)
     low = least.value - offset - (least.time - since) * drift / span
     high = offset + (most.time - since) * drift / span - most.value
@@ -131,8 +141,9 @@ def _left(least: _Bounds, most: _Bounds, offset: int, drift: int, since: int, un
 
 
 def awaited_ends(activities: Activities, calls: Calls, syncs: SyncRows) -> Awaited:
-    """Blocking calls of which it is certain what they awaited: synchronisations of devices and, by record, of streams and events, and
-    copies to pageable memory. O(n log n) for a bounded number of streams."""
+    """Blocking calls of which it is certain what they awaited: synchronisations of devices and, by record, of streams
+    and events, and copies to pageable memory. O(n log n) for a bounded number of streams.
+    """
     parts = [_copies(activities, calls), *_synchronised(activities, calls, syncs)]
     call, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Awaited(call, end)
@@ -191,7 +202,9 @@ class _Streams:
             self._of[key] = np.maximum.accumulate(submitted[rows]), np.maximum.accumulate(activities.end[rows])
 
     def ended(self, stream: int, call: Int64, time: Int64) -> Awaited:
-        """What the stream of that number had been given at each time, without calls before which it had been given nothing."""
+        """Returns what the stream of that number had been given at each time, without calls before which it had been
+        given nothing.
+        """
         found = [queue for key, queue in self._of.items() if key[1] == stream]
         return _last(call, time, found[:1]) if len(found) == 1 else Awaited(*np.empty((2, 0), np.int64))
 

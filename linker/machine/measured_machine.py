@@ -12,7 +12,7 @@ from .clocks import Awaited, awaited_ends, clock_of
 
 
 def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> MachineCalibration:
-    """What the trace tells of its machine; `activities` have device times. O(n log n)."""
+    """Returns what the trace tells of its machine; `activities` have device times. O(n log n)."""
     awaited = awaited_ends(activities, calls, syncs)
     clock = clock_of(activities, calls, awaited)
     machine = MachineCalibration(
@@ -33,7 +33,9 @@ def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> Machine
 
 
 def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str, LatencyStats]:
-    """From the end of the call to the start, of activities that found their stream and device free and began after their call."""
+    """Returns from the end of the call to the start, of activities that found their stream and device free and began
+    after their call.
+    """
     rows = np.flatnonzero(activities.call_row >= 0)
     call, before = activities.call_row[rows], previous_on_stream(activities)[rows]
     free = (before < 0) | (activities.end[before] <= calls.start[call])
@@ -43,7 +45,9 @@ def _launches(activities: Activities, calls: Calls, resolution: int) -> dict[str
 
 
 def _gaps(activities: Activities, calls: Calls, launch: int, resolution: int) -> dict[str, LatencyStats]:
-    """Between the end of an activity and the start of the next on its stream, which had long been launched and found the device free."""
+    """Between the end of an activity and the start of the next on its stream, which had long been launched and found
+    the device free.
+    """
     before = previous_on_stream(activities)
     rows = np.flatnonzero((activities.call_row >= 0) & (before >= 0) & ~took_over(activities, 2 * resolution))
     queued = calls.end[activities.call_row[rows]] + launch < activities.end[before[rows]]
@@ -52,7 +56,7 @@ def _gaps(activities: Activities, calls: Calls, launch: int, resolution: int) ->
 
 
 def _wakes(calls: Calls, awaited: Awaited, resolution: int) -> dict[str, LatencyStats]:
-    """From the end of what a blocking call awaited to the end of the call, where it did wait."""
+    """Returns from the end of what a blocking call awaited to the end of the call, where it did wait."""
     waited = (awaited.end > calls.start[awaited.call_row]) & (awaited.end <= calls.end[awaited.call_row])
     rows = awaited.call_row[waited]
     return by_name(calls.end[rows] - awaited.end[waited], calls.name, rows, resolution)

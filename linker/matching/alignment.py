@@ -23,8 +23,8 @@ class Alignment(NamedTuple):
 def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
     """Aligns ops some of whose names mark the steps of a job; `marks_step` says which names do.
 
-    Steps that both sequences mark tell iterations apart: what lies between two marks is aligned by itself, and what comes before the
-    first of them from its end on.
+    Steps that both sequences mark tell iterations apart: what lies between two marks is aligned by itself, and what
+    comes before the first of them from its end on.
     """
     rows = _without_single_marks(left, right, marks_step)
     marks = [np.flatnonzero(marks_step[side[kept]]) for side, kept in zip((left, right), rows, strict=True)]
@@ -39,7 +39,9 @@ def align_steps(left: Int64, right: Int64, marks_step: Bool) -> Alignment:
 
 
 def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[Int64, Int64]:
-    """The rows of both sides without the step marks that only one side has; without any marks if their order differs."""
+    """Returns the rows of both sides without the step marks that only one side has; without any marks if their order
+    differs.
+    """
     both = np.intersect1d(left, right)
     kept = [np.flatnonzero(~marks_step[side] | np.isin(side, both)) for side in (left, right)]
     marked = [side[rows][marks_step[side[rows]]] for side, rows in zip((left, right), kept, strict=True)]
@@ -49,10 +51,11 @@ def _without_single_marks(left: Int64, right: Int64, marks_step: Bool) -> tuple[
 
 
 def align(left: Int64, right: Int64) -> Alignment:
-    """Positions at which `left` and `right` agree, in order; values are interned names.
+    """Returns positions at which `left` and `right` agree, in order; values are interned names.
 
-    A shorter one that stands in the other word for word is found as a whole, at its first place. Otherwise the greedy shortest edit
-    script (Myers, "An O(ND) difference algorithm", 1986), O((n + m) D), stopped at LARGEST_DIFFERENCE edits.
+    A shorter one that stands in the other word for word is found as a whole, at its first place. Otherwise the greedy
+    shortest edit script (Myers, "An O(ND) difference algorithm", 1986), O((n + m) D), stopped at LARGEST_DIFFERENCE
+    edits.
     """
     if not len(left) or not len(right):
         return Alignment(np.empty(0, np.int64), np.empty(0, np.int64), 1)
@@ -69,7 +72,9 @@ def align(left: Int64, right: Int64) -> Alignment:
 
 
 def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
-    """The stretch of a much longer `right` that `left` was taken from, found by the middle of `left`, and in how many it would fit."""
+    """Returns the stretch of a much longer `right` that `left` was taken from, found by the middle of `left`, and in
+    how many it would fit.
+    """
     middle = len(left) // 2
     part = left[middle : middle + ANCHOR]
     own, places = occurrences(part, left), occurrences(part, right)
@@ -84,7 +89,7 @@ def _window(left: Int64, right: Int64) -> tuple[int, int, int]:
 
 
 def occurrences(part: Int64, whole: Int64) -> Int64:
-    """Every position at which `part` stands in `whole`; none for an empty part."""
+    """Returns every position at which `part` stands in `whole`; none for an empty part."""
     if not 0 < len(part) <= len(whole):
         return np.empty(0, np.int64)
     candidates = np.arange(len(whole) - len(part) + 1)

@@ -7,10 +7,10 @@ from ..readers import ActivityRows, CallRows, OpRows
 
 
 def launching_calls(activities: ActivityRows, calls: CallRows) -> Int64:
-    """For each activity the row of the call with its correlation, -1 for none.
+    """Returns for each activity the row of the call with its correlation, -1 for none.
 
-    Any runtime or driver call may launch, whatever its name, and may own several activities (graphs). Where a runtime call and
-    the driver call inside it share the correlation, the earlier one is the launch.
+    Any runtime or driver call may launch, whatever its name, and may own several activities (graphs). Where a runtime
+    call and the driver call inside it share the correlation, the earlier one is the launch.
     """
     order = np.lexsort((calls.start, calls.correlation))
     order = order[calls.correlation[order] != 0]
@@ -21,9 +21,10 @@ def launching_calls(activities: ActivityRows, calls: CallRows) -> Int64:
 
 
 def launching_ops(activities: ActivityRows, call_row: Int64, call_op: Int64, ops: OpRows, external_ids: bool) -> Int64:
-    """For each activity the row of the op that launched it, -1 for none.
+    """Returns for each activity the row of the op that launched it, -1 for none.
 
-    It is the op around the call; for an activity without a call the op with its external id, where those are ids of ops.
+    It is the op around the call; for an activity without a call the op with its external id, where those are ids of
+    ops.
     """
     row = np.where(call_row >= 0, call_op[call_row], -1) if len(call_op) else np.full(len(call_row), -1, np.int64)
     orphans = np.flatnonzero((call_row < 0) & (activities.external_id != 0))
@@ -36,13 +37,17 @@ def launching_ops(activities: ActivityRows, call_row: Int64, call_op: Int64, ops
 
 
 def external_ids_name_ops(activities: ActivityRows) -> bool:
-    """False in traces (until early 2024) where an activity's external id merely repeats the correlation and collides with ops'."""
+    """False in traces (until early 2024) where an activity's external id merely repeats the correlation and collides
+    with ops'.
+    """
     recorded: Bool = (activities.external_id != 0) & (activities.correlation != 0)
     return bool((activities.external_id[recorded] != activities.correlation[recorded]).any())
 
 
 def enclosing_ops(calls: CallRows, ops: OpRows, op_end: Int64, op_parent: Int64, is_step: Bool) -> Int64:
-    """For each call the row of the innermost op around it on its thread; step marks enclose everything and launch nothing."""
+    """Returns for each call the row of the innermost op around it on its thread; step marks enclose everything and
+    launch nothing.
+    """
     real = np.flatnonzero(~is_step)
     row = innermost(
         calls.thread,

@@ -1,4 +1,6 @@
-"""Matches the host trace's ops to the device trace's, by record-function id where both have it, else by the order of names per thread."""
+"""Matches the host trace's ops to the device trace's, by record-function id where both have it, else by the order of
+names per thread.
+"""
 
 import re
 from collections import defaultdict
@@ -42,9 +44,10 @@ class Match(Table):
 
 
 def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False) -> Match:
-    """Pairs the ops of two traces of one process.
+    """Returns pairs the ops of two traces of one process.
 
-    Raises DataError when the pid differs, a side holds no op, or fewer than half of the smaller side's agree, unless `allow_mismatch`.
+    Raises DataError when the pid differs, a side holds no op, or fewer than half of the smaller side's agree, unless
+    `allow_mismatch`.
     """
     if host.pid is not None and device.processes and host.pid not in device.processes and not allow_mismatch:
         raise DataError(
@@ -69,17 +72,19 @@ def match_ops(host: HostTrace, device: DeviceTrace, allow_mismatch: bool = False
 
 
 def is_op(host: HostTrace) -> Bool:
-    """Host nodes that are ops."""
+    """Returns host nodes that are ops."""
     return are_ops(host.name)
 
 
 def are_ops(names: Categorical) -> Bool:
-    """Names of ops, not of process and thread nodes or process-group metadata, which no device trace holds."""
+    """Returns names of ops, not of process and thread nodes or process-group metadata, which no device trace holds."""
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 
 def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
-    """Ids grow over a process's life: ops outside the range that both files hold have no counterpart and say nothing against the pair."""
+    """Returns ids grow over a process's life: ops outside the range that both files hold have no counterpart and say
+    nothing against the pair.
+    """
     host_rows = candidates[host.rf_id[candidates] > 0]
     device_rows = np.flatnonzero(ops.rf_id > 0)
     ids = host.rf_id[host_rows], ops.rf_id[device_rows]
@@ -96,9 +101,10 @@ def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: 
 
 
 def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
-    """Both files hold a thread's ops in start order; threads are paired by how many names they have in common.
+    """Returns both files hold a thread's ops in start order; threads are paired by how many names they have in common.
 
-    One file may be a window of the other, or begin or end in its midst: the first thread, one with steps or else the largest, says where.
+    One file may be a window of the other, or begin or end in its midst: the first thread, one with steps or else the
+    largest, says where.
     """
     candidates = candidates[np.argsort(host.id[candidates], kind="stable")]
     order = thread_order(ops.thread, ops.start, ops.end, ops.event_index)
@@ -126,7 +132,7 @@ def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Nam
 
 
 def _threads_in_turn(thread: Int64, marks_step: Bool) -> list[int]:
-    """The threads of host nodes, those with steps first, and of these the largest."""
+    """Returns the threads of host nodes, those with steps first, and of these the largest."""
     numbers, of_number, sizes = np.unique(thread, return_inverse=True, return_counts=True)
     steps = np.bincount(of_number, marks_step, len(numbers)) > 0
     in_turn: list[int] = numbers[np.lexsort((-sizes, ~steps))].tolist()
@@ -149,7 +155,9 @@ class _Overlap(NamedTuple):
 
 
 def _overlap(ids: Int64, start: Int64, end: Int64, found: Alignment) -> _Overlap:
-    """From the first op of an aligned thread that has a counterpart to the next that has none; ops around all of it say nothing."""
+    """Returns from the first op of an aligned thread that has a counterpart to the next that has none; ops around all
+    of it say nothing.
+    """
     everything = _Overlap()
     (first, last), (begin, stop) = ((int(side.min()), int(side.max())) for side in (found.left, found.right))
     later = start[stop + 1 :][start[stop + 1 :] >= end[stop]]
@@ -162,7 +170,9 @@ def _overlap(ids: Int64, start: Int64, end: Int64, found: Alignment) -> _Overlap
 
 
 class _AlikeThreads:
-    """The threads of the device trace, those that ran the same ops together: workers of a pool are compared once and not one by one."""
+    """The threads of the device trace, those that ran the same ops together: workers of a pool are compared once and
+    not one by one.
+    """
 
     def __init__(self, rows: dict[int, Int64], names: Int64) -> None:
         self._rows, self._names = rows, names
@@ -171,7 +181,8 @@ class _AlikeThreads:
             self._alike[np.sort(names[rows[number]]).tobytes()].append(number)
 
     def take_most_alike(self, names: Int64) -> Int64 | None:
-        """The rows of the thread with most names in common, of several the one with the smallest number; None if none has any.
+        """Returns the rows of the thread with most names in common, of several the one with the smallest number; None
+        if none has any.
 
         Nobody gets them again.
         """
@@ -186,7 +197,7 @@ class _AlikeThreads:
 
 
 def _common(left: Int64, right: Int64) -> int:
-    """How many names two sequences share, repetitions included."""
+    """Returns how many names two sequences share, repetitions included."""
     size = int(max(left.max(initial=0), right.max(initial=0))) + 1
     return int(np.minimum(np.bincount(left, minlength=size), np.bincount(right, minlength=size)).sum())
 
@@ -199,12 +210,12 @@ class _Names(NamedTuple):
     is_step_mark: Bool
 
     def marks_step_of_both(self, rows: Int64) -> Bool:
-        """Which of the host nodes mark a step that the device trace marks too."""
+        """Returns which of the host nodes mark a step that the device trace marks too."""
         return self.is_step_mark[self.host[rows]] & np.isin(self.host[rows], self.device)
 
 
 def _shared_names(host: Categorical, device: Categorical) -> _Names:
-    """Names after what Kineto does to them: quotes, backslashes, control characters."""
+    """Returns names after what Kineto does to them: quotes, backslashes, control characters."""
     table = Interner[str]()
     both = [names.numbers(lambda name: table[_as_kineto_writes(name)], -1) for names in (host, device)]
     return _Names(both[0], both[1], np.append(are_step_marks(Categorical.of(table)), False))

@@ -9,11 +9,12 @@ from ...schema.linked import Ops
 
 
 def forward_ops(ops: Ops) -> Rows:
-    """For each op of the backward pass the row of the forward op with its sequence number, -1 for none and for other ops.
+    """Returns for each op of the backward pass the row of the forward op with its sequence number, -1 for none and for
+    other ops.
 
-    Several ops may show a number, as each shows the one that comes next: the last of them made the node that is differentiated, as
-    Kineto has it for its own arrows. Numbers count by thread: that of the forward op is the one that the host trace numbers so, without
-    one the thread with most of the numbers. O(n log n).
+    Several ops may show a number, as each shows the one that comes next: the last of them made the node that is
+    differentiated, as Kineto has it for its own arrows. Numbers count by thread: that of the forward op is the one that
+    the host trace numbers so, without one the thread with most of the numbers. O(n log n).
     """
     found = np.full(len(ops), -1, np.int64)
     numbered = np.flatnonzero((ops.start != ABSENT) & (ops.seq_id >= 0))
@@ -43,7 +44,9 @@ class _ForwardThreads:
         self._with_most = cache(self._with_most_of)
 
     def of(self, number: int, sequence: Int64) -> int | None:
-        """The thread of this number that has most of the sequence numbers, any thread if this one has none of them."""
+        """Returns the thread of this number that has most of the sequence numbers, any thread if this one has none of
+        them.
+        """
         named = self._of_number.get(number, self._none)
         named = named[np.isin(self._ops.seq_id[named], sequence)]
         return self._most(named) if len(named) else self._with_most(tuple(sequence.tolist()))

@@ -1,8 +1,8 @@
 """For which module and which Python function each op, call and activity was done.
 
-Forward they are the innermost calls of Python around an op on its thread. The backward pass runs on another thread or below the
-call of `backward`: what it does counts to the module and function of the forward op that it differentiates. A module that is called
-inside a backward op, as activation checkpointing does, stands below that op's module.
+Forward they are the innermost calls of Python around an op on its thread. The backward pass runs on another thread or
+below the call of `backward`: what it does counts to the module and function of the forward op that it differentiates. A
+module that is called inside a backward op, as activation checkpointing does, stands below that op's module.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,9 @@ from .forward_ops import forward_ops
 from .stacks import SEPARATOR, Paths, Stack, function_stack, module_stack
 
 Joined = Callable[[str, str, str], str]
-"""Gives the place of what is called inside a backward op from that op's place, from what is around it on its thread, and its own there."""
+"""Gives the place of what is called inside a backward op from that op's place, from what is around it on its thread,
+and its own there.
+"""
 
 
 class Places(NamedTuple):
@@ -29,7 +31,7 @@ class Places(NamedTuple):
     call_function: Categorical
 
     def of_activities(self, call_row: Rows, op_row: Rows) -> tuple[Categorical, Categorical]:
-        """Those of their launch calls, else of their ops."""
+        """Returns those of their launch calls, else of their ops."""
         pairs = (self.op_module, self.call_module), (self.op_function, self.call_function)
         module, function = (
             Categorical(np.where(call_row >= 0, _through(call, call_row), _through(op, op_row)), op.table)
@@ -43,7 +45,9 @@ def _through(texts: Categorical, rows: Rows) -> Int32:
 
 
 class _Spans(NamedTuple):
-    """Ops that have times, then calls: where each ran, the place of the op around it, and of the forward op that it differentiates."""
+    """Ops that have times, then calls: where each ran, the place of the op around it, and of the forward op that it
+    differentiates.
+    """
 
     thread: Int64
     start: Int64
@@ -53,7 +57,7 @@ class _Spans(NamedTuple):
 
 
 def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Places:
-    """The places of ops and calls; `op_parent` is the row of the op around each op. O(n log n)."""
+    """Returns the places of ops and calls; `op_parent` is the row of the op around each op. O(n log n)."""
     timed = np.flatnonzero(ops.start != ABSENT)
     spans = _spans(ops, op_parent, calls, timed)
     # the innermost op around each that differentiates another
@@ -83,7 +87,7 @@ def _spans(ops: Ops, op_parent: Rows, calls: Calls, timed: Rows) -> _Spans:
 
 
 def _places(stack: Stack, spans: _Spans, below: Rows, joined: Joined) -> tuple[Int64, list[str]]:
-    """The code of each span's place, -1 for none, and the texts."""
+    """Returns the code of each span's place, -1 for none, and the texts."""
     around = stack.around(spans.thread, spans.start, spans.end)
     own = RowMap(stack.code)[around]
     paths = Paths()
@@ -105,7 +109,8 @@ def _places(stack: Stack, spans: _Spans, below: Rows, joined: Joined) -> tuple[I
 
 
 def _joined_paths(outer: str, top: str, inner: str) -> str:
-    """The path of modules called inside a backward op of `outer`: `inner` as it stands on the thread, where `top` is around that op.
+    """Returns the path of modules called inside a backward op of `outer`: `inner` as it stands on the thread, where
+    `top` is around that op.
 
     A module that is done again stands where it stood before.
     """

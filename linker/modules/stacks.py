@@ -1,4 +1,6 @@
-"""The stacks of Python's calls, of modules and of functions each for itself: which call is the innermost one around a span of a thread."""
+"""The stacks of Python's calls, of modules and of functions each for itself: which call is the innermost one around a
+span of a thread.
+"""
 
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ class Stack(NamedTuple):
     text: list[str]
 
     def around(self, thread: Int64, start: Int64, end: Int64) -> Rows:
-        """For each span the row of the innermost call around it, -1 for none. O(n log n)."""
+        """Returns for each span the row of the innermost call around it, -1 for none. O(n log n)."""
         if not len(self.start):
             return np.full(len(start), -1, np.int64)
         return innermost(thread, start, end, self.thread, self.start, self.end, self.parent, ROUNDING, TOLERANCE)
@@ -36,7 +38,7 @@ class Paths:
         self._number: dict[str, int] = {}
 
     def below(self, outer: Int64, name: Int64, names: list[str]) -> Int64:
-        """For each pair the number of the path `names[name]` below path `outer`, -1 for below none."""
+        """Returns for each pair the number of the path `names[name]` below path `outer`, -1 for below none."""
         if not len(outer):
             return outer
         pairs, which = np.unique(np.stack((outer, name)), axis=1, return_inverse=True)
@@ -50,7 +52,7 @@ class Paths:
         return above if above.rpartition(SEPARATOR)[2] == name else f"{above}{SEPARATOR}{name}"
 
     def number(self, text: str) -> int:
-        """The number of a path, a new one for a new path."""
+        """Returns the number of a path, a new one for a new path."""
         if text not in self._number:
             self._number[text] = len(self.texts)
             self.texts.append(text)
@@ -58,7 +60,7 @@ class Paths:
 
 
 def module_stack(rows: PythonRows) -> Stack:
-    """The calls of modules, each called by its path, as `Net_0/Sequential_0/Linear_2`."""
+    """Returns the calls of modules, each called by its path, as `Net_0/Sequential_0/Linear_2`."""
     calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
     names = [name.removeprefix(MODULE) for name in calls.text]
     code, waiting = np.full(len(calls.code), -1, np.int64), np.arange(len(calls.code))
@@ -71,7 +73,7 @@ def module_stack(rows: PythonRows) -> Stack:
 
 
 def function_stack(rows: PythonRows) -> Stack:
-    """The calls of functions, as `train.py(12): forward`."""
+    """Returns the calls of functions, as `train.py(12): forward`."""
     return _nested(rows, ~rows.name.where(lambda name: name.startswith(MODULE)))
 
 

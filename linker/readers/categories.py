@@ -48,7 +48,8 @@ _BULKY = {PYTHON: "X", INSTANT: "i"}
 
 
 def skip_categories(*read: str) -> "re.Pattern[bytes] | None":
-    """Rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the comma behind.
+    """Returns rows that files may hold millions of, Python's calls and allocations, as profilers write them, with the
+    comma behind.
 
     Not those of the categories that are `read`; None where all are.
     """
@@ -76,7 +77,7 @@ DEVICE_SIDE_WAITS = ("event_wait", "event_record")
 
 
 def role_of(category: str | None, name: str | None = "") -> Role:
-    """The role of a row by its category, whatever its case; rows without one are bookkeeping of the viewer."""
+    """Returns the role of a row by its category, whatever its case; rows without one are bookkeeping of the viewer."""
     role = _role_of_category(category)
     return Role.DEVICE_WAIT if role is Role.ACTIVITY and name in DEVICE_SIDE_WAITS else role
 

@@ -13,7 +13,8 @@ WITHOUT_TIME = "device events without a usable time"
 
 
 def within_a_recording(device: DeviceTrace) -> DeviceTrace:
-    """The trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity; they are counted.
+    """Returns the trace without rows that begin more than LONGEST_RECORDING before or after its middle op or activity;
+    they are counted.
 
     Sums and differences of times then stay in 64 bits, whatever is done with them.
     """

@@ -34,7 +34,9 @@ NO_DURATION = (None, b"", b"null")
 
 
 class DeviceEvents:
-    """The events of a file by role. `skipped` and `noted` count what `DeviceTrace` says of them, `labels` are (process, text)."""
+    """The events of a file by role. `skipped` and `noted` count what `DeviceTrace` says of them, `labels` are (process,
+    text).
+    """
 
     def __init__(self, arguments: bool, modules: bool = False) -> None:
         tables = (*TABLES, Role.PYTHON) if modules else TABLES
@@ -48,7 +50,9 @@ class DeviceEvents:
         self._exact = False
 
     def add(self, events: Sequence[kineto.Event], exactly: Callable[[], Sequence[Event]]) -> None:
-        """Adds a piece. Once a double lost ns, it and all later ones are read again by `exactly`, which decodes times as text."""
+        """Adds a piece. Once a double lost ns, it and all later ones are read again by `exactly`, which decodes times
+        as text.
+        """
         if not events:
             return
         if not self._exact:
@@ -105,7 +109,7 @@ class DeviceEvents:
 
 
 def _taker(category: str | None, by_role: dict[Role, list[Event]]) -> Callable[[Event], None]:
-    """What puts a row of a category to those of its role."""
+    """Returns what puts a row of a category to those of its role."""
     role = role_of(category)
     # of activities the name may tell another role
     return by_role[role].append if role is not Role.ACTIVITY else partial(_take_by_name, by_role)

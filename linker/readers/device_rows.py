@@ -1,4 +1,6 @@
-"""A device trace in columns: host ops, runtime calls, device activities, synchronisation records. Times are int64 ns on its own clock."""
+"""A device trace in columns: host ops, runtime calls, device activities, synchronisation records. Times are int64 ns on
+its own clock.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,7 +17,8 @@ from .categories import Role
 class OpRows(Table):
     """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
-    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or not asked for.
+    `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or
+    not asked for.
     """
 
     name: Categorical
@@ -47,7 +50,9 @@ class CallRows(Table):
 
 @dataclass(slots=True, repr=False)
 class ActivityRows(Table):
-    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not recorded."""
+    """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not
+    recorded.
+    """
 
     name: Categorical
     category: Categorical
@@ -91,7 +96,9 @@ class EventRecordRows(Table):
 
 @dataclass(slots=True, repr=False)
 class QueueEventRows(Table):
-    """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of stream `awaited`."""
+    """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of
+    stream `awaited`.
+    """
 
     device: Int64
     stream: Int64
@@ -103,7 +110,9 @@ class QueueEventRows(Table):
 
 @dataclass(slots=True, repr=False)
 class PythonRows(Table):
-    """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12): forward`."""
+    """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12):
+    forward`.
+    """
 
     name: Categorical
     process: Int64
@@ -113,7 +122,7 @@ class PythonRows(Table):
 
 
 def no_queue_events() -> QueueEventRows:
-    """A table without rows."""
+    """Returns a table without rows."""
     return QueueEventRows(*np.empty((6, 0), np.int64))
 
 
@@ -121,9 +130,10 @@ def no_queue_events() -> QueueEventRows:
 class DeviceTrace(SummaryRepr):
     """One file's rows. Of the `read` rows of its list, `ignored` carry no work (flows, counters, names of threads).
 
-    `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose reading took a
-    decision; `remarks` are whole sentences about the file. `python` is None unless asked for. `merged` says how to get each rank's own
-    trace out of a merged one, `merge_marks` what else tells that the file is one. `recording_start` is where viewers put 0.
+    `skipped` counts by reason the rows that are in no table though they say something about work, `noted` those whose
+    reading took a decision; `remarks` are whole sentences about the file. `python` is None unless asked for. `merged`
+    says how to get each rank's own trace out of a merged one, `merge_marks` what else tells that the file is one.
+    `recording_start` is where viewers put 0.
     """
 
     path: str
@@ -151,7 +161,7 @@ class DeviceTrace(SummaryRepr):
     ignored: int = 0
 
     def summary(self) -> Summary:
-        """Which file it is, and how many rows of what it holds."""
+        """Returns which file it is, and how many rows of what it holds."""
         ops, calls, activities = len(self.ops.start), len(self.calls.start), len(self.activities.start)
         lines = {
             "rows": format_counts({"ops": ops, "calls": calls, "activities": activities}),

@@ -16,7 +16,7 @@ BUILT_IN = "<built-in"
 
 
 def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
-    """The ops of the profiler, times in ns."""
+    """Returns the ops of the profiler, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     return OpRows(
@@ -50,7 +50,7 @@ def calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
 
 
 def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
-    """What ran on devices, times in ns."""
+    """Returns what ran on devices, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     lowered = Categorical.of(name.lower() for name in category.table)
@@ -73,7 +73,7 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
 
 
 def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
-    """The cuda_sync rows; streams are -1 where they stand for all."""
+    """Returns the cuda_sync rows; streams are -1 where they stand for all."""
     start, end = rows.start_end(pad)
 
     def stream(name: str) -> Int64:
@@ -95,7 +95,7 @@ def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
 
 
 def event_records(rows: EventRows) -> EventRecordRows:
-    """The cuda_event rows."""
+    """Returns the cuda_event rows."""
     return EventRecordRows(
         process=rows.column("process"),
         correlation=rows.column("correlation"),
@@ -105,7 +105,7 @@ def event_records(rows: EventRows) -> EventRecordRows:
 
 
 def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
-    """What device queues recorded of waiting and signalling, times in ns."""
+    """Returns what device queues recorded of waiting and signalling, times in ns."""
     process, device = rows.column("process"), rows.column("device")
     start, end = rows.start_end(pad)
     return QueueEventRows(
@@ -119,7 +119,7 @@ def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
 
 
 def python(rows: EventRows, pad: dict[str, bool]) -> PythonRows:
-    """The calls of modules and of Python's functions, times in ns; those of built-in functions are left out."""
+    """Returns the calls of modules and of Python's functions, times in ns; those of built-in functions are left out."""
     start, end = rows.start_end(pad)
     names = rows.name.column()
     kept = ~names.where(lambda name: name.startswith(BUILT_IN))

@@ -1,4 +1,5 @@
-"""Reads a device trace (Kineto or rocpd) into columns: host ops, runtime calls, device activities, synchronisation records.
+"""Reads a device trace (Kineto or rocpd) into columns: host ops, runtime calls, device activities, synchronisation
+records.
 
 Times are int64 ns on the trace's own clock. Rows are in file order, but for those of one start.
 """
@@ -40,14 +41,13 @@ def read_device_trace(
 ) -> DeviceTrace:
     """Reads `path` (JSON, gzip and zstd accepted, or a rocpd database).
 
-    Of damaged JSON what can be read is used, and what was wrong is said. Raises DataError when it is no such trace, holds no usable
-    event, or is a damaged database or, with `strict`, damaged at all.
+    Of damaged JSON what can be read is used, and what was wrong is said. Raises DataError when it is no such trace,
+    holds no usable event, or is a damaged database or, with `strict`, damaged at all.
 
-    With `arguments` the ops keep what was recorded of theirs, for want of a host trace. With `modules` Python's calls are read, too,
-    which mostly are more than all else.
-    `also` is given the text of each list of events that passes by, so that what linking does not need can be read in the same pass;
-    without the rows that files may hold millions of, unless their category is `needed`.
-    `advanced` is told of the bytes.
+    With `arguments` the ops keep what was recorded of theirs, for want of a host trace. With `modules` Python's calls
+    are read, too, which mostly are more than all else. `also` is given the text of each list of events that passes by,
+    so that what linking does not need can be read in the same pass; without the rows that files may hold millions of,
+    unless their category is `needed`. `advanced` is told of the bytes.
     """
     if is_database(path):
         return within_a_recording(read_rocpd(path))

@@ -10,9 +10,10 @@ WHAT = "device events recorded twice"
 
 
 def without_duplicates(device: DeviceTrace) -> DeviceTrace:
-    """The trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
+    """Returns the trace without duplicate rows, which are counted. O(n log n), linear where starts are nearly in order.
 
-    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being duplicates.
+    Rows without any id are never duplicates. In whole-µs traces activities of one launch may be equal without being
+    duplicates.
     """
     ops, calls, activities, syncs = device.ops, device.calls, device.activities, device.syncs
     named = (ops.rf_id > 0) | (ops.external_id > 0) | (ops.event_index >= 0)
@@ -41,7 +42,7 @@ def without_duplicates(device: DeviceTrace) -> DeviceTrace:
 
 
 def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np.int32]]") -> Bool:
-    """The rows that equal an earlier one in every column."""
+    """Returns the rows that equal an earlier one in every column."""
     order = np.argsort(start, kind="stable")
     tied = np.flatnonzero(~is_group_start(start[order])) - 1
     rows = np.unique(np.concatenate((order[tied], order[tied + 1])))
@@ -56,6 +57,6 @@ def _repeated(start: Int64, *others: "Int64 | np.ndarray[tuple[int], np.dtype[np
 
 
 def _among_others(correlation: Int64, copied: Bool) -> Bool:
-    """The rows that share their correlation with several rows that are no duplicates."""
+    """Returns the rows that share their correlation with several rows that are no duplicates."""
     launched, count = np.unique(correlation[~copied], return_counts=True)
     return np.isin(correlation, launched[count > 1])

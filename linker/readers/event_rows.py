@@ -1,4 +1,6 @@
-"""Collects events of the device trace as columns, a piece of the file at a time: one `EventRows` for each role that linking uses."""
+"""Collects events of the device trace as columns, a piece of the file at a time: one `EventRows` for each role that
+linking uses.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +44,9 @@ INTEGERS = {
 
 
 class EventRows:
-    """The events of one role: `column` and the texts give what `add` was given, those of `arguments` only if they are to be kept."""
+    """The events of one role: `column` and the texts give what `add` was given, those of `arguments` only if they are
+    to be kept.
+    """
 
     def __init__(self, role: Role, keep_arguments: bool = False) -> None:
         self.count = 0
@@ -91,15 +95,15 @@ class EventRows:
         noted["ops still running when recording ended"] += sum(args.finished is False for args in arguments)
 
     def column(self, name: str) -> Int64:
-        """A column of integers."""
+        """Returns a column of integers."""
         return self._columns[name].column()
 
     def argument_column(self) -> Categorical:
-        """The arguments of each event as JSON text, empty where they were not to be kept."""
+        """Returns the arguments of each event as JSON text, empty where they were not to be kept."""
         return self.arguments.column() if self._keep_arguments else Categorical(np.full(self.count, 0, np.int32), [""])
 
     def times(self, name: str) -> ExactTimes:
-        """A column of times, with how many digits each was written."""
+        """Returns a column of times, with how many digits each was written."""
         return ExactTimes(self.column(name), self.column(f"digits of {name}"))
 
     def start_end(self, pad: dict[str, bool]) -> tuple[Int64, Int64]:
@@ -111,7 +115,7 @@ class EventRows:
 
 
 def _bytes_per_second(values: Sequence[Any]) -> Int64:
-    """From GB/s; -1 for what is no speed."""
+    """Returns from GB/s; -1 for what is no speed."""
     speeds = np.array([value if type(value) in (int, float) else -1 for value in values], np.float64)
     known = (speeds > 0) & (speeds < FASTEST)
     return np.where(known, np.rint(np.where(known, speeds, 0) * GIGA), -1).astype(np.int64)
@@ -126,7 +130,8 @@ def _read_lists(args: kineto.Args, noted: Counter[str]) -> None:
 
 
 def _argument_lists(args: kineto.Args, noted: Counter[str]) -> str:
-    """An op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing where none are recorded.
+    """Returns an op's recorded arguments as JSON in the host trace's layout: values only of numbers, as text; nothing
+    where none are recorded.
 
     Counts in `noted` what is no list.
     """
@@ -139,7 +144,7 @@ def _argument_lists(args: kineto.Args, noted: Counter[str]) -> str:
 
 
 def unpadded(tables: Iterable[EventRows]) -> dict[str, bool]:
-    """Whether a file's starts and durations were written without zeros before their ns."""
+    """Returns whether a file's starts and durations were written without zeros before their ns."""
     rows = list(tables)
     return {
         name: lacks_padding(piece for table in rows for piece in _in_pieces(table.times(name)))

@@ -1,4 +1,6 @@
-"""Reads a host trace (PyTorch Execution Trace, any schema) into columns. Node order is the file's; ids are looked up, never assumed."""
+"""Reads a host trace (PyTorch Execution Trace, any schema) into columns. Node order is the file's; ids are looked up,
+never assumed.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -57,8 +59,9 @@ DEVICE_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 class HostTrace(Table):
     """n nodes. `inputs` and `outputs` are the JSON texts {"values", "shapes", "types"} of each node's arguments.
 
-    `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back ends. `skipped`
-    counts nodes that could not be read, `noted` those whose reading took a decision; `remarks` are whole sentences about the file.
+    `extra` holds, per row, the attributes that only some nodes have: those of `record_param_comms`, and kernel back
+    ends. `skipped` counts nodes that could not be read, `noted` those whose reading took a decision; `remarks` are
+    whole sentences about the file.
     """
 
     path: str
@@ -96,15 +99,16 @@ class HostTrace(Table):
         )
 
     def summary(self) -> Summary:
-        """Which file it is, and how many nodes it holds."""
+        """Returns which file it is, and how many nodes it holds."""
         return Summary(f"HostTrace: {self.path}, schema {self.schema}", {"nodes": f"{len(self):,}"})
 
 
 def read_host_trace(path: str, strict: bool = False, advanced: Advanced = unseen) -> HostTrace:
-    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is said.
+    """Reads `path` (JSON; gzip and zstd accepted). Of a damaged file what can be read is used, and what was wrong is
+    said.
 
-    Raises DataError when it is no host trace, holds no node, or, with `strict`, is damaged. Memory is that of the columns and one piece.
-    `advanced` is told of the bytes.
+    Raises DataError when it is no host trace, holds no node, or, with `strict`, is damaged. Memory is that of the
+    columns and one piece. `advanced` is told of the bytes.
     """
     damage = Damage(path, "host nodes", strict)
     nodes = _Nodes()
@@ -132,7 +136,9 @@ def _what_it_is(document: bytes) -> str:
 
 
 def _schema_remarks(path: str, schema: str) -> list[str]:
-    """A version newer than any known one is read by the rules of the newest: what matters is which keys are there."""
+    """Returns a version newer than any known one is read by the rules of the newest: what matters is which keys are
+    there.
+    """
     version = re.match(r"(\d+)\.(\d+)\.(\d+)", schema)
     if version and tuple(map(int, version.groups())) <= NEWEST_SCHEMA:
         return []
@@ -169,7 +175,7 @@ class _Nodes:
         self._outputs.add(usable_arguments(arguments[len(nodes) :], self._noted))
 
     def _attributes(self, nodes: list[host.Node]) -> dict[str, list[Any]]:
-        """The values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""
+        """Returns the values that every node has, flat or listed, by name; what only some nodes list goes to `extra`."""
         columns, further = listed_attributes([node.attrs for node in nodes], ATTRIBUTES)
         for row, node in enumerate(nodes):
             if not node.attrs:
@@ -181,7 +187,7 @@ class _Nodes:
         return columns
 
     def _arguments(self, values: host.Raw, shapes: host.Raw, types: host.Raw) -> bytes:
-        """The lists in one JSON object, however the version lays them out."""
+        """Returns the lists in one JSON object, however the version lays them out."""
         text = bytes(values)
         if text[:1] == b"{":
             return text
@@ -223,7 +229,7 @@ class _Nodes:
 
 
 def _clock(stamp: float | None) -> float:
-    """A time in ms, 0 for none and for what no clock shows."""
+    """Returns a time in ms, 0 for none and for what no clock shows."""
     return stamp if stamp is not None and abs(stamp) < FOREVER else 0
 
 
@@ -233,7 +239,8 @@ def _parent(node: host.Node) -> Any:
 
 
 def _unique_ids(ids: Int64, parents: Int64) -> tuple[Int64, Int64, int]:
-    """Ids of which each is there once and all are from 0 to LARGEST_ID: others get new ones, beyond the largest. O(n log n).
+    """Returns ids of which each is there once and all are from 0 to LARGEST_ID: others get new ones, beyond the
+    largest. O(n log n).
 
     The children of an id out of this range follow it; those of an id that several nodes have stay with the first.
     """

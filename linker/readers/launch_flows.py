@@ -1,4 +1,6 @@
-"""The arrows that a device trace draws from launch calls to activities. In a trace of one process no two threads start the same one."""
+"""The arrows that a device trace draws from launch calls to activities. In a trace of one process no two threads start
+the same one.
+"""
 
 from collections.abc import Sequence
 
@@ -31,7 +33,7 @@ class LaunchFlows:
         self._starts.append(np.stack(columns))
 
     def repeated(self) -> int:
-        """How many arrows start once more, on another thread; 0 where that may be chance."""
+        """Returns how many arrows start once more, on another thread; 0 where that may be chance."""
         starts = np.unique(np.concatenate([np.empty((3, 0), np.int64), *self._starts], axis=1), axis=1)[0]
         count = len(starts) - len(np.unique(starts))
         return count if count > REPEATED * len(starts) else 0

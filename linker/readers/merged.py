@@ -1,7 +1,7 @@
 """Recognises device traces in which several ranks were merged, before any work, and takes one rank's rows out of them.
 
-One process that drives several devices is no sign; one correlation launched by several processes is. Where the merging tool wrote down
-what it did to a rank, that is undone.
+One process that drives several devices is no sign; one correlation launched by several processes is. Where the merging
+tool wrote down what it did to a rank, that is undone.
 """
 
 import re
@@ -22,8 +22,9 @@ from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 REPEATED = 0.1
-"""Share of correlations on several calls, one after the other, above which a file holds copies: a driver call inside its runtime
-call shares the correlation too, but not the time."""
+"""Share of correlations on several calls, one after the other, above which a file holds copies: a driver call inside
+its runtime call shares the correlation too, but not the time.
+"""
 OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
@@ -32,7 +33,9 @@ Table = TypeVar("Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRo
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
-    """The ranks of each process or device of a merged trace that tells them, by record or label; several ranks may show one device."""
+    """Returns the ranks of each process or device of a merged trace that tells them, by record or label; several ranks
+    may show one device.
+    """
     found: defaultdict[int, set[int]] = defaultdict(set)
     for record in device.merged:
         for process in record.processes:
@@ -44,7 +47,8 @@ def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
 
 
 def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
-    """The trace itself if it is of one process; of a merged one the rows of `rank`, as its own file had them if that is recorded.
+    """Returns the trace itself if it is of one process; of a merged one the rows of `rank`, as its own file had them if
+    that is recorded.
 
     Raises DataError for a merged trace when `rank` is None or is not told in it. Linear in the rows, but for a sort.
     """
@@ -71,7 +75,7 @@ def one_rank(device: DeviceTrace, rank: int | None) -> DeviceTrace:
 
 
 def merging_signs(device: DeviceTrace) -> list[str]:
-    """What in the trace says that it holds several ranks, in words; empty for a trace of one."""
+    """Returns what in the trace says that it holds several ranks, in words; empty for a trace of one."""
     signs = list(device.merge_marks)
     ranks = set().union(*ranks_of_processes(device).values())
     if device.merged:
@@ -93,7 +97,9 @@ def merging_signs(device: DeviceTrace) -> list[str]:
 
 
 def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> DeviceTrace:
-    """The rows of a rank: those of processes and devices that are its own, and what its calls launched on devices of nobody's own."""
+    """Returns the rows of a rank: those of processes and devices that are its own, and what its calls launched on
+    devices of nobody's own.
+    """
     own = _processes(ranks, lambda of: of == {rank})
     hosts = np.concatenate((device.ops.process, device.calls.process))
     shared = hosts[np.isin(hosts, _processes(ranks, lambda of: rank in of and len(of) > 1))]
@@ -113,7 +119,9 @@ def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> Device
 def _launched(
     device: DeviceTrace, rank: int, ranks: dict[int, set[int]], calls: Bool, table: ActivityRows | SyncRows
 ) -> Bool:
-    """The rows on devices of no single rank that these calls launched, where no others have the same correlation."""
+    """Returns the rows on devices of no single rank that these calls launched, where no others have the same
+    correlation.
+    """
     correlation = device.calls.correlation
     untold = ~np.isin(table.process, _processes(ranks, lambda of: len(of) == 1)) & (table.correlation != 0)
     launched = untold & np.isin(table.correlation, correlation[calls])
@@ -136,7 +144,7 @@ def _check_told(device: DeviceTrace, rank: int, processes: Int64, why: str) -> N
 
 
 def _restored(device: DeviceTrace, record: MergedRank) -> DeviceTrace:
-    """The rank's rows with the processes, times and ids of its own file, and what the top level of that said."""
+    """Returns the rank's rows with the processes, times and ids of its own file, and what the top level of that said."""
     own = decode(bytes(record.metadata), DeviceFile, f"{device.path}: metadata of rank {record.rank}")
     return replace(
         device,
@@ -177,6 +185,6 @@ def _own_ids(ids: Int64, offset: int) -> Int64:
 
 
 def _mapped(numbers: Int64, own: dict[int, int]) -> Int64:
-    """The rank's own numbers; those that are in no map are its own already."""
+    """Returns the rank's own numbers; those that are in no map are its own already."""
     different, rows = np.unique(numbers, return_inverse=True)
     return np.array([own.get(number, number) for number in different.tolist()], np.int64)[rows]

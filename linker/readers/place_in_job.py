@@ -16,14 +16,16 @@ class PlaceInJob(NamedTuple):
 
 
 def device_names(top: kineto.DeviceFile) -> dict[int, str]:
-    """The recorded names of devices by number, where both are told."""
+    """Returns the recorded names of devices by number, where both are told."""
     listed = top.devices if isinstance(top.devices, list) else []
     known = [(integer(one.get("id"), -1), one.get("name")) for one in listed if isinstance(one, dict)]
     return {number: name for number, name in known if number >= 0 and isinstance(name, str) and name}
 
 
 def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
-    """As the header of the file says; parts that are no ranks, no times, no numbers or no lists count as missing."""
+    """Returns as the header of the file says; parts that are no ranks, no times, no numbers or no lists count as
+    missing.
+    """
     distributed = top.distributed or kineto.DistributedInfo()
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     base_time = integer(top.base_time, 0)

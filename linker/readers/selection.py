@@ -34,12 +34,12 @@ class Kept(NamedTuple):
 
 
 def select_rows(table: Table, rows: Bool | Int64) -> Table:
-    """The rows of a table of columns."""
+    """Returns the rows of a table of columns."""
     return type(table)(**_columns(table, rows))
 
 
 def _columns(table: Any, rows: Bool | Int64) -> dict[str, Any]:
-    """Those fields of a record that are columns, at the rows."""
+    """Returns those fields of a record that are columns, at the rows."""
     taken = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
     found: dict[str, Any] = {}
     for field in fields(table):
@@ -60,7 +60,7 @@ def select(
     event_records: Bool | None = None,
     python: Bool | None = None,
 ) -> DeviceTrace:
-    """The rows that the masks keep, of tables without a mask all; nothing is counted."""
+    """Returns the rows that the masks keep, of tables without a mask all; nothing is counted."""
     masks = {
         "ops": ops,
         "calls": calls,
@@ -79,7 +79,7 @@ def select(
 
 
 def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
-    """The kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
+    """Returns the kept rows, and the waits of kept activities and calls; a source that is not kept is -1."""
     op, call, activity = (_places(mask) for mask in kept)
     ops, calls = _select_ops(linked.ops, kept.ops), select_rows(linked.calls, kept.calls)
     activities = select_rows(linked.activities, kept.activities)
@@ -108,7 +108,7 @@ def select_linked(linked: LinkedTrace, kept: Kept) -> LinkedTrace:
 
 
 def _places(kept: Bool) -> Int64:
-    """For each row its number among the kept ones, -1 for the others."""
+    """Returns for each row its number among the kept ones, -1 for the others."""
     return np.where(kept, np.cumsum(kept) - 1, -1)
 
 

@@ -50,7 +50,8 @@ def read_traces(
     advanced: Advanced = unseen,
     modules: bool = False,
 ) -> Traces:
-    """Reads both traces, as `read_host_trace` and `read_device_trace` do; `advanced` is told of the bytes of what is read here.
+    """Reads both traces, as `read_host_trace` and `read_device_trace` do; `advanced` is told of the bytes of what is
+    read here.
 
     Side by side where both are large, there is a second core, and a `folder` for the columns is given.
     """
@@ -85,7 +86,7 @@ def read_traces(
 
 
 def _device_or_error(path: str, strict: bool, advanced: Advanced, modules: bool) -> DeviceTrace | DataError:
-    """The error is for later: if the host trace cannot be read, that is said first."""
+    """Returns the error is for later: if the host trace cannot be read, that is said first."""
     try:
         return read_device_trace(path, strict, advanced=advanced, modules=modules)
     except DataError as error:
@@ -107,7 +108,7 @@ def _size(path: str) -> int:
 
 
 def _taken_over(answer: bytes, columns: IO[bytes]) -> HostTrace:
-    """What the other process read, or the DataError that it ended with."""
+    """Returns what the other process read, or the DataError that it ended with."""
     handed = pickle.loads(answer)
     if isinstance(handed, DataError):
         raise handed
@@ -136,7 +137,9 @@ def _hand_over(trace: HostTrace, descriptor: int) -> _Handed:
 
 
 def read_for_another() -> None:
-    """What the other process does: reads the trace that its arguments name, and writes to standard output what it hands over."""
+    """What the other process does: reads the trace that its arguments name, and writes to standard output what it hands
+    over.
+    """
     path, strict, folder, descriptor = sys.argv[1:]
     with suppress(RuntimeError):  # there may be no more threads
         start_new_thread(_end_with_parent, ())

@@ -1,4 +1,6 @@
-"""Which runtime and driver calls record, await, query or free, by name. Launching is not among them: any call may launch."""
+"""Which runtime and driver calls record, await, query or free, by name. Launching is not among them: any call may
+launch.
+"""
 
 import re
 from enum import IntEnum
@@ -33,7 +35,7 @@ _SUFFIX = re.compile(r"(_ptsz|_ptds|_spt|_v\d+)+$")
 
 
 def sync_call(name: str) -> SyncCall:
-    """The meaning of a call's name; per-thread-stream and version suffixes do not matter.
+    """Returns the meaning of a call's name; per-thread-stream and version suffixes do not matter.
 
     >>> sync_call("cudaStreamSynchronize_ptsz").name, sync_call("cudaLaunchKernel").name
     ('STREAM_SYNC', 'NONE')
@@ -43,7 +45,7 @@ def sync_call(name: str) -> SyncCall:
 
 
 def sync_calls(names: Categorical) -> Int64:
-    """The SyncCall of every call."""
+    """Returns the SyncCall of every call."""
     return names.numbers(sync_call, SyncCall.NONE)
 
 

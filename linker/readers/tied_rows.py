@@ -1,7 +1,8 @@
-"""Puts rows that start at the same time into an order that they tell themselves: a graph depends on what a trace says, not on where.
+"""Puts rows that start at the same time into an order that they tell themselves: a graph depends on what a trace says,
+not on where.
 
-All that orders rows does so by their start first, and leaves those of one start as they stand. Rows of other starts stay where they are, so
-that a file in the order of time, as profilers write it, costs one look.
+All that orders rows does so by their start first, and leaves those of one start as they stand. Rows of other starts
+stay where they are, so that a file in the order of time, as profilers write it, costs one look.
 """
 
 from dataclasses import replace
@@ -22,13 +23,17 @@ KEYS = {
     "syncs": ("process", "correlation", "device", "stream", "wait_stream", "record_correlation", "event", "kind"),
     "queue_events": ("device", "stream", "awaited", "sequence"),
 }  # fmt: skip
-"""The columns that order rows of one start, by table. Of ops the longer one is outside; those of one length were numbered as they began."""
+"""The columns that order rows of one start, by table. Of ops the longer one is outside; those of one length were
+numbered as they began.
+"""
 ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
 Table = OpRows | CallRows | ActivityRows | SyncRows | QueueEventRows
 
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
-    """The trace with the rows of one start in the order of `KEYS`. O(n log n), linear where starts are nearly in order."""
+    """Returns the trace with the rows of one start in the order of `KEYS`. O(n log n), linear where starts are nearly
+    in order.
+    """
     tables, communication = dict[str, Any](), dict(device.communication)
     for name, keys in KEYS.items():
         table = getattr(device, name)
@@ -41,7 +46,7 @@ def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:
 
 
 def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
-    """The rows in their new order, None where that is how they stand."""
+    """Returns the rows in their new order, None where that is how they stand."""
     start = table.start
     order = np.argsort(start, kind="stable")
     first = is_group_start(start[order])
@@ -57,7 +62,7 @@ def _order(table: Table, keys: tuple[str, ...]) -> Int64 | None:
 
 
 def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
-    """Numbers that order rows as their values do."""
+    """Returns numbers that order rows as their values do."""
     if not isinstance(column, Categorical):
         return column[rows]
     used, code = np.unique(column.codes[rows], return_inverse=True)
@@ -66,7 +71,7 @@ def _numbers(column: Int64 | Categorical, rows: Int64) -> Int64:
 
 
 def _moved(records: "JsonRecords[kineto.Args]", order: Int64) -> "JsonRecords[kineto.Args]":
-    """The records of the same rows at their new places."""
+    """Returns the records of the same rows at their new places."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     rows = place[records.rows]

@@ -1,4 +1,6 @@
-"""What a process submitted to its device: streams as queues, recordings of events, calls that ask or wait, what times say of them."""
+"""What a process submitted to its device: streams as queues, recordings of events, calls that ask or wait, what times
+say of them.
+"""
 
 from .event_query_loops import EventQueryLoops as EventQueryLoops, event_query_loops as event_query_loops
 from .events import EventRecord as EventRecord, Findings as Findings

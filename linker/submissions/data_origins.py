@@ -1,6 +1,7 @@
 """Which streams last touched the data that a launch uses, by the tensors of its op.
 
-A program that is right lets a stream wait for another one before it uses what that one wrote, or overwrites what that one read.
+A program that is right lets a stream wait for another one before it uses what that one wrote, or overwrites what that
+one read.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,8 @@ class Origin(NamedTuple):
 
 
 class DataOrigins:
-    """The origins of every activity, as the ops tell that launched; none where no host trace tells tensors. Linear in tensors.
+    """The origins of every activity, as the ops tell that launched; none where no host trace tells tensors. Linear in
+    tensors.
 
     Found when first asked for: traces that record what every wait is for never ask.
     """
@@ -57,13 +59,13 @@ class DataOrigins:
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
-        """The streams that touched what these activities use, launched in that time, the latest first."""
+        """Returns the streams that touched what these activities use, launched in that time, the latest first."""
         found = {origin for row in activities for origin in self._of.get(row, ()) if since <= origin.launched < until}
         return list(dict.fromkeys(origin.stream for origin in sorted(found, key=lambda one: -one.launched)))
 
 
 def _storages(*arguments: bytes) -> set[bytes]:
-    """The storages of the device's tensors among an op's arguments."""
+    """Returns the storages of the device's tensors among an op's arguments."""
     return {
         found[1] for text in arguments for found in TENSOR.finditer(text) if HOST not in found[0] and found[1] != b"0"
     }

@@ -1,6 +1,7 @@
 """Event queries of a process: which are answered, and which make up one loop.
 
-A query is a wait only if the event had happened, and then the queries right before it that found it pending are part of the wait.
+A query is a wait only if the event had happened, and then the queries right before it that found it pending are part of
+the wait.
 """
 
 from typing import NamedTuple
@@ -15,28 +16,33 @@ from .streams import StreamKey, StreamQueues, calls_before
 
 
 class Loop(NamedTuple):
-    """Queries for one event right after each other: when the first one began, and when the last that found it pending did."""
+    """Queries for one event right after each other: when the first one began, and when the last that found it pending
+    did.
+    """
 
     since: int
     pending: int
 
 
 class EventQueryLoops(NamedTuple):
-    """The loops by their last query, the queries that others of their loop follow, and which calls are of threads that only look on."""
+    """The loops by their last query, the queries that others of their loop follow, and which calls are of threads that
+    only look on.
+    """
 
     loops: dict[int, Loop]
     asked_again: set[int]
     by_observer: Bool
 
     def is_answered(self, row: int) -> bool:
-        """Whether a query is the last of its loop, and none of a thread that only looks on."""
+        """Returns whether a query is the last of its loop, and none of a thread that only looks on."""
         return not self.by_observer[row] and row not in self.asked_again
 
 
 def event_query_loops(process: Process, looks_on: Bool) -> EventQueryLoops:
     """Queries for one event that follow each other in one op are a loop.
 
-    Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked for again.
+    Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked
+    for again.
     """
     call_before, loops, asked_again = calls_before(process.calls), dict[int, Loop](), set[int]()
     queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~looks_on)
@@ -51,7 +57,9 @@ def event_query_loops(process: Process, looks_on: Bool) -> EventQueryLoops:
 
 
 def _with_named_waits(process: Process) -> StreamQueues:
-    """The queues with the stream waits that records name: what a stream waited for is part of an event recorded there later."""
+    """Returns the queues with the stream waits that records name: what a stream waited for is part of an event recorded
+    there later.
+    """
     queues = StreamQueues(process.activities, process.calls)
     waits = np.flatnonzero(process.kinds == SyncCall.STREAM_WAIT)
     for row in waits[np.argsort(process.calls.start[waits], kind="stable")].tolist():
@@ -62,7 +70,7 @@ def _with_named_waits(process: Process) -> StreamQueues:
 
 
 def _is_asked_again(process: Process, queues: StreamQueues, row: int, following: int) -> bool:
-    """Whether a call is a query that found its event pending, for which the following one asks again."""
+    """Returns whether a call is a query that found its event pending, for which the following one asks again."""
     op = process.calls.op_row
     if process.kinds[row] != SyncCall.EVENT_QUERY or op[row] != op[following]:
         return False
@@ -80,5 +88,5 @@ def _sources(queues: StreamQueues, recording: EventRecord) -> tuple[int, ...]:
 
 
 def _known(queues: StreamQueues, stream: StreamKey) -> StreamKey:
-    """The stream, which has a queue from now on though nothing ran on it."""
+    """Returns the stream, which has a queue from now on though nothing ran on it."""
     return queues.find(*stream) or stream

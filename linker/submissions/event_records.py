@@ -1,4 +1,5 @@
-"""The calls that record events: when, in which place of the program, and which streams their thread had been working on.
+"""The calls that record events: when, in which place of the program, and which streams their thread had been working
+on.
 
 Which stream a call recorded on the trace seldom tells; a program mostly records on the one that it is using.
 """
@@ -68,7 +69,9 @@ class EventRecords:
         self.kinds = [Kind(part, time[part]) for part in parts]
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
-        """The streams that a call may have recorded on. One right after another recording, with no launch between, marks another stream."""
+        """Returns the streams that a call may have recorded on. One right after another recording, with no launch
+        between, marks another stream.
+        """
         streams, before = self.streams_at(call, None), self.previous(call)
         if before < 0 or self._kinds[before] != SyncCall.EVENT_RECORD or self.is_in_collective(call):
             return streams
@@ -77,38 +80,40 @@ class EventRecords:
         return [*streams[1:], *streams[:1]] if last == earlier else streams
 
     def _launched_before(self, call: int, places: Places) -> int:
-        """The name of what the thread launched last in this step, as a number, -1 for nothing."""
+        """Returns the name of what the thread launched last in this step, as a number, -1 for nothing."""
         last = self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
         if last < 0 or places.step[int(self._activities.call_row[last])] != places.step[call]:
             return -1
         return int(self._activities.name.codes[last])
 
     def previous(self, call: int) -> int:
-        """The call before on its thread that recorded an event or waited for one, -1 for none."""
+        """Returns the call before on its thread that recorded an event or waited for one, -1 for none."""
         return self._previous.get(call)
 
     def holds_host(self, call: int) -> bool:
-        """Whether a call makes the host wait for an event."""
+        """Returns whether a call makes the host wait for an event."""
         return call >= 0 and bool(self._kinds[call] == SyncCall.EVENT_SYNC)
 
     def right_before(self, call: int) -> int:
-        """The recording that comes right before a wait among the calls for events of its thread, -1 for none."""
+        """Returns the recording that comes right before a wait among the calls for events of its thread, -1 for none."""
         return self._number.get(self.previous(call))
 
     def around(self, number: int) -> int:
-        """The collective around a recording, -1 for none."""
+        """Returns the collective around a recording, -1 for none."""
         return self.around_call(self.rows[number])
 
     def around_call(self, call: int) -> int:
-        """The collective in whose op a call was made, -1 for none."""
+        """Returns the collective in whose op a call was made, -1 for none."""
         return self._collectives.around(int(self._calls.op_row[call]))
 
     def is_in_collective(self, call: int) -> bool:
-        """Whether a call was made by a collective's op."""
+        """Returns whether a call was made by a collective's op."""
         return self.around_call(call) >= 0
 
     def streams_at(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
-        """The streams that the thread had been using at a call: its own in a collective that has launched, else those that computed."""
+        """Returns the streams that the thread had been using at a call: its own in a collective that has launched, else
+        those that computed.
+        """
         time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
         around, last = self.around_call(call), self._launches.last_launch(thread, time)
         if around >= 0 and last >= 0 and self._collectives.around(int(self._activities.op_row[last])) == around:
@@ -117,7 +122,7 @@ class EventRecords:
 
 
 def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> Lookup:
-    """For each of these and other calls the one of `rows` before it on its thread."""
+    """Returns for each of these and other calls the one of `rows` before it on its thread."""
     order = np.concatenate((rows, others))
     order = order[np.lexsort((calls.start[order], calls.thread[order]))]
     place = np.where(np.isin(order, rows), np.arange(len(order)), -1)

@@ -1,4 +1,5 @@
-"""What the trace itself says of events: which recording a wait is for, by the call that recorded the event, else by the event's id.
+"""What the trace itself says of events: which recording a wait is for, by the call that recorded the event, else by the
+event's id.
 
 An id is reused: where event 9 was recorded at 10 and at 30 µs, a wait for event 9 at 20 is for the first recording.
 From CUDA 12.9 on only the id is recorded, and without cuda_sync records neither is.
@@ -44,7 +45,7 @@ class SyncRecords:
         self._rows = self._row_of.of(syncs.correlation[np.sort(first)])
 
     def of(self, correlation: int) -> SyncRecord | None:
-        """What is recorded of the call with this correlation."""
+        """Returns what is recorded of the call with this correlation."""
         row = self._row_of.get(correlation)
         if row < 0:
             return None
@@ -52,17 +53,17 @@ class SyncRecords:
         return SyncRecord(KINDS[kind], *numbers)
 
     def kinds(self, correlation: Int64) -> Int64:
-        """What the calls with these correlations do, NONE for those of which nothing is recorded."""
+        """Returns what the calls with these correlations do, NONE for those of which nothing is recorded."""
         row = self._row_of.of(correlation)
         return np.append(self._columns[0], SyncCall.NONE)[row]
 
     def recordings(self) -> tuple[Int64, Int64]:
-        """The recording call's correlation, and the number of the awaited stream, as each row names them."""
+        """Returns the recording call's correlation, and the number of the awaited stream, as each row names them."""
         stream, recorded = (np.asarray(column)[self._rows] for column in self._columns[3:5])
         return recorded, stream
 
     def tell_of(self, kind: SyncCall) -> bool:
-        """Whether there is a row of that kind."""
+        """Returns whether there is a row of that kind."""
         return bool((np.asarray(self._columns[0])[self._rows] == kind).any())
 
 
@@ -76,7 +77,9 @@ class EventRecord(NamedTuple):
 
 
 class NamedEvents:
-    """The recordings of one process that records name. `awaited` are the calls of those that some cuda_sync record names."""
+    """The recordings of one process that records name. `awaited` are the calls of those that some cuda_sync record
+    names.
+    """
 
     def __init__(self, calls: Calls, records: SyncRecords, event_rows: EventRecordRows, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
@@ -96,7 +99,7 @@ class NamedEvents:
         self._by_id = self._recordings_by_id(event_rows)
 
     def _recordings_by_id(self, rows: EventRecordRows) -> dict[int, list[tuple[int, int]]]:
-        """For each event id the (time, call) pairs of its recordings, by time."""
+        """Returns for each event id the (time, call) pairs of its recordings, by time."""
         found: dict[int, list[tuple[int, int]]] = {}
         for correlation, event in zip(rows.correlation.tolist(), rows.event.tolist(), strict=True):
             if (call := self._call_of.get(correlation)) >= 0:
@@ -104,7 +107,7 @@ class NamedEvents:
         return {event: sorted(recorded) for event, recorded in found.items()}
 
     def streams(self) -> dict[int, StreamKey]:
-        """The streams that are recorded for recording calls, by call."""
+        """Returns the streams that are recorded for recording calls, by call."""
         number, call = self._stream_of.of(self._told), self._call_of.of(self._told)
         streams = {known: self._queues.find(-1, known) for known in _distinct(number[number >= 0]).tolist()}
         both = (number >= 0) & (call >= 0)
@@ -112,11 +115,11 @@ class NamedEvents:
         return {recorder: stream for recorder, stream in found if stream is not None}
 
     def is_before_trace(self, record: SyncRecord | None) -> bool:
-        """The event is known to have been recorded by a call that the trace does not hold."""
+        """Returns the event is known to have been recorded by a call that the trace does not hold."""
         return record is not None and record.record_correlation > 0 and record.record_correlation not in self._call_of
 
     def named(self, call: int, record: SyncRecord | None) -> int:
-        """The call that recorded what a call waits for, -1 where the trace does not name it."""
+        """Returns the call that recorded what a call waits for, -1 where the trace does not name it."""
         if record is None:
             return -1
         time = int(self._calls.start[call])
@@ -129,7 +132,9 @@ class NamedEvents:
         return of_event[place - 1][1] if place else -1
 
     def recording(self, named: int, record: SyncRecord, recordings: EventRecords) -> EventRecord | None:
-        """A named call's recording: on the stream that is recorded for it, else on the one that its thread was using."""
+        """Returns a named call's recording: on the stream that is recorded for it, else on the one that its thread was
+        using.
+        """
         number = self._stream_of.get(int(self._calls.correlation[named]))
         if number < 0:
             number = record.wait_stream
@@ -139,5 +144,5 @@ class NamedEvents:
 
 
 def _distinct(numbers: Int64) -> Int64:
-    """Each number once, in the order in which they first come."""
+    """Returns each number once, in the order in which they first come."""
     return numbers[np.sort(np.unique(numbers, return_index=True)[1])]

@@ -1,6 +1,7 @@
 """Numbers calls by where in the program they stand: the same call of every step has the same number.
 
-The same place is the same thread, call, path of op names and turn within a step. Where no steps are marked, the trace is one step.
+The same place is the same thread, call, path of op names and turn within a step. Where no steps are marked, the trace
+is one step.
 """
 
 import numpy as np
@@ -28,7 +29,7 @@ class Places:
         self._numbers = Interner[tuple[int, ...]]()
 
     def path(self, call: int) -> int:
-        """A number for the names of the ops around a call, but for those that mark steps."""
+        """Returns a number for the names of the ops around a call, but for those that mark steps."""
         below: list[int] = []
         op = int(self._calls.op_row[call])
         while self._paths[op] == UNKNOWN:
@@ -41,7 +42,9 @@ class Places:
         return found
 
     def of(self, calls: list[int], *also: list[int]) -> list[list[int]]:
-        """The positions in `calls`, which are in the order of time, that are of one place; of one place are the same columns `also`."""
+        """Returns the positions in `calls`, which are in the order of time, that are of one place; of one place are the
+        same columns `also`.
+        """
         turns: dict[tuple[int, ...], int] = {}
         places: dict[tuple[int, ...], list[int]] = {}
         for position, (call, *columns) in enumerate(zip(calls, *also, strict=True)):

@@ -39,47 +39,47 @@ class Process:
     recordings: EventRecords
 
     def start(self, call: int) -> int:
-        """When a call started, ns."""
+        """Returns when a call started, ns."""
         return int(self.calls.start[call])
 
     def end(self, call: int) -> int:
-        """When a call ended, ns."""
+        """Returns when a call ended, ns."""
         return int(self.calls.end[call])
 
     def last_end(self, activities: Iterable[int]) -> int:
-        """When the last of them ended."""
+        """Returns when the last of them ended."""
         return max((int(self.activities.end[row]) for row in activities), default=NEVER)
 
     def record(self, call: int) -> SyncRecord | None:
-        """The cuda_sync row of a call."""
+        """Returns the cuda_sync row of a call."""
         return self.records.of(int(self.calls.correlation[call]))
 
     def recorded_stream(self, call: int) -> StreamKey | None:
-        """The stream that a call's record names."""
+        """Returns the stream that a call's record names."""
         record = self.record(call)
         return self.queues.find(record.device, record.stream) if record is not None else None
 
     def is_named(self, call: int) -> bool:
-        """Whether the trace names the recording that a call waits for."""
+        """Returns whether the trace names the recording that a call waits for."""
         return self.events.named(call, self.record(call)) >= 0
 
     def named(self, call: int) -> EventRecord | None:
-        """The recording that the trace names for a call, None also where its stream is not known."""
+        """Returns the recording that the trace names for a call, None also where its stream is not known."""
         record = self.record(call)
         if record is None or not self.is_named(call):
             return None
         return self.events.recording(self.events.named(call, record), record, self.recordings)
 
     def collective(self, call: int) -> int:
-        """The collective around a call, -1 for none."""
+        """Returns the collective around a call, -1 for none."""
         return self.collectives.around(int(self.calls.op_row[call]))
 
     def named_by_collective(self, call: int) -> int:
-        """The activity that the wait op around a call names, -1 for none."""
+        """Returns the activity that the wait op around a call names, -1 for none."""
         return self.awaited.get(self.collective(call))
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
-        """What the streams of a device (of all for -1) had been given at a call and come to last."""
+        """Returns what the streams of a device (of all for -1) had been given at a call and come to last."""
         keys, time = self.queues.on_device(device), self.start(call)
         return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))
 
@@ -92,7 +92,9 @@ def process_of(
     awaited: Lookup,
     machine: MachineCalibration,
 ) -> Process:
-    """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective names."""
+    """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective
+    names.
+    """
     queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
     places = Places(calls, collectives.ops, collectives.parent)
     records = SyncRecords(device.syncs)
@@ -118,7 +120,7 @@ def process_of(
 
 
 def _kinds(calls: Calls, records: SyncRecords) -> Int64:
-    """What each call does; where its name does not tell, its record does."""
+    """Returns what each call does; where its name does not tell, its record does."""
     kinds = sync_calls(calls.name)
     untold = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
     kinds[untold] = records.kinds(calls.correlation[untold])

@@ -1,4 +1,6 @@
-"""Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to honour."""
+"""Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to
+honour.
+"""
 
 from array import array
 from bisect import bisect_left
@@ -20,7 +22,8 @@ from ...schema.traces import NEVER
 
 NOTHING = np.empty(0, np.int64).data
 MOST_STREAMS = 32
-"""Streams among which a wait's are looked for where nothing tells them: each wait tries them all. Programs have a few."""
+"""Streams among which a wait's are looked for where nothing tells them: each wait tries them all. Programs have a few.
+"""
 
 
 LATEST_CHANGES = 256
@@ -35,11 +38,12 @@ class StreamKey(NamedTuple):
 
 
 class StreamQueues:
-    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their submission.
+    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their
+    submission.
 
-    `submitted_until` tells of each activity when it and all before it on its stream had been submitted. A wait is kept once for each
-    activity that it is for: its position, its time, the last activity of that one's stream that a wait from this position is for, and for
-    how many streams' activities there are such waits.
+    `submitted_until` tells of each activity when it and all before it on its stream had been submitted. A wait is kept
+    once for each activity that it is for: its position, its time, the last activity of that one's stream that a wait
+    from this position is for, and for how many streams' activities there are such waits.
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
@@ -68,11 +72,12 @@ class StreamQueues:
             self.submitted_until[np.asarray(self.rows[key])] = np.asarray(self.submitted[key])
 
     def position(self, key: StreamKey, time: int) -> int:
-        """How many activities had been submitted to the stream before `time`."""
+        """Returns how many activities had been submitted to the stream before `time`."""
         return bisect_left(self.submitted[key], time)
 
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
-        """The activities that whatever is submitted at `time` comes after: the stream's last one and those of its pending waits.
+        """Returns the activities that whatever is submitted at `time` comes after: the stream's last one and those of
+        its pending waits.
 
         Of several on one stream the last one, as the others come before it.
         """
@@ -84,7 +89,7 @@ class StreamQueues:
         return tuple(sorted(found.values()))
 
     def _pending(self, key: StreamKey, position: int, time: int) -> dict[StreamKey, int]:
-        """The activities that the waits from this position and before `time` are for, by their streams."""
+        """Returns the activities that the waits from this position and before `time` are for, by their streams."""
         waits, found = self._waits[key], dict[StreamKey, int]()
         for number in range(bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1]) - 1, -1, -1):
             before, _, source, streams = waits[4 * number : 4 * number + 4]
@@ -105,7 +110,9 @@ class StreamQueues:
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
-        """Submits a wait; the row of the activity that it holds back, -1 if none followed. Waits are added in the order of time."""
+        """Submits a wait; the row of the activity that it holds back, -1 if none followed. Waits are added in the order
+        of time.
+        """
         position = self.position(key, time)
         pending = self._pending(key, position, time + 1)
         for source in sources:
@@ -114,21 +121,23 @@ class StreamQueues:
         return self.next(key, time)
 
     def next(self, key: StreamKey, time: int) -> int:
-        """The first activity submitted to the stream from `time` on, -1 for none."""
+        """Returns the first activity submitted to the stream from `time` on, -1 for none."""
         position = self.position(key, time)
         return self.rows[key][position] if position < len(self.rows[key]) else -1
 
     def busiest(self) -> list[StreamKey]:
-        """All streams, or of very many those with most activities, in the order of `rows`."""
+        """Returns all streams, or of very many those with most activities, in the order of `rows`."""
         kept = {*sorted(self.rows, key=lambda key: -len(self.rows[key]))[:MOST_STREAMS]}
         return [key for key in self.rows if key in kept]
 
     def on_device(self, device: int) -> list[StreamKey]:
-        """The streams of a device, of all devices for -1."""
+        """Returns the streams of a device, of all devices for -1."""
         return [key for key in self.rows if device in (-1, key.device)]
 
     def find(self, device: int, stream: int) -> StreamKey | None:
-        """The stream by number, on another device of the process where the named one has no such stream; None for no number."""
+        """Returns the stream by number, on another device of the process where the named one has no such stream; None
+        for no number.
+        """
         if StreamKey(device, stream) in self.rows:
             return StreamKey(device, stream)
         if stream < 0:
@@ -137,13 +146,15 @@ class StreamQueues:
         return known if known is not None else self._without_work(StreamKey(device, stream))
 
     def _without_work(self, key: StreamKey) -> StreamKey:
-        """A stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
+        """Returns a stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
         self.rows[key], self.submitted[key], self._waits[key] = NOTHING, NOTHING, array("q")
         return key
 
 
 def _first_of_call(activities: Activities) -> Bool:
-    """Whether an activity is the first of its launch call, or has none; only a graph has others, which may be on streams of its own."""
+    """Returns whether an activity is the first of its launch call, or has none; only a graph has others, which may be
+    on streams of its own.
+    """
     order = np.lexsort((activities.start, activities.call_row))
     call = activities.call_row[order]
     first = np.empty(len(order), np.bool_)
@@ -152,7 +163,9 @@ def _first_of_call(activities: Activities) -> Bool:
 
 
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
-    """For each call that launched to several streams (a graph) the last activity on each: the graph ends when all have."""
+    """Returns for each call that launched to several streams (a graph) the last activity on each: the graph ends when
+    all have.
+    """
     order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
     order = order[activities.call_row[order] >= 0]
     keys = (activities.call_row[order], activities.device[order], activities.stream[order])
@@ -175,7 +188,9 @@ class StreamTails:
         self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
     def before(self, times: Sequence[int]) -> Int64:
-        """For each time the last activity submitted to each stream before, -1 for none; a row a time, a column a stream."""
+        """Returns for each time the last activity submitted to each stream before, -1 for none; a row a time, a column
+        a stream.
+        """
         tails = np.full((len(times), len(self.streams)), -1, np.int64)
         for number, key in enumerate(self.streams):
             rows = np.append(-1, self._queues.rows[key])
@@ -184,19 +199,21 @@ class StreamTails:
 
 
 def calls_before(calls: Calls) -> Int64:
-    """The call before each one on its thread, -1 for none."""
+    """Returns the call before each one on its thread, -1 for none."""
     return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
 
 
 class _Changes(NamedTuple):
-    """When launches went over to another stream, and to which, in the order of time; for each stream the positions of the changes to it."""
+    """When launches went over to another stream, and to which, in the order of time; for each stream the positions of
+    the changes to it.
+    """
 
     times: list[int]
     streams: list[StreamKey]
     to: dict[StreamKey, list[int]]
 
     def last_used(self, time: int) -> list[StreamKey]:
-        """The streams in use before `time`, the last used one first."""
+        """Returns the streams in use before `time`, the last used one first."""
         until = bisect_left(self.times, time)
         if len(self.to) > MOST_STREAMS:
             latest = self.streams[max(0, until - LATEST_CHANGES) : until]
@@ -228,25 +245,25 @@ class ThreadLaunches:
         self._all_changes = self._changes_of(rows[by_time], time[by_time])
 
     def stream_of(self, row: int) -> StreamKey:
-        """The stream of an activity."""
+        """Returns the stream of an activity."""
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def streams(self) -> set[StreamKey]:
-        """All that calls launched to. A graph's other streams are its own: no program can name them."""
+        """Returns all that calls launched to. A graph's other streams are its own: no program can name them."""
         return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
 
     def next_launch(self, thread: int, time: int) -> int:
-        """The row of the first activity that the thread launched after `time`, -1 for none."""
+        """Returns the row of the first activity that the thread launched after `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, NOTHING), time)
         return self._rows[thread][place] if place < len(self._times.get(thread, NOTHING)) else -1
 
     def last_launch(self, thread: int, time: int) -> int:
-        """The row of the last activity that the thread launched before `time`, -1 for none."""
+        """Returns the row of the last activity that the thread launched before `time`, -1 for none."""
         place = bisect_left(self._times.get(thread, NOTHING), time) - 1
         return self._rows[thread][place] if place >= 0 else -1
 
     def _changes_of(self, rows: Int64, time: Int64) -> _Changes:
-        """The changes to another stream with what was no communication, of launches in the order of time."""
+        """Returns the changes to another stream with what was no communication, of launches in the order of time."""
         own = self._is_first[rows] & ~self._communicates[rows]
         rows, time = rows[own], time[own]
         fresh = is_group_start(self._stream[rows], self._device[rows])
@@ -257,6 +274,8 @@ class ThreadLaunches:
         return _Changes(time[fresh].tolist(), streams, to)
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """The streams of launches before `time` that were no communication: the thread's own, the last used one first, then others'."""
+        """Returns the streams of launches before `time` that were no communication: the thread's own, the last used one
+        first, then others'.
+        """
         own = self._changes[thread].last_used(time) if thread in self._changes else []
         return list(dict.fromkeys([*own, *self._all_changes.last_used(time)]))[:MOST_STREAMS]

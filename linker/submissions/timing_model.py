@@ -1,7 +1,7 @@
 """What the times of a trace say about a wait: by when each activity should have started, as far as is known.
 
-What is held up goes on later than all that is known explains, right after what it waited for has ended. Nothing that ended after it
-went on can have held it up, except by as much as the clocks are in doubt.
+What is held up goes on later than all that is known explains, right after what it waited for has ended. Nothing that
+ended after it went on can have held it up, except by as much as the clocks are in doubt.
 """
 
 import numpy as np
@@ -13,11 +13,13 @@ from ...schema.traces import FOREVER, NEVER
 
 
 class TimingModel:
-    """`ready_ns` is when all that is known to hold an activity back had ended, `expected_start_ns` by when it usually starts then.
+    """`ready_ns` is when all that is known to hold an activity back had ended, `expected_start_ns` by when it usually
+    starts then.
 
-    `timestamp_quantum_ns` is how far two times of one clock may be misstated, `clock_uncertainty_ns` those of host and device against each other: no call was
-    seen to return before what it waited for had ended, but it may have by as little as calls usually take to. `max_clock_lead_ns` is how far the
-    device's clock may at most be ahead of the host's: as no activity started before its launch call, by what the soonest took to.
+    `timestamp_quantum_ns` is how far two times of one clock may be misstated, `clock_uncertainty_ns` those of host and
+    device against each other: no call was seen to return before what it waited for had ended, but it may have by as
+    little as calls usually take to. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
+    host's: as no activity started before its launch call, by what the soonest took to.
     """
 
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
@@ -41,7 +43,7 @@ class TimingModel:
         self.gap = of_name(machine.gap, "").most
 
     def wake(self, call: int) -> int:
-        """How long after what it awaited a call of that name usually returns at most."""
+        """Returns how long after what it awaited a call of that name usually returns at most."""
         return of_name(self._wake, self._names[call]).most
 
     def explained(self, activity: int, end: int, reach: int) -> None:

@@ -1,4 +1,6 @@
-"""On which threads forward ops with a sequence number ran: the caller of an autograd worker, whose backward ops share the numbers."""
+"""On which threads forward ops with a sequence number ran: the caller of an autograd worker, whose backward ops share
+the numbers.
+"""
 
 import numpy as np
 
@@ -6,11 +8,15 @@ from ...schema.columns import Bool, Int64, cumcount, is_group_start
 from ...schema.linked import Ops
 
 SHARED = 256
-"""Threads that count of those whose forward ops share a sequence number; each thread counts its own, so a usual run has few."""
+"""Threads that count of those whose forward ops share a sequence number; each thread counts its own, so a usual run has
+few.
+"""
 
 
 class ForwardThreads:
-    """The threads of forward ops by sequence number, with how many ops and the first of them: a row for each number and thread."""
+    """The threads of forward ops by sequence number, with how many ops and the first of them: a row for each number and
+    thread.
+    """
 
     def __init__(self, ops: Ops, of_thread: dict[int, Int64], is_backward: Bool) -> None:
         work = np.concatenate((*of_thread.values(),))
@@ -27,7 +33,9 @@ class ForwardThreads:
         self._sequence, self._thread, self._row = sequence[place], thread[place], forward[place]
 
     def of(self, sequences: Int64) -> int | None:
-        """The thread that ran most forward ops with any of the (distinct) numbers, of several the earliest; None for no such op."""
+        """Returns the thread that ran most forward ops with any of the (distinct) numbers, of several the earliest;
+        None for no such op.
+        """
         begin, end = (np.searchsorted(self._sequence, sequences, side) for side in ("left", "right"))
         length = end - begin
         rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())

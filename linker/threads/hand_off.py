@@ -1,10 +1,11 @@
-"""Hand-off between host threads: a worker runs because another thread, the caller, called it and is blocked until the worker is done.
+"""Hand-off between host threads: a worker runs because another thread, the caller, called it and is blocked until the
+worker is done.
 
-The caller of an autograd worker is known by the sequence numbers of its ops, which forward ops of the caller share. Other workers are
-known only by timing.
+The caller of an autograd worker is known by the sequence numbers of its ops, which forward ops of the caller share.
+Other workers are known only by timing.
 
-A caller that is quiet from 20 to 100 µs while its worker runs ops from 30 to 80 gives two hand-offs: at 30 from the caller to the worker,
-at 80 back. Such a stretch of the worker's ops is a burst.
+A caller that is quiet from 20 to 100 µs while its worker runs ops from 30 to 80 gives two hand-offs: at 30 from the
+caller to the worker, at 80 back. Such a stretch of the worker's ops is a burst.
 """
 
 from collections import defaultdict
@@ -33,8 +34,8 @@ AUTOGRAD = "autograd::engine::evaluate_function"
 class WorkerSegment(NamedTuple):
     """Ops of a worker from `first` to `last`, while its caller was quiet. Times in ns.
 
-    `since` is when the worker had last done something, ABSENT for never. A caller that was quiet from its start on, or to its end, is so
-    from NEVER, or until FOREVER.
+    `since` is when the worker had last done something, ABSENT for never. A caller that was quiet from its start on, or
+    to its end, is so from NEVER, or until FOREVER.
     """
 
     worker: int
@@ -60,7 +61,7 @@ class Wait(NamedTuple):
 def thread_handoffs(
     ops: Ops, parent: Int64, calls: Calls, transfers: Iterable[Wait], transfer_threads: Int64
 ) -> ThreadHandoffs:
-    """The hand-offs of one process: those around its transfers, and those of its other threads.
+    """Returns the hand-offs of one process: those around its transfers, and those of its other threads.
 
     O(n log n) in ops and calls, on however many threads.
     """
@@ -85,7 +86,7 @@ def thread_handoffs(
 
 
 def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
-    """The caller of each autograd worker, by the ops of each thread."""
+    """Returns the caller of each autograd worker, by the ops of each thread."""
     callers: dict[int, int] = {}
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
     forward = ForwardThreads(ops, of_thread, is_backward)
@@ -100,7 +101,7 @@ def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) ->
 
 
 def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[WorkerSegment]:
-    """The worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
+    """Yields the worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
     edges, is_quiet = calling.boundaries, calling.may_wait
     stretch = np.full(len(worker.top_start), -1, np.int64)
     # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
@@ -119,7 +120,7 @@ def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadAct
 
 
 def _usual(bursts: list[WorkerSegment]) -> LatencyStats:
-    """How long a thread of this run takes to go on when another one calls it or returns to it."""
+    """Returns how long a thread of this run takes to go on when another one calls it or returns to it."""
     called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != NEVER]
     returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != FOREVER]
     found = latency_stats(np.array(called + returned, np.int64))
@@ -127,10 +128,10 @@ def _usual(bursts: list[WorkerSegment]) -> LatencyStats:
 
 
 def _waits(bursts: list[WorkerSegment]) -> Iterable[Wait]:
-    """A call and its return per burst.
+    """Yields a call and its return per burst.
 
-    One call starts all workers of a quiet stretch: workers that begin at 30 and 34 µs were both called at 30, and the second one was idle
-    for 4 µs, if it was idle before.
+    One call starts all workers of a quiet stretch: workers that begin at 30 and 34 µs were both called at 30, and the
+    second one was idle for 4 µs, if it was idle before.
     """
     together: dict[tuple[int, int], list[WorkerSegment]] = defaultdict(list)
     for burst in bursts:
@@ -170,7 +171,7 @@ def _prompt_bursts(
 def _returns_by_timing(
     workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: LatencyStats, called: dict[int, int]
 ) -> Iterable[Wait]:
-    """The main thread, quiet for a while, goes on right after a worker's op has ended.
+    """Yields the main thread, quiet for a while, goes on right after a worker's op has ended.
 
     `called` tells when it called a worker in the quiet stretch that begins at a time.
     """

@@ -1,7 +1,7 @@
 """What one host thread did over time: when it was idle, when it may have been blocked, and its outermost ops.
 
-An annotation from 0 to 100 µs with aten::add from 20 to 30 in it: boundaries 0, 20, 30, 100; in [0, 20] and [30, 100] the thread may have
-been blocked, in [20, 30] it computed; it was idle in none of them.
+An annotation from 0 to 100 µs with aten::add from 20 to 30 in it: boundaries 0, 20, 30, 100; in [0, 20] and [30, 100]
+the thread may have been blocked, in [20, 30] it computed; it was idle in none of them.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from ...schema.traces import FOREVER, NEVER
 
 @dataclass(slots=True, repr=False)
 class ThreadActivity(Table):
-    """`boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` tell of the stretches
-    between two of them.
+    """`boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` tell
+    of the stretches between two of them.
 
     `top_start` and `top_end` are those of its outermost ops, by start.
     """
@@ -35,7 +35,9 @@ class ThreadActivity(Table):
     top_end: Int64
 
     def idle_since(self, time: int) -> int:
-        """When the thread, if it starts something at `time`, had last done something: at `time`, if it was busy; ABSENT for never."""
+        """Returns when the thread, if it starts something at `time`, had last done something: at `time`, if it was
+        busy; ABSENT for never.
+        """
         place = int(np.searchsorted(self.boundaries, time)) - 1
         if place < 1:
             return ABSENT
@@ -43,7 +45,7 @@ class ThreadActivity(Table):
 
 
 def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64]) -> dict[int, ThreadActivity]:
-    """What each thread did by its ops in these rows, whose parents are rows, too, and by its calls. O(n log n)."""
+    """Returns what each thread did by its ops in these rows, whose parents are rows, too, and by its calls. O(n log n)."""
     called = rows_by_number(np.arange(len(calls)), calls.thread)
     place, none = np.full(len(ops), -1, np.int64), np.empty(0, np.int64)
     for rows in of_thread.values():
@@ -58,7 +60,7 @@ def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[in
 
 
 def _places(rows: Int64, parent: Int64, thread: Int64, place: Int64) -> Int64:
-    """The places among their thread's rows of what encloses the rows, -1 for what encloses none of them."""
+    """Returns the places among their thread's rows of what encloses the rows, -1 for what encloses none of them."""
     around = parent[rows]
     return np.where((around >= 0) & (thread[around] == thread[rows]), place[around], -1)
 
@@ -88,7 +90,7 @@ def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
-    """Which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
+    """Returns which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
     begun, ended = (
         np.bincount(np.searchsorted(boundaries, times), minlength=len(boundaries)) for times in (start, end)
     )

@@ -1,7 +1,8 @@
-"""Candidates for what a wait is for, where the trace does not say: the recordings before it, the likeliest first by the order of calls.
+"""Candidates for what a wait is for, where the trace does not say: the recordings before it, the likeliest first by the
+order of calls.
 
-A program waits for each recording once, on another stream than the one that it records on; what it waits for right after it recorded,
-or had others wait for, is the likeliest.
+A program waits for each recording once, on another stream than the one that it records on; what it waits for right
+after it recorded, or had others wait for, is the likeliest.
 """
 
 from bisect import bisect_left, bisect_right
@@ -64,7 +65,8 @@ UNRANKED = OrderRank(OrderBasis.NONE)
 class Option(NamedTuple):
     """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
 
-    `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first, and `how` by what.
+    `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first,
+    and `how` by what.
     """
 
     kind: int
@@ -75,8 +77,9 @@ class Option(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """What there is before a wait: unused recordings, the one known of its event and the one right before it (-1 for none), and the
-    streams whose data is used after the wait."""
+    """What there is before a wait: unused recordings, the one known of its event and the one right before it (-1 for
+    none), and the streams whose data is used after the wait.
+    """
 
     free: set[int]
     known: int
@@ -113,7 +116,7 @@ class Candidates:
                 self._waiting[wait.event].add(wait.held[0].stream)
 
     def of_place(self, waits: list[UnresolvedWait]) -> list[Option]:
-        """The candidates of the first wait of a place for which the order of the calls speaks for one of them."""
+        """Returns the candidates of the first wait of a place for which the order of the calls speaks for one of them."""
         of_first = self._of(waits[0])
         for options in chain([of_first], map(self._of, islice(waits, 1, None))):
             if any(option.rank.is_known for option in options):
@@ -121,7 +124,7 @@ class Candidates:
         return of_first
 
     def recordings(self, options: list[Option], waits: list[UnresolvedWait]) -> Int64:
-        """The recording that each option is for each wait, -1 for none; a row for each option."""
+        """Returns the recording that each option is for each wait, -1 for none; a row for each option."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
         right_before = np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
         return np.stack([self._recording(option, starts, right_before) for option in options])
@@ -136,14 +139,18 @@ class Candidates:
         return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
 
     def streams_for(self, waiting: StreamKey | None) -> Bool:
-        """Which streams a wait may be for: those that calls launch to, the waiting one only where it is the only one."""
+        """Returns which streams a wait may be for: those that calls launch to, the waiting one only where it is the
+        only one.
+        """
         possible = self._is_launched.copy()
         if waiting in self._number and not self._is_alone:
             possible[self._number[waiting]] = False
         return possible
 
     def note(self, wait: UnresolvedWait, recording: int, stream: int, source: int, waiting: StreamKey | None) -> None:
-        """A wait was found to be for a recording on `stream`, which marks the activity `source`, and to hold `waiting` up."""
+        """A wait was found to be for a recording on `stream`, which marks the activity `source`, and to hold `waiting`
+        up.
+        """
         self._event_of[recording] = wait.event
         self._marks.add((stream, source))
         self._told.add((waiting, source))
@@ -151,7 +158,9 @@ class Candidates:
         self._of_call[wait.call_row].append(recording)
 
     def _of(self, wait: UnresolvedWait) -> list[Option]:
-        """The recordings before a wait, ranked by what the order of the calls says, and at last the wait call itself."""
+        """Returns the recordings before a wait, ranked by what the order of the calls says, and at last the wait call
+        itself.
+        """
         recordings = self._recordings
         if wait.of_stream:
             return [self._itself(wait)]
@@ -178,18 +187,20 @@ class Candidates:
         return [*options, self._itself(wait)]
 
     def _free(self, wait: UnresolvedWait, rows: range) -> set[int]:
-        """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are others."""
+        """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are
+        others.
+        """
         unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
         programs = [row for row in unused if not self._recordings.in_collective[row]]
         return set(programs if programs and not self._recordings.is_in_collective(wait.call_row) else unused)
 
     def _is_of_other(self, row: int, event: int) -> bool:
-        """Whether a recording was found to be of another event than this one."""
+        """Returns whether a recording was found to be of another event than this one."""
         owner = self._event_of[row]
         return owner != event and min(owner, event) >= 0
 
     def _rank(self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], there: _Before) -> tuple[OrderRank, str]:
-        """Ranks an event record by the order of the calls, and says by what."""
+        """Returns ranks an event record by the order of the calls, and says by what."""
         records, known, is_free = self._recordings, there.known, self._event_of[row] == UNUSED_YET
         if known >= 0 and row == known:
             return OrderRank(OrderBasis.KNOWN, row), KNOWN
@@ -203,7 +214,7 @@ class Candidates:
         return self._rank_of_unused(row, wait.held[0].stream, streams[0])
 
     def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, str]:
-        """Ranks an event record that nothing waited for yet, which was probably made on `stream`."""
+        """Returns ranks an event record that nothing waited for yet, which was probably made on `stream`."""
         is_own_stream = self._stream[stream] == waiting and not self._is_alone
         is_marked = (stream, int(self.tails[row, stream])) in self._marks
         if is_own_stream or (is_marked and waiting):
@@ -214,7 +225,7 @@ class Candidates:
         return OrderRank(basis, turn), UNUSED
 
     def _known(self, wait: UnresolvedWait) -> int:
-        """The latest recording before a wait that another wait for the event was found to be for, -1 for none.
+        """Returns the latest recording before a wait that another wait for the event was found to be for, -1 for none.
 
         A query right after a wait of the host asks about the event that was waited for.
         """
@@ -226,7 +237,7 @@ class Candidates:
         return max((row for row in rows if self._recordings.time[row] < time), default=-1)
 
     def _in_use(self, row: int, wait: UnresolvedWait, there: _Before) -> tuple[int, ...]:
-        """The streams that a recording may be on, the likeliest first, those whose data is used before others.
+        """Returns the streams that a recording may be on, the likeliest first, those whose data is used before others.
 
         No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
         """
@@ -242,7 +253,9 @@ class Candidates:
         return tuple(one for one in numbers if (waiting, int(self.tails[row, one])) not in self._told)
 
     def _whose_data(self, call: int, waiting: StreamKey) -> list[StreamKey]:
-        """The streams whose data the waiting one uses between this wait and its next one, and had not been told to wait for before."""
+        """Returns the streams whose data the waiting one uses between this wait and its next one, and had not been told
+        to wait for before.
+        """
         time, waits = self._process.start(call), self._waits_of[waiting]
         positions = self._positions_of(waiting)
         position = self._queues.position(waiting, time)
@@ -253,18 +266,20 @@ class Candidates:
         return self._process.origins.streams(rows, waits[before] if before >= 0 else NEVER, time)
 
     def _positions_of(self, waiting: StreamKey) -> list[int]:
-        """How much had been submitted to a stream at each of its waits."""
+        """Returns how much had been submitted to a stream at each of its waits."""
         if waiting not in self._positions:
             waits = self._waits_of[waiting]
             self._positions[waiting] = [self._queues.position(waiting, time) for time in waits]
         return self._positions[waiting]
 
     def _numbers(self, streams: Iterable[StreamKey]) -> tuple[int, ...]:
-        """The numbers of those streams among which waits are looked for."""
+        """Returns the numbers of those streams among which waits are looked for."""
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
     def _itself(self, wait: UnresolvedWait) -> Option:
-        """What the streams had been given when the wait was called; right for a stream that is given a collective."""
+        """Returns what the streams had been given when the wait was called; right for a stream that is given a
+        collective.
+        """
         recordings = self._recordings
         streams = self._numbers(recordings.streams_at(wait.call_row, wait.held[0].stream))
         ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))

@@ -1,4 +1,6 @@
-"""What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of threads that look on."""
+"""What holds the host up besides synchronising calls: blocking copies, a launch queue that is full, and polls of
+threads that look on.
+"""
 
 from typing import NamedTuple
 
@@ -16,7 +18,9 @@ from ...schema.traces import FOREVER, NEVER
 from ..submissions import Places
 
 FULL_QUEUE = 500
-"""Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among them."""
+"""Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among
+them.
+"""
 
 
 class ImplicitHostWaits(NamedTuple):
@@ -34,9 +38,10 @@ NOTHING = np.empty(0, np.int64)
 def blocking_copies(
     activities: Activities, calls: Calls, machine: MachineCalibration, places: Places
 ) -> ImplicitHostWaits:
-    """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has ended, one that does
-    not when the copy has yet to be launched, or, where it is not known how long that takes, when launches usually return. Never waited
-    for is what is asynchronous, and pinned or on the device."""
+    """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has
+    ended, one that does not when the copy has yet to be launched, or, where it is not known how long that takes, when
+    launches usually return. Never waited for is what is asynchronous, and pinned or on the device.
+    """
     asynchronous = calls.name.where(lambda name: "Async" in name)
     unwaited = activities.name.where(lambda name: "Pinned" in name or "DtoD" in name)
     rows = np.flatnonzero((activities.call_row >= 0) & activities.category.where(lambda cat: "memcpy" in cat))
@@ -56,13 +61,14 @@ def blocking_copies(
 
 
 def _brief(activities: Activities, calls: Calls) -> int:
-    """How long calls that launch kernels usually take."""
+    """Returns how long calls that launch kernels usually take."""
     launching = activities.call_row[(activities.call_row >= 0) & activities.category.equal("kernel")]
     return latency_stats((calls.end - calls.start)[np.unique(launching)]).median if len(launching) else 0
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
-    """A launch that found the queue full waited for room: until the last activity ended before the time that a launch takes.
+    """Returns a launch that found the queue full waited for room: until the last activity ended before the time that a
+    launch takes.
 
     How long launches take is seen from those of the same name with few others under way. O(n log n).
     """
@@ -79,7 +85,9 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
 
 
 def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
-    """Those of so many calls that launched, and when the first of each one's activities started and the last one ended."""
+    """Returns those of so many calls that launched, and when the first of each one's activities started and the last
+    one ended.
+    """
     first, last = np.full(calls, FOREVER, np.int64), np.full(calls, NEVER, np.int64)
     called = activities.call_row >= 0
     rows = activities.call_row[called]
@@ -90,14 +98,16 @@ def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
 
 
 def _last_ended(activities: Activities, times: Int64) -> Int64:
-    """The activity that ended last before each time, or then, -1 for none."""
+    """Returns the activity that ended last before each time, or then, -1 for none."""
     by_end = np.argsort(activities.end, kind="stable")
     place = np.searchsorted(activities.end[by_end], times, side="right") - 1
     return np.where(place >= 0, by_end[place], -1) if len(by_end) else place
 
 
 def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, Int64]:
-    """For each launch how long the unhindered ones of its name usually and at most took; where there are none, all of that name."""
+    """Returns for each launch how long the unhindered ones of its name usually and at most took; where there are none,
+    all of that name.
+    """
     median, most = np.zeros((2, len(name)), np.int64)
     for mine in rows_of_each(name).values():
         free = latency_stats(length[mine[unhindered[mine]]] if unhindered[mine].any() else length[mine])
@@ -106,14 +116,16 @@ def _unhindered(name: Int64, length: Int64, unhindered: Bool) -> tuple[Int64, In
 
 
 def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
-    """The calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
+    """Returns the calls of threads that run no op and launch nothing, such as the watchdog of a communication library."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
     return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
 
 
 def observer_waits(calls: Calls, activities: Activities, looks_on: Bool) -> ImplicitHostWaits:
-    """What a thread that only looks on does at some point of the run, it would do at that point of a faster or slower run too: each
-    of its calls follows the activity that ended last before it, if that was after the thread's call before."""
+    """Returns what a thread that only looks on does at some point of the run, it would do at that point of a faster or
+    slower run too: each of its calls follows the activity that ended last before it, if that was after the thread's
+    call before.
+    """
     rows = np.flatnonzero(looks_on)
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
     follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])

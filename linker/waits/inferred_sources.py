@@ -1,7 +1,8 @@
 """Infers what waits are for where the trace does not say: which stream is awaited, and up to when its work.
 
-The same call at the same call site of every step waits for the same. What the blocked work started, or returned, right after tells which
-event record that was; else the order of the calls does. What ended after the blocked work went on in any step is out of the question.
+The same call at the same call site of every step waits for the same. What the blocked work started, or returned, right
+after tells which event record that was; else the order of the calls does. What ended after the blocked work went on in
+any step is out of the question.
 """
 
 from collections.abc import Sequence
@@ -29,8 +30,9 @@ class InferredSource(NamedTuple):
 class _Ends(NamedTuple):
     """What each candidate means for the waits of a call site, by option, wait and stream.
 
-    `recordings` is the event record that an option is for each wait, `tails` the last activity submitted before it, `ends` its end.
-    `ranks` are the fields of `_RankOnStream` by option and stream, for the likeliest blocked work and for any other.
+    `recordings` is the event record that an option is for each wait, `tails` the last activity submitted before it,
+    `ends` its end. `ranks` are the fields of `_RankOnStream` by option and stream, for the likeliest blocked work and
+    for any other.
     """
 
     options: Sequence[Option]
@@ -43,8 +45,8 @@ class _Ends(NamedTuple):
 class _RankOnStream(NamedTuple):
     """The rank by the order of the calls of an option on a stream; smaller is likelier.
 
-    That order speaks for the likeliest stream of the option, if that holds up the likeliest blocked work (`held`); all other
-    streams (`is_other`) come behind.
+    That order speaks for the likeliest stream of the option, if that holds up the likeliest blocked work (`held`); all
+    other streams (`is_other`) come behind.
     """
 
     is_other: int
@@ -58,8 +60,8 @@ class _RankOnStream(NamedTuple):
 class _ScoredCandidate(NamedTuple):
     """How well an option on a stream fits the waits of a call site.
 
-    It contradicts the times of `wrong_count` waits and explains those of `explained_count`; `fits` are the waits that it does not
-    contradict.
+    It contradicts the times of `wrong_count` waits and explains those of `explained_count`; `fits` are the waits that
+    it does not contradict.
     """
 
     wrong_count: int
@@ -88,7 +90,7 @@ class InferredSources:
         self._found: dict[int, InferredSource] = {}
 
     def by_call(self) -> dict[int, InferredSource]:
-        """The guess for each waiting call for which one could be made."""
+        """Returns the guess for each waiting call for which one could be made."""
         waits = self._waits
         stream = [self._tails.number.get(wait.held[0].stream, -1) for wait in waits]
         same = self._process.places.of(
@@ -100,17 +102,18 @@ class InferredSources:
         return self._found
 
     def among_busiest(self) -> list[int]:
-        """The waits that were looked for on some of the streams alone, as there are very many."""
+        """Returns the waits that were looked for on some of the streams alone, as there are very many."""
         return [wait.call_row for wait in self._waits] if self._tails.leaves_out else []
 
     def cut_off(self) -> list[int]:
-        """The waits for which nothing was found among the recordings tried, but others lie further back."""
+        """Returns the waits for which nothing was found among the recordings tried, but others lie further back."""
         return sorted(self._candidates.cut_off - set(self._found))
 
     def _solve(self, waits: list[UnresolvedWait], by_order: bool) -> bool:
         """Finds what all waits of a call site are for, and says whether it did.
 
-        Without `by_order` only a candidate that times speak for is taken. Waits that the best candidate contradicts are solved one by one.
+        Without `by_order` only a candidate that times speak for is taken. Waits that the best candidate contradicts are
+        solved one by one.
         """
         candidates = self._ends_of(waits)
         scored = (self._best(waits, candidates, turn) for turn in range(len(waits[0].held)))
@@ -127,7 +130,7 @@ class InferredSources:
         return True
 
     def _ends_of(self, waits: list[UnresolvedWait]) -> _Ends:
-        """The candidates for the waits of a call site, and by when the work that each stands for had ended."""
+        """Returns the candidates for the waits of a call site, and by when the work that each stands for had ended."""
         options = self._candidates.of_place(waits)
         recordings = self._candidates.recordings(options, waits)
         at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
@@ -136,7 +139,9 @@ class InferredSources:
         return _Ends(options, self._ranks(options), recordings, tails, self._ends.of(tails))
 
     def _best(self, waits: list[UnresolvedWait], candidates: _Ends, turn: int) -> _ScoredCandidate | None:
-        """The best option and stream if the waits hold up the `turn`-th of what they may hold up, None where none is possible."""
+        """Returns the best option and stream if the waits hold up the `turn`-th of what they may hold up, None where
+        none is possible.
+        """
         held, is_query = waits[0].held[turn], waits[0].is_query
         too_late, explained = self._ends.score(waits, candidates.ends, held)
         ranks = candidates.ranks[turn > 0]

@@ -1,4 +1,6 @@
-"""Waits that a device itself records, as MTIA's queues do: a stream stands still until another one comes to a numbered recording."""
+"""Waits that a device itself records, as MTIA's queues do: a stream stands still until another one comes to a numbered
+recording.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -13,9 +15,11 @@ NOTHING = np.empty(0, np.int64).data
 
 
 def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
-    """For each wait the awaited activity and the one held up, -1 where there is none; `start` has that of every activity.
+    """Yields for each wait the awaited activity and the one held up, -1 where there is none; `start` has that of every
+    activity.
 
-    Awaited is what ran last on the awaited stream before the recording, held up what runs first on the waiting one after the wait.
+    Awaited is what ran last on the awaited stream before the recording, held up what runs first on the waiting one
+    after the wait.
     """
     columns = (rows.device, rows.stream, rows.awaited, rows.sequence, rows.start, rows.end)
     events = list(zip(*(column.tolist() for column in columns), strict=True))

@@ -23,7 +23,9 @@ def findings() -> Findings:
 
 @dataclass(slots=True)
 class ResolvedWaits:
-    """The waits found so far: those of the device as source, target and how found, those of the host as call, source, since and how."""
+    """The waits found so far: those of the device as source, target and how found, those of the host as call, source,
+    since and how.
+    """
 
     process: Process
     of_device: RowBuilder = field(default_factory=lambda: RowBuilder(3))
@@ -65,13 +67,14 @@ class ResolvedWaits:
             self.found[what].extend(holds.call_row.data)
 
     def device_table(self) -> DeviceWaits:
-        """The waits between streams, in the order in which they were found."""
+        """Returns the waits between streams, in the order in which they were found."""
         source, target, how = self.of_device.columns()
         return DeviceWaits(source, target, _hows(how))
 
     def host_table(self) -> HostWaits:
-        """The waits of the host but for those for activities that followed one submitted after the call: their stream, or the clock, is
-        not what it seems."""
+        """Returns the waits of the host but for those for activities that followed one submitted after the call: their
+        stream, or the clock, is not what it seems.
+        """
         call, source, since, how = self.of_host.columns()
         submitted = np.append(self.process.queues.submitted_until, 0)
         kept = (source < 0) | (submitted[source] <= self.process.calls.start[call])

@@ -1,8 +1,8 @@
 """Who waited for whom: from cuda_sync records where there are any, else from the order of the runtime calls.
 
-Works through the synchronising calls in host order over the streams' queues. An event's sources are bound when it is recorded:
-the last activity of its stream then, and what waits still pending there brought. Every edge says how it was found; a wait
-whose event cannot be found is counted.
+Works through the synchronising calls in host order over the streams' queues. An event's sources are bound when it is
+recorded: the last activity of its stream then, and what waits still pending there brought. Every edge says how it was
+found; a wait whose event cannot be found is counted.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,9 @@ FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 @dataclass(slots=True)
 class Synchronisation:
-    """All waits; how they were found, which guesses were made, which waits held nothing back, and what was not resolved."""
+    """All waits; how they were found, which guesses were made, which waits held nothing back, and what was not
+    resolved.
+    """
 
     device_waits: DeviceWaits
     host_waits: HostWaits
@@ -57,7 +59,7 @@ class _Run(NamedTuple):
 
 
 def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibration) -> Synchronisation:
-    """All waits of one process. O(n log n) in the calls."""
+    """Returns all waits of one process. O(n log n) in the calls."""
     calls, activities = process.calls, process.activities
     queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
@@ -102,7 +104,7 @@ def _stream_wait(run: _Run, row: int) -> None:
 
 
 def _resolved(run: _Run, row: int) -> _Resolved | None:
-    """What an event wait is for: as recorded, as the collective around the call tells, else as guessed."""
+    """Returns what an event wait is for: as recorded, as the collective around the call tells, else as guessed."""
     process, guess = run.process, run.guesses.get(row)
     awaited = process.named_by_collective(row)
     if process.is_named(row):
@@ -141,7 +143,9 @@ def _event_query(run: _Run, row: int) -> None:
 
 
 def _latest_answer(run: _Run, row: int) -> int:
-    """By when what a query found over had ended. A loop goes on until something is over; a query by itself need not have found that."""
+    """Returns by when what a query found over had ended. A loop goes on until something is over; a query by itself need
+    not have found that.
+    """
     return run.process.end(row) + (run.process.evidence.max_clock_lead_ns if row in run.queries.loops else 0)
 
 
@@ -161,7 +165,9 @@ def _device_sync(run: _Run, row: int) -> None:
 
 
 def _free(run: _Run, row: int) -> None:
-    """Freeing memory waits for a device, which is known by its work that was pending: all of it had ended when the call did."""
+    """Freeing memory waits for a device, which is known by its work that was pending: all of it had ended when the call
+    did.
+    """
     process = run.process
     for device in {key.device for key in process.queues.rows}:
         sources = process.pending(device, row)

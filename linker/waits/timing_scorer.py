@@ -25,7 +25,9 @@ class Times(NamedTuple):
 
 
 class TimingScorer:
-    """Judges ends by when what a wait holds up went on. `max_reaction_ns` is how long after an end a stream usually does."""
+    """Judges ends by when what a wait holds up went on. `max_reaction_ns` is how long after an end a stream usually
+    does.
+    """
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class TimingScorer:
         self.max_reaction_ns = max(evidence.gap, self._usual_reach(tails, waits))
 
     def _usual_reach(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
-        """How long after the end of another stream's work those start that nothing else held up."""
+        """Returns how long after the end of another stream's work those start that nothing else held up."""
         held = [(wait.call_row, tails.number.get(wait.held[0].stream, -1), wait.held[0].target) for wait in waits]
         late = [row for row in held if row[2] >= 0 and self._start[row[2]] > self._evidence.expected_start_ns[row[2]]]
         call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
@@ -53,11 +55,12 @@ class TimingScorer:
         return latency_stats(start[known] - latest[known]).most
 
     def of(self, tails: Int64) -> Int64:
-        """The ends of activities, NEVER for -1."""
+        """Returns the ends of activities, NEVER for -1."""
         return self._end[tails]
 
     def score(self, waits: list[UnresolvedWait], ends: Int64, held: BlockedWork) -> tuple[Bool, Int64]:
-        """Which ends are too late for each wait; how many waits each option and stream explains, 0 if fewer than half of those held up.
+        """Returns which ends are too late for each wait; how many waits each option and stream explains, 0 if fewer
+        than half of those held up.
 
         `ends` are by option, wait and stream, and so is the first; the second is by option and stream.
         """

@@ -23,8 +23,8 @@ MOST_HELD = 16
 class UnresolvedWait(NamedTuple):
     """A wait of which the trace does not say what for. `held` is what it may hold up, the likeliest first.
 
-    The host waits from `since` on, and goes on within `max_reaction_ns`. A call that just asks (`is_query`) and goes on says nothing by its time; one
-    `of_stream` waits for all that a stream was given so far.
+    The host waits from `since` on, and goes on within `max_reaction_ns`. A call that just asks (`is_query`) and goes on
+    says nothing by its time; one `of_stream` waits for all that a stream was given so far.
     """
 
     call_row: int
@@ -36,12 +36,12 @@ class UnresolvedWait(NamedTuple):
     of_stream: bool = False
 
     def target(self, held: BlockedWork) -> int:
-        """The activity that this wait holds up on the stream that another one of its place does, -1 for none."""
+        """Returns the activity that this wait holds up on the stream that another one of its place does, -1 for none."""
         return next((one.target for one in self.held if one.stream == held.stream), -1)
 
 
 def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable[int]) -> Iterator[UnresolvedWait]:
-    """Those among `calls`, in their order."""
+    """Yields those among `calls`, in their order."""
     busiest = process.queues.busiest()
     for row in calls:
         record, kind = process.record(row), process.kinds[row]
@@ -59,12 +59,12 @@ def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable
 
 
 def waiting_stream(process: Process, row: int) -> StreamKey | None:
-    """The stream that waits: the one that is recorded, else that of what the thread launches next."""
+    """Returns the stream that waits: the one that is recorded, else that of what the thread launches next."""
     return process.recorded_stream(row) if process.record(row) is not None else _next_stream(process, row)
 
 
 def _on_host(process: Process, queries: EventQueryLoops, row: int, event: int) -> UnresolvedWait:
-    """A wait of the host; that of a loop of queries is over within a turn of it."""
+    """Returns a wait of the host; that of a loop of queries is over within a turn of it."""
     loop, start = queries.loops.get(row), process.start(row)
     if process.kinds[row] != SyncCall.EVENT_QUERY:
         return UnresolvedWait(row, event, (HOST,), start, process.evidence.wake(row))
@@ -74,7 +74,9 @@ def _on_host(process: Process, queries: EventQueryLoops, row: int, event: int) -
 
 
 def _held_up(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterator[BlockedWork]:
-    """What a stream wait may hold up: the next work of the stream that waits; where that is not recorded, of the `busiest` others, too."""
+    """Yields what a stream wait may hold up: the next work of the stream that waits; where that is not recorded, of the
+    `busiest` others, too.
+    """
     waiting, queues = waiting_stream(process, row), process.queues
     if waiting is None:
         return
@@ -87,7 +89,7 @@ def _held_up(process: Process, row: int, busiest: Sequence[StreamKey]) -> Iterat
 
 
 def _next_stream(process: Process, row: int) -> StreamKey | None:
-    """The stream that an unrecorded wait holds back: that of the thread's next launch, where this can be told."""
+    """Returns the stream that an unrecorded wait holds back: that of the thread's next launch, where this can be told."""
     time, collectives = process.start(row), process.collectives
     launch = process.launches.next_launch(int(process.calls.thread[row]), time)
     if launch < 0:

@@ -1,7 +1,7 @@
 """Cuts a part out of a linked trace: what belongs to it, what is cut at its borders, and what no longer holds.
 
-The whole trace is linked before it is cut, so that a part keeps what only the whole tells: which event a wait is for, who called
-whom, which collective an op waits for.
+The whole trace is linked before it is cut, so that a part keeps what only the whole tells: which event a wait is for,
+who called whom, which collective an op waits for.
 """
 
 from collections import Counter
@@ -23,7 +23,9 @@ LARGEST = np.iinfo(np.int64).max
 
 
 class Part(NamedTuple):
-    """A part, which calls of the whole are in it, by reason what was lost at its borders, and how many ops were cut there."""
+    """A part, which calls of the whole are in it, by reason what was lost at its borders, and how many ops were cut
+    there.
+    """
 
     linked: LinkedTrace
     calls: Bool
@@ -39,7 +41,9 @@ class Part(NamedTuple):
 
 
 def of_both(linked: LinkedTrace) -> Part:
-    """The trace without the host ops that began before or after everything that the device trace holds, if these are many."""
+    """Returns the trace without the host ops that began before or after everything that the device trace holds, if
+    these are many.
+    """
     calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
     ops = ~_beyond(linked.ops)
     part = linked if ops.all() else select_linked(linked, Kept(ops, calls, activities))
@@ -47,12 +51,13 @@ def of_both(linked: LinkedTrace) -> Part:
 
 
 def cut(linked: LinkedTrace, period: Period) -> Part:
-    """The part of a trace that belongs to a period.
+    """Returns the part of a trace that belongs to a period.
 
-    A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and ends when the call
-    that is running at the border returns. Ops that overlap that part are kept and cut to it. Activities belong to their launch call,
-    whenever they ran; those without a call to the time they started at. An untimed op goes with the one before it by id. Waits and
-    hand-offs between the part and the rest are lost: what they held back starts as measured. O(n log n).
+    A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and
+    ends when the call that is running at the border returns. Ops that overlap that part are kept and cut to it.
+    Activities belong to their launch call, whenever they ran; those without a call to the time they started at. An
+    untimed op goes with the one before it by id. Waits and hand-offs between the part and the rest are lost: what they
+    held back starts as measured. O(n log n).
     """
     parts = ThreadParts(linked.calls, period)
     calls = parts.starts(linked.calls.thread, linked.calls.start)
@@ -78,7 +83,7 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
 
 
 def _ops(ops: Ops, parts: ThreadParts) -> Bool:
-    """Ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
+    """Returns ops that overlap the part, the untimed ones that belong to it, and nodes that are no ops."""
     timed, first = ops.start != ABSENT, parts.first(ops.thread)
     kept = timed & (ops.start < parts.last(ops.thread)) & ((ops.end > first) | (ops.start >= first))
     untimed = ~timed & are_ops(ops.name)
@@ -91,7 +96,7 @@ def _ops(ops: Ops, parts: ThreadParts) -> Bool:
 
 
 def _with_callers(ops: Ops, kept: Bool) -> Bool:
-    """The kept ops and the untimed ones that called them."""
+    """Returns the kept ops and the untimed ones that called them."""
     untimed = ops.start == ABSENT
     if not untimed.any():
         return kept
@@ -104,7 +109,9 @@ def _with_callers(ops: Ops, kept: Bool) -> Bool:
 
 
 def _beyond(ops: Ops) -> Bool:
-    """The host ops before the first and after the last one that the device trace holds, which called none that it holds."""
+    """Returns the host ops before the first and after the last one that the device trace holds, which called none that
+    it holds.
+    """
     held = ops.start != ABSENT
     untimed = ~held & are_ops(ops.name)
     held &= ops.recorded_by_host
@@ -126,7 +133,7 @@ def _activities(linked: LinkedTrace, calls: Bool, period: Period) -> Bool:
 
 
 def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
-    """The ops with the times that they have inside the part, and how many were cut."""
+    """Returns the ops with the times that they have inside the part, and how many were cut."""
     timed = ops.start != ABSENT
     start = np.where(timed, np.maximum(ops.start, parts.first(ops.thread)), ABSENT)
     end = np.where(timed, np.minimum(ops.end, parts.last(ops.thread)), ABSENT)
@@ -141,7 +148,7 @@ def _shortened(ops: Ops, parts: ThreadParts) -> tuple[Ops, int]:
 
 
 def _handoffs(over: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs, int]:
-    """The hand-offs inside the part, and how many others have an end or some of their waiting there."""
+    """Returns the hand-offs inside the part, and how many others have an end or some of their waiting there."""
     given = parts.ends(over.source_thread, over.source_time)
     taken = parts.starts(over.target_thread, over.target_time)
     waiting = (over.waiting_since != ABSENT) & (over.waiting_since < parts.last(over.target_thread))
@@ -152,7 +159,9 @@ def _handoffs(over: ThreadHandoffs, parts: ThreadParts) -> tuple[ThreadHandoffs,
 
 
 def _carried(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
-    """By id of the kept activities that followed others, on their stream or by a wait of it: when the last of those had ended."""
+    """Returns by id of the kept activities that followed others, on their stream or by a wait of it: when the last of
+    those had ended.
+    """
     activities, waits = linked.activities, linked.device_waits
     before, outside = previous_on_stream(activities), ~kept.activities
     rows = np.flatnonzero(kept.activities & (before >= 0))
@@ -167,7 +176,7 @@ def _carried(linked: LinkedTrace, kept: Kept) -> dict[int, int]:
 
 
 def _crossing(linked: LinkedTrace, kept: Kept) -> Counter[str]:
-    """How many waits have one end in the part."""
+    """Returns how many waits have one end in the part."""
     device, host = linked.device_waits, linked.host_waits
     real = host.source_row >= 0
     between = kept.activities[device.source_row] ^ kept.activities[device.target_row]

@@ -1,4 +1,5 @@
-"""Which part of a trace is linked: the time period that steps, an annotation or the clock give, and the one that both files cover.
+"""Which part of a trace is linked: the time period that steps, an annotation or the clock give, and the one that both
+files cover.
 
 Spans that follow each other share no moment and leave none out between them.
 """
@@ -16,7 +17,9 @@ from ..readers import DeviceTrace
 
 STEP = re.compile(re.escape(STEP_MARK) + r"(\d{1,18})$")
 SMALLEST_REST = 0.05
-"""Share of a file's ops before or after all that the other file holds, up to which they are single ops that got lost there."""
+"""Share of a file's ops before or after all that the other file holds, up to which they are single ops that got lost
+there.
+"""
 STEPS_NAMED = 8
 ALL = "all"
 OF_SEVERAL = re.compile(rf"(.+):(\d{{1,18}}|{ALL})", re.DOTALL)
@@ -29,13 +32,14 @@ class Period(NamedTuple):
     end: int
 
     def in_words(self, zero: int) -> str:
-        """Where it lies, counted from `zero`."""
+        """Returns where it lies, counted from `zero`."""
         return " to ".join(f"{(time - zero) / 1000:.3f}" for time in self) + " µs"
 
 
 class Window(NamedTuple):
-    """The part that is asked for, by all that is given: steps from the first up to but without the second number, the first or another
-    annotation of a name, and two times in µs after the trace's start."""
+    """The part that is asked for, by all that is given: steps from the first up to but without the second number, the
+    first or another annotation of a name, and two times in µs after the trace's start.
+    """
 
     steps: tuple[int, int] | None = None
     annotation: str | None = None
@@ -46,7 +50,9 @@ EVERYTHING = Window()
 
 
 def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:
-    """The period that a window has in a trace, within another one. Raises DataError where the trace does not hold what is asked for."""
+    """Returns the period that a window has in a trace, within another one. Raises DataError where the trace does not
+    hold what is asked for.
+    """
     if window.clock is not None:
         period = common(period, clock_span(device, *window.clock))
     if window.steps is not None:
@@ -57,25 +63,27 @@ def period_of(device: DeviceTrace, window: Window, period: Period) -> Period:
 
 
 def common(left: Period, right: Period) -> Period:
-    """What two periods have in common; one that ends before it starts for nothing."""
+    """Returns what two periods have in common; one that ends before it starts for nothing."""
     return Period(max(left.start, right.start), min(left.end, right.end))
 
 
 def whole(device: DeviceTrace) -> Period:
-    """From the first start to the last end of any row."""
+    """Returns from the first start to the last end of any row."""
     tables = (device.ops, device.calls, device.activities)
     first = min(int(table.start.min(initial=FOREVER)) for table in tables)
     return Period(first, max(int(table.end.max(initial=NEVER)) for table in tables) + 1)
 
 
 def trace_start(device: DeviceTrace) -> int:
-    """When recording began, where viewers put 0; the first start where the trace does not say it."""
+    """Returns when recording began, where viewers put 0; the first start where the trace does not say it."""
     first = whole(device).start
     return first if device.recording_start is None else min(first, device.recording_start)
 
 
 def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
-    """From `begin` to `end` µs after the trace's start. Raises DataError for a period that holds nothing of the trace."""
+    """Returns from `begin` to `end` µs after the trace's start. Raises DataError for a period that holds nothing of the
+    trace.
+    """
     trace, zero = whole(device), trace_start(device)
     period = Period(zero + round(begin * 1000), zero + round(end * 1000))
     if common(period, trace).start >= common(period, trace).end:
@@ -87,9 +95,10 @@ def clock_span(device: DeviceTrace, begin: float, end: float) -> Period:
 
 
 def step_span(device: DeviceTrace, first: int, end: int) -> Period:
-    """The steps from number `first` up to but without `end`, by the ProfilerStep#N annotations.
+    """Returns the steps from number `first` up to but without `end`, by the ProfilerStep#N annotations.
 
-    A step lasts until the next begins, the last until its own end. Raises DataError when one of them is not in the trace.
+    A step lasts until the next begins, the last until its own end. Raises DataError when one of them is not in the
+    trace.
     """
     steps = _steps(device)
     missing = [number for number in range(first, min(end, first + len(steps) + 1)) if number not in steps]
@@ -101,7 +110,7 @@ def step_span(device: DeviceTrace, first: int, end: int) -> Period:
 
 
 def _steps(device: DeviceTrace) -> dict[int, Period]:
-    """The steps by number; of one that several threads mark, the first mark."""
+    """Returns the steps by number; of one that several threads mark, the first mark."""
     names = device.ops.name
     numbers = {code: int(found.group(1)) for code, name in enumerate(names.table) if (found := STEP.match(name))}
     rows = np.flatnonzero(names.where(lambda name: STEP.match(name) is not None))
@@ -113,7 +122,7 @@ def _steps(device: DeviceTrace) -> dict[int, Period]:
 
 
 def _listing(numbers: Iterable[int]) -> str:
-    """Numbers in words, those that follow each other as a range: 3 to 5, 9."""
+    """Returns numbers in words, those that follow each other as a range: 3 to 5, 9."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][1] + 1:
@@ -125,8 +134,9 @@ def _listing(numbers: Iterable[int]) -> str:
 
 
 def annotation_period(device: DeviceTrace, name: str, within: Period) -> Period:
-    """The annotation of that name that begins first in a period; `NAME:K` is the one that K others of it precede, `NAME:all` from the
-    first to the end of the last. Raises DataError when there is none."""
+    """Returns the annotation of that name that begins first in a period; `NAME:K` is the one that K others of it
+    precede, `NAME:all` from the first to the end of the last. Raises DataError when there is none.
+    """
     found = _annotations(device, name, within)
     of_several = OF_SEVERAL.fullmatch(name)
     if not found and of_several:
@@ -156,7 +166,7 @@ def _there(device: DeviceTrace, name: str, within: Period) -> str:
 
 
 def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]:
-    """Those of a name that begin in a period, in order of time, cut to it."""
+    """Returns those of a name that begin in a period, in order of time, cut to it."""
     ops = device.ops
     rows = np.flatnonzero(
         ops.name.equal(name) & ops.annotation & (ops.start >= within.start) & (ops.start < within.end)
@@ -167,9 +177,11 @@ def _annotations(device: DeviceTrace, name: str, within: Period) -> list[Period]
 
 
 def host_period(device: DeviceTrace, match: Match) -> Period | None:
-    """The part of a device trace that a host trace covers; None for all of it, but for single ops that got lost.
+    """Returns the part of a device trace that a host trace covers; None for all of it, but for single ops that got
+    lost.
 
-    It begins with the first op that both hold and lasts until the first one begins that the host trace, which was over, does not hold.
+    It begins with the first op that both hold and lasts until the first one begins that the host trace, which was over,
+    does not hold.
     """
     ops, matched = device.ops, np.zeros(len(device.ops.start), np.bool_)
     matched[match.device_row] = True

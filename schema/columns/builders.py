@@ -41,12 +41,12 @@ class _Spilled:
                 self._waiting = [*self._waiting[:-MANY], b"".join(self._waiting[-MANY:])]
 
     def buffers(self) -> list[Buffer]:
-        """All of them, of which the first are mapped."""
+        """Returns all of them, of which the first are mapped."""
         in_file = [mapped(self._file).data] if self._file is not None and self._written else []
         return [*in_file, *self._waiting]
 
     def whole(self) -> Buffer:
-        """All of them in one, mapped if they are in a file and the rest goes there, too."""
+        """Returns all of them in one, mapped if they are in a file and the rest goes there, too."""
         if self._file is not None and self._folder is not None:
             self._write(self._folder)
         buffers = self.buffers()
@@ -77,7 +77,7 @@ class IntegerBuilder:
         self._content.add(numbers.astype(np.int64, copy=False).tobytes())
 
     def column(self) -> Int64:
-        """All numbers, in order."""
+        """Returns all numbers, in order."""
         return np.frombuffer(self._content.whole(), np.int64)
 
 
@@ -99,7 +99,7 @@ class RowBuilder:
         self._content.add(np.stack(columns, axis=1).reshape(-1))
 
     def columns(self) -> list[Int64]:
-        """All rows, in order."""
+        """Returns all rows, in order."""
         self._pass_on()
         rows = self._content.column().reshape(-1, self._width)
         return [np.ascontiguousarray(column) for column in rows.T]
@@ -126,7 +126,7 @@ class CategoricalBuilder:
         self._count += len(texts)
 
     def column(self) -> Categorical:
-        """All strings, in order."""
+        """Returns all strings, in order."""
         return Categorical(np.frombuffer(self._codes.whole(), np.int32), list(self._seen))
 
 
@@ -145,7 +145,7 @@ class BytesColumnBuilder:
         self._content.add(b"".join(map(bytes, piece.parts)))
 
     def column(self) -> BytesColumn:
-        """All texts, in order."""
+        """Returns all texts, in order."""
         buffers = self._content.buffers()
         begins: Int64 = np.cumsum([0, *map(len, buffers)])[:-1]
         place, size = self._start.column(), self._length.column()

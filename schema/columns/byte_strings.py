@@ -21,7 +21,7 @@ class Spans(NamedTuple):
     lengths: Int64
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Spans":
-        """The given rows; the bytes are shared."""
+        """Returns the given rows; the bytes are shared."""
         return Spans(self.source, self.starts[rows], self.lengths[rows])
 
     def placed(self, rows: Int64 | slice, count: int) -> "Spans":
@@ -31,7 +31,7 @@ class Spans(NamedTuple):
         return Spans(self.source, starts, lengths)
 
     def tolist(self) -> list[bytes]:
-        """The rows as byte strings."""
+        """Returns the rows as byte strings."""
         raw = self.source.tobytes()
         return [
             raw[start:end]
@@ -40,18 +40,18 @@ class Spans(NamedTuple):
 
     @staticmethod
     def of(texts: Sequence[bytes]) -> "Spans":
-        """A column of byte strings, which are copied together."""
+        """Returns a column of byte strings, which are copied together."""
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         return Spans(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths) - lengths, lengths)
 
 
 def repeated(text: bytes, count: int) -> Spans:
-    """A column of the same text."""
+    """Returns a column of the same text."""
     return Spans(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
 
 
 def first_not_utf8(texts: Spans) -> int | None:
-    """The place of the first text that is not UTF-8, None if all are."""
+    """Returns the place of the first text that is not UTF-8, None if all are."""
     count = len(texts.starts)
     # a character cannot go on across a line end, so the joined text is valid only if each text is
     lines = join([texts, repeated(b"\n", count)], count)
@@ -65,7 +65,8 @@ def first_not_utf8(texts: Spans) -> int | None:
 def copy_spans(spans: Spans, target: Bytes, positions: Int64) -> None:
     """Copies each row of `spans` to its position in `target`; linear in the bytes and rows.
 
-    Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and scatter.
+    Rows of one length go together: a view of the buffer as overlapping items of that length makes them one gather and
+    scatter.
     """
     lengths = np.minimum(spans.lengths, LONG)
     counts = np.bincount(lengths)
@@ -97,12 +98,12 @@ def _copy_singly(spans: Spans, target: Bytes, positions: Int64, rows: Int64) -> 
 
 
 def _windows(buffer: Bytes, length: int) -> npt.NDArray[np.void]:
-    """The items of `length` bytes that begin at each byte of `buffer`; they overlap."""
+    """Returns the items of `length` bytes that begin at each byte of `buffer`; they overlap."""
     return np.ndarray((len(buffer) - length + 1,), f"V{length}", buffer, 0, (1,))
 
 
 def join(columns: Iterable[Spans], count: int) -> Spans:
-    """The columns side by side: row i of the result is the concatenation of row i of each column."""
+    """Returns the columns side by side: row i of the result is the concatenation of row i of each column."""
     return join_parts([(slice(None), column) for column in columns], count)
 
 
@@ -125,7 +126,7 @@ def join_parts(parts: Sequence[tuple[Int64 | slice, Spans]], count: int) -> Span
 
 
 def total_lengths(columns: Iterable[Spans], count: int) -> Int64:
-    """The length of each row over all columns."""
+    """Returns the length of each row over all columns."""
     lengths = np.zeros(count, np.int64)
     for column in columns:
         lengths += column.lengths

@@ -1,4 +1,6 @@
-"""Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few buffers."""
+"""Columns of byte strings that are Python objects only while they are looked at: their bytes stand together in a few
+buffers.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ BUFFERS_FROM = 5
 
 @dataclass(slots=True, eq=False, repr=False)
 class BytesColumn(Sequence[bytes]):
-    """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or joined."""
+    """Row i is `length[i]` bytes from `start[i]` on in the buffer of its `part`. Buffers are shared by what is taken or
+    joined.
+    """
 
     parts: list[Buffer]
     part: Int32
@@ -54,15 +58,15 @@ class BytesColumn(Sequence[bytes]):
         return BytesColumn, ([*map(buffer, self.parts)], self.part, self.start, self.length)
 
     def at(self, rows: Rows | Sequence[int]) -> list[bytes]:
-        """The texts of these rows."""
+        """Returns the texts of these rows."""
         return self._texts(np.asarray(rows, np.int64))
 
     def take(self, rows: "npt.NDArray[np.integer] | Bool") -> "BytesColumn":
-        """The given rows as a column."""
+        """Returns the given rows as a column."""
         return BytesColumn(self.parts, self.part[rows], self.start[rows], self.length[rows])
 
     def differ(self, text: bytes) -> Bool:
-        """Which rows have another text than this one."""
+        """Returns which rows have another text than this one."""
         found: Bool = np.not_equal(self.length, len(text))
         alike = np.flatnonzero(~found)
         for first in range(0, len(alike), AT_ONCE):
@@ -71,7 +75,7 @@ class BytesColumn(Sequence[bytes]):
         return found
 
     def spans(self, rows: slice) -> Spans:
-        """The rows as a column for what copies bytes."""
+        """Returns the rows as a column for what copies bytes."""
         part = self.part[rows]
         if len(part) and (part == part[0]).all():
             length = self.length[rows].astype(np.int64)
@@ -85,7 +89,7 @@ class BytesColumn(Sequence[bytes]):
 
     @staticmethod
     def joined(columns: "Sequence[BytesColumn]") -> "BytesColumn":
-        """The rows of all columns, one column after the other."""
+        """Returns the rows of all columns, one column after the other."""
         before = np.cumsum([0, *(len(column.parts) for column in columns)])
         part = [column.part + np.int32(count) for column, count in zip(columns, before.tolist(), strict=False)]
         return BytesColumn(
@@ -97,7 +101,7 @@ class BytesColumn(Sequence[bytes]):
 
     @staticmethod
     def of(texts: Iterable[bytes]) -> "BytesColumn":
-        """A column of texts, of which each stands in the buffer once.
+        """Returns a column of texts, of which each stands in the buffer once.
 
         >>> Texts.of([b"[1]", b"[]", b"[1]"])[1:]
         [b'[]', b'[1]']

@@ -41,31 +41,31 @@ class Categorical(SummaryRepr):
         return self.table[code] if code >= 0 else ""
 
     def where(self, test: Callable[[str], bool]) -> Bool:
-        """Which rows have a text that passes the test; each text is tested once."""
+        """Returns which rows have a text that passes the test; each text is tested once."""
         # one more than the table has, for the code -1 of rows without a text
         return np.array([*map(test, self.table), False], np.bool_)[self.codes]
 
     def equal(self, *texts: str) -> Bool:
-        """Which rows have one of the texts."""
+        """Returns which rows have one of the texts."""
         return self.where(texts.__contains__)
 
     def numbers(self, number: Callable[[str], int], without: int = 0) -> Int64:
-        """A number for each row's text, `without` for a row that has none."""
+        """Returns a number for each row's text, `without` for a row that has none."""
         return np.array([*map(number, self.table), without], np.int64)[self.codes]
 
     def summary(self) -> Summary:
-        """How many rows and distinct texts there are, and the first of those."""
+        """Returns how many rows and distinct texts there are, and the first of those."""
         shown = ", ".join(repr(text[:TEXT_SHOWN]) for text in self.table[:TEXTS_SHOWN])
         more = ", …" if len(self.table) > TEXTS_SHOWN else ""
         return Summary(f"Categorical: {len(self):,} rows, {len(self.table):,} texts", {"texts": shown + more})
 
     def take(self, rows: npt.NDArray[np.integer] | Bool) -> "Categorical":
-        """The given rows; the table of texts is shared."""
+        """Returns the given rows; the table of texts is shared."""
         return Categorical(self.codes[rows], self.table)
 
     @staticmethod
     def joined(columns: "Iterable[Categorical]") -> "Categorical":
-        """The rows of all columns, one column after the other."""
+        """Returns the rows of all columns, one column after the other."""
         place: dict[str, int] = {}
         # one more than the table has, for the code -1 of rows without a text
         tables = ((c.codes, [*(place.setdefault(text, len(place)) for text in c.table), -1]) for c in columns)
@@ -74,7 +74,7 @@ class Categorical(SummaryRepr):
 
     @staticmethod
     def of(texts: Iterable[str]) -> "Categorical":
-        """A column of texts, which are interned.
+        """Returns a column of texts, which are interned.
 
         >>> Strings.of(["mm", "add", "mm"])
         Categorical: 3 rows, 2 texts
@@ -99,20 +99,20 @@ class Ragged(SummaryRepr):
         return self.values[self.starts[row] : self.starts[row + 1]]
 
     def summary(self) -> Summary:
-        """How many rows and values there are."""
+        """Returns how many rows and values there are."""
         return Summary(f"Ragged: {len(self):,} rows, {len(self.values):,} values", {})
 
     def lengths(self) -> Int64:
-        """How many values each row has."""
+        """Returns how many values each row has."""
         return np.diff(self.starts)
 
     def rows(self) -> Int64:
-        """For each value the row it stands in."""
+        """Returns for each value the row it stands in."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths())
 
     @staticmethod
     def of(rows: Sequence[Sequence[int]]) -> "Ragged":
-        """The rows as lists.
+        """Returns the rows as lists.
 
         >>> Ragged.of([[1, 2], [], [3]])[0].tolist()
         [1, 2]

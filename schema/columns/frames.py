@@ -11,16 +11,18 @@ from ..optional import require
 from .column_types import ABSENT, Categorical, Int64, Ragged
 
 Values = npt.NDArray[Any] | list[Any] | Categorical | Ragged
-"""One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a Ragged."""
+"""One value per row, where a masked array has none null; strings null where a row has no text; a list per row of a
+Ragged.
+"""
 
 
 def nullable(column: Int64) -> "np.ma.MaskedArray[Any, np.dtype[np.int64]]":
-    """The integers, ABSENT as null."""
+    """Returns the integers, ABSENT as null."""
     return np.ma.masked_array(column, column == ABSENT)
 
 
 def to_pandas(columns: Mapping[str, Values]) -> Any:
-    """A pandas.DataFrame; ImportError where pandas is not installed."""
+    """Returns a pandas.DataFrame; ImportError where pandas is not installed."""
     require("pandas")
     pandas = importlib.import_module("pandas")
 
@@ -33,7 +35,7 @@ def to_pandas(columns: Mapping[str, Values]) -> Any:
 
 
 def to_polars(columns: Mapping[str, Values]) -> Any:
-    """A polars.DataFrame; ImportError where polars is not installed."""
+    """Returns a polars.DataFrame; ImportError where polars is not installed."""
     require("polars")
     polars = importlib.import_module("polars")
 

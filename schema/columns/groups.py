@@ -12,7 +12,7 @@ Side = Literal["left", "right"]
 
 
 def is_group_start(*columns: Numbers) -> Bool:
-    """Of rows sorted by group, which are the first of theirs."""
+    """Returns of rows sorted by group, which are the first of theirs."""
     first = np.ones(len(columns[0]), np.bool_)
     if len(first):
         first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
@@ -20,14 +20,14 @@ def is_group_start(*columns: Numbers) -> Bool:
 
 
 def within(mine: Rows, parent: Rows) -> Rows:
-    """For each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
+    """Returns for each of the rows `mine` the place of its parent among them, -1 where that is none of them."""
     place = np.full(len(parent), -1, np.int64)
     place[mine] = np.arange(len(mine))
     return RowMap(place)[parent[mine]]
 
 
 def cumcount(*columns: Int64) -> Int64:
-    """For each row how many before it are alike in all columns.
+    """Returns for each row how many before it are alike in all columns.
 
     >>> cumcount(np.array([7, 8, 7, 7])).tolist()
     [0, 0, 1, 2]
@@ -40,7 +40,7 @@ def cumcount(*columns: Int64) -> Int64:
 
 
 def previous_in_group(order: Int64, *columns: Int64) -> Int64:
-    """For each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
+    """Returns for each row the one before it in its group, -1 for the first; `order` holds the rows sorted by group."""
     follows = np.flatnonzero(~is_group_start(*(column[order] for column in columns)))
     previous = np.full(len(order), -1, np.int64)
     previous[order[follows]] = order[follows - 1]
@@ -48,7 +48,7 @@ def previous_in_group(order: Int64, *columns: Int64) -> Int64:
 
 
 def group_ids(*columns: Int64) -> Int64:
-    """A number from 0 on for each distinct row of the columns, ascending with the rows."""
+    """Returns a number from 0 on for each distinct row of the columns, ascending with the rows."""
     number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, code = np.unique(column, return_inverse=True)
@@ -57,13 +57,14 @@ def group_ids(*columns: Int64) -> Int64:
 
 
 def split_groups(order: Int64, *columns: Numbers) -> list[Int64]:
-    """The rows of each group; `order` holds the rows sorted by group."""
+    """Returns the rows of each group; `order` holds the rows sorted by group."""
     first = np.flatnonzero(is_group_start(*(column[order] for column in columns)))
     return np.split(order, first[1:]) if len(first) else []
 
 
 def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
-    """Those of the rows that have each of the numbers in a column, the numbers ascending. O(n log n) for however many numbers.
+    """Returns those of the rows that have each of the numbers in a column, the numbers ascending. O(n log n) for
+    however many numbers.
 
     >>> rows_by_number(np.array([0, 1, 3]), np.array([7, 5, 5, 7]))
     {5: array([1]), 7: array([0, 3])}
@@ -73,7 +74,7 @@ def rows_by_number(rows: Int64, column: Numbers) -> dict[int, Int64]:
 
 
 def rows_of_each(column: Numbers) -> dict[int, Int64]:
-    """The rows that have each of the numbers in a column, the numbers ascending. O(n log n).
+    """Returns the rows that have each of the numbers in a column, the numbers ascending. O(n log n).
 
     >>> rows_of_each(np.array([7, 5, 7]))
     {5: array([1]), 7: array([0, 2])}
@@ -82,7 +83,9 @@ def rows_of_each(column: Numbers) -> dict[int, Int64]:
 
 
 def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: Side = "left") -> Int64:
-    """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for no such group."""
+    """Before (or, to the right, after) which of the rows, sorted by group and value, each (group, value) belongs; 0 for
+    no such group.
+    """
     found = np.zeros(len(group), np.int64)
     first = np.flatnonzero(is_group_start(of_group))
     bounds, numbers = np.append(first, len(of_group)), of_group[first]
@@ -95,12 +98,16 @@ def places(of_group: Int64, of_value: Int64, group: Int64, value: Int64, side: S
 
 
 def asof_backward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """For each (group, value) the last of the rows, sorted by group and value, that is in the group and not above; -1 for none."""
+    """Returns for each (group, value) the last of the rows, sorted by group and value, that is in the group and not
+    above; -1 for none.
+    """
     return _if_in_group(places(of_group, of_value, group, value, "right") - 1, of_group, group)
 
 
 def asof_forward(of_group: Int64, of_value: Int64, group: Int64, value: Int64) -> Int64:
-    """For each (group, value) the first of the rows, sorted by group and value, that is in the group and not below; -1 for none."""
+    """Returns for each (group, value) the first of the rows, sorted by group and value, that is in the group and not
+    below; -1 for none.
+    """
     return _if_in_group(places(of_group, of_value, group, value), of_group, group)
 
 

@@ -17,12 +17,12 @@ class Interner(dict[Value, int]):
         return self.setdefault(value, len(self))
 
     def codes(self, values: Iterable[Value], count: int) -> Int32:
-        """The numbers of `count` values."""
+        """Returns the numbers of `count` values."""
         return np.fromiter(map(self.__getitem__, values), np.int32, count)
 
 
 def rows_of(ids: Int64, wanted: Int64) -> Int64:
-    """The row of each wanted id, the last one that has it, -1 for an id that is not there. O((n + k) log n)."""
+    """Returns the row of each wanted id, the last one that has it, -1 for an id that is not there. O((n + k) log n)."""
     if not len(ids):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(ids, kind="stable")

@@ -22,7 +22,9 @@ STEPS = 32
 
 @dataclass(slots=True, repr=False)
 class Nesting(Table):
-    """n intervals: the row of the innermost interval around each (-1 for none), ends cut to the parent's end, and own time (ns)."""
+    """n intervals: the row of the innermost interval around each (-1 for none), ends cut to the parent's end, and own
+    time (ns).
+    """
 
     parent: Int64
     end: Int64
@@ -31,16 +33,18 @@ class Nesting(Table):
 
 
 def thread_order(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> Int64:
-    """Rows by thread, then start, parents before their children.
+    """Returns rows by thread, then start, parents before their children.
 
-    Equal starts, the rule in whole-µs traces, follow `tie`, the recorded order, where every row has one (>= 0), else the longest is first.
+    Equal starts, the rule in whole-µs traces, follow `tie`, the recorded order, where every row has one (>= 0), else
+    the longest is first.
     """
     recorded = tie is not None and bool((tie >= 0).all())
     return np.lexsort((tie if recorded else -end, start, thread)).astype(np.int64)  # type: ignore[arg-type]
 
 
 def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> Nesting:
-    """Nests the intervals of each thread; an interval that outlasts its parent is cut, and counted if by more than TOLERANCE.
+    """Nests the intervals of each thread; an interval that outlasts its parent is cut, and counted if by more than
+    TOLERANCE.
 
     The parent is the last earlier interval that, itself cut, has not ended. O(n log n): a sort, and one sweep.
     """
@@ -58,8 +62,8 @@ def nest(thread: Int64, start: Int64, end: Int64, tie: Int64 | None = None) -> N
 class _Sweep:
     """Goes through the intervals of all threads in order and keeps the row, start and end of those that have not ended.
 
-    This takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole columns it would take
-    a round for each level of nesting and each overlap, of which a file may have as many as intervals.
+    This takes a step for each interval, as what encloses it depends on where all before it were cut. Over whole columns
+    it would take a round for each level of nesting and each overlap, of which a file may have as many as intervals.
     """
 
     def __init__(self) -> None:
@@ -68,7 +72,7 @@ class _Sweep:
     def over(
         self, rows: list[int], opens_thread: list[bool], starts: list[int], ends: list[int]
     ) -> tuple[list[int], list[int]]:
-        """The parent and the end, cut to that of the parent, of each of the next intervals."""
+        """Returns the parent and the end, cut to that of the parent, of each of the next intervals."""
         parents, cut = [], []
         open_rows, open_starts, open_ends = self._rows, self._starts, self._ends
         for row, is_first, start, end in zip(rows, opens_thread, starts, ends, strict=True):
@@ -86,7 +90,7 @@ class _Sweep:
 
 
 def _without_children(start: Int64, end: Int64, parent: Int64) -> Int64:
-    """What is left of the length of each interval without those that it encloses."""
+    """Returns what is left of the length of each interval without those that it encloses."""
     length = end - start
     inside, own = parent >= 0, length.copy()
     np.subtract.at(own, parent[inside], length[inside])
@@ -105,10 +109,11 @@ def innermost(
     rounding: int = 0,
     tolerance: int = 0,
 ) -> Int64:
-    """For each span (thread, start, end) the row of the innermost of the nested intervals `of_…` that encloses it, -1 for none.
+    """Returns for each span (thread, start, end) the row of the innermost of the nested intervals `of_…` that encloses
+    it, -1 for none.
 
-    A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to `tolerance` ns
-    belongs to the innermost of them.
+    A span may outlast the interval by `rounding` ns; one that outlasts every interval around its start by up to
+    `tolerance` ns belongs to the innermost of them.
     """
     return Intervals(of_thread, of_start, of_end, parent).innermost(thread, start, end, rounding, tolerance)
 
@@ -123,7 +128,7 @@ class Intervals:
         self._row = np.append(order, -1)
 
     def innermost(self, thread: Int64, start: Int64, end: Int64, rounding: int = 0, tolerance: int = 0) -> Int64:
-        """For each span what the function of that name says."""
+        """Returns for each span what the function of that name says."""
         found = self._row[asof_backward(self._thread, self._start, thread, start)]
         strict = _climb(found, end - rounding, self._end, self._parent)
         if not tolerance:
@@ -134,7 +139,9 @@ class Intervals:
 
 
 def _climb(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
-    """Follows parents until one lasts to `end`. O(n log n), as what is nested deeper than usual goes up twice as far each time."""
+    """Follows parents until one lasts to `end`. O(n log n), as what is nested deeper than usual goes up twice as far
+    each time.
+    """
     row = row.copy()
     active = np.flatnonzero(row >= 0)
     for _ in range(STEPS):
@@ -148,7 +155,7 @@ def _climb(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
 
 
 def _lifted(row: Int64, end: Int64, of_end: Int64, parent: Int64) -> Int64:
-    """For each row the nearest one that lasts to `end`, itself or around it, -1 for none."""
+    """Returns for each row the nearest one that lasts to `end`, itself or around it, -1 for none."""
     # the row -1, around all others, stands at the end and lasts for ever
     above, last = [np.append(parent, -1)], [np.append(of_end, NEVER_ENDS)]
     while (above[-1] >= 0).any():

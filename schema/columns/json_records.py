@@ -36,13 +36,13 @@ class JsonRecords(Mapping[int, Record], Generic[Record]):
         return len(self.rows)
 
     def take(self, kept: Bool) -> "JsonRecords[Record]":
-        """The records of the kept rows, by their places among these."""
+        """Returns the records of the kept rows, by their places among these."""
         own = kept[self.rows]
         return JsonRecords((np.cumsum(kept) - 1)[self.rows[own]], self.texts.take(own), self.kind)
 
     @staticmethod
     def of(records: Mapping[int, Record], kind: Any) -> "JsonRecords[Record]":
-        """The same as a mapping of ascending rows."""
+        """Returns the same as a mapping of ascending rows."""
         pieces: JsonRecordsBuilder[Record] = JsonRecordsBuilder(kind)
         pieces.add(records)
         return pieces.column()
@@ -62,5 +62,5 @@ class JsonRecordsBuilder(Generic[Record]):
             self._texts.add([*map(self._encode, records.values())])
 
     def column(self) -> "JsonRecords[Record]":
-        """All records."""
+        """Returns all records."""
         return JsonRecords(self._rows.column(), self._texts.column(), self._kind)

@@ -20,12 +20,12 @@ class Lookup:
         return self._place(key) >= 0
 
     def get(self, key: int) -> int:
-        """The value of a key, -1 for none."""
+        """Returns the value of a key, -1 for none."""
         place = self._place(key)
         return self._values[place] if place >= 0 else -1
 
     def of(self, keys: Int64) -> Int64:
-        """The value of each key, -1 for none."""
+        """Returns the value of each key, -1 for none."""
         known, values = np.asarray(self._keys), np.asarray(self._values)
         if not len(known):
             return np.full(len(keys), -1, np.int64)

@@ -13,7 +13,8 @@ class Summary(NamedTuple):
 
 
 class SummaryRepr:
-    """A record whose repr is a few lines however large it is; a dataclass of columns of one length unless it has other `summary`.
+    """A record whose repr is a few lines however large it is; a dataclass of columns of one length unless it has other
+    `summary`.
 
     Dataclasses need `repr=False`, or they list all their rows.
     """
@@ -22,7 +23,7 @@ class SummaryRepr:
     __dataclass_fields__: ClassVar[dict[str, object]]
 
     def summary(self) -> Summary:
-        """What the repr shows: here the number of rows, and the names of the columns."""
+        """Returns what the repr shows: here the number of rows, and the names of the columns."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return Summary(f"{type(self).__name__}: {len(getattr(self, names[0])):,} rows", {"columns": ", ".join(names)})
 
@@ -47,7 +48,7 @@ def format_counts(counts: dict[str, int]) -> str:
 
 
 def microseconds(ns: int) -> str:
-    """A time as text.
+    """Returns a time as text.
 
     >>> microseconds(1_234_567)
     '1,234.6 µs'
@@ -56,7 +57,7 @@ def microseconds(ns: int) -> str:
 
 
 def time_text(time_us: float) -> str:
-    """A duration in the unit that suits it.
+    """Returns a duration in the unit that suits it.
 
     >>> time_text(4.56), time_text(4560.0), time_text(4.56e6)
     ('4.6 µs', '4.56 ms', '4.56 s')

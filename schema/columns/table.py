@@ -11,7 +11,8 @@ from .workspace import to_workspace, workspace_folder
 
 
 class Table(SummaryRepr):
-    """A dataclass of columns. Whoever makes one need not think of memory: its constructor moves large columns to the workspace.
+    """A dataclass of columns. Whoever makes one need not think of memory: its constructor moves large columns to the
+    workspace.
 
     Columns that are there already stay where they are, so that `dataclasses.replace` moves only what is new.
     """
@@ -38,7 +39,7 @@ class AttributeTable(dict[str, Any]):
 
 
 def _moved(record: Any) -> Any:
-    """The record with its large columns in the workspace."""
+    """Returns the record with its large columns in the workspace."""
     arrays = [*_arrays(record)]
     return _with(
         record, {id(old): new for old, new in zip(arrays, to_workspace(arrays), strict=True) if new is not old}
@@ -53,7 +54,7 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 
 def _with(value: Any, moved: dict[int, Any]) -> Any:
-    """The value with these arrays, by identity, in place of its own."""
+    """Returns the value with these arrays, by identity, in place of its own."""
     if isinstance(value, np.ndarray | bytes):
         return moved.get(id(value), value)
     changed = {name: new for name, old in _parts(value).items() if (new := _with(old, moved)) is not old}
@@ -65,7 +66,9 @@ def _with(value: Any, moved: dict[int, Any]) -> Any:
 
 
 def _parts(value: Any) -> dict[Any, Any]:
-    """What a column or record is made of: its fields, or the buffers of a list. Tables within it have moved theirs."""
+    """Returns what a column or record is made of: its fields, or the buffers of a list. Tables within it have moved
+    theirs.
+    """
     if is_dataclass(value) and not isinstance(value, type | Table):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, list) and value and isinstance(value[0], bytes | memoryview):

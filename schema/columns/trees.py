@@ -1,6 +1,7 @@
 """Rows that each name the row around them, -1 for none: circles among such names, the tree of rows, and walks up it.
 
-`rows_in_circles` is asked where parents are first known, and what it finds is cut there. All else relies on it: every walk up ends.
+`rows_in_circles` is asked where parents are first known, and what it finds is cut there. All else relies on it: every
+walk up ends.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from .interner import rows_of
 
 
 def parent_rows(ids: Int64, parent_ids: Int64) -> Rows:
-    """For each row the row that has its parent's id, -1 for none and for a row that is its own parent. O(n log n)."""
+    """Returns for each row the row that has its parent's id, -1 for none and for a row that is its own parent. O(n log
+    n).
+    """
     rows = rows_of(ids, parent_ids)
     rows[rows == np.arange(len(rows))] = -1
     return rows
@@ -27,14 +30,15 @@ def rows_in_circles(ids: Int64, parent_ids: Int64) -> Rows:
     if not (parent_ids > ids).any():
         return np.empty(0, np.int64)
     above, steps = parent_rows(ids, parent_ids), 1
-    # twice as far up each time: what has not come to an end after n steps goes round, and is where all behind it are by now
+    # twice as far up each time: what has not come to an end after n steps goes round, and is where all behind it are by
+    # now
     while steps < len(ids) and (above >= 0).any():
         above, steps = np.where(above >= 0, above[above], -1), 2 * steps
     return np.unique(above[above >= 0])
 
 
 def nearest(chosen: Bool, parent: Rows) -> Rows:
-    """For each row itself, or the innermost one around it, that is chosen; -1 for none. O(n log n).
+    """Returns for each row itself, or the innermost one around it, that is chosen; -1 for none. O(n log n).
 
     >>> nearest(np.array([True, False, False, False]), np.array([-1, 0, 1, -1])).tolist()
     [0, 0, 0, -1]
@@ -51,8 +55,8 @@ def nearest(chosen: Bool, parent: Rows) -> Rows:
 class Tree:
     """n rows: `parent` is the row around each, -1 for roots.
 
-    `levels[d]` holds the rows of depth d, those of one parent together and in order of time. `first` numbers the rows in preorder; the
-    subtree of row r, itself included, has the numbers `first[r]` … `last[r]` - 1.
+    `levels[d]` holds the rows of depth d, those of one parent together and in order of time. `first` numbers the rows
+    in preorder; the subtree of row r, itself included, has the numbers `first[r]` … `last[r]` - 1.
     """
 
     parent: Rows
@@ -62,7 +66,7 @@ class Tree:
 
     @staticmethod
     def of(parent: Rows, start: Int64) -> "Tree":
-        """The tree of rows that began at these times. O(n log n)."""
+        """Returns the tree of rows that began at these times. O(n log n)."""
         levels = _levels(parent, start)
         size = np.ones(len(parent), np.int64)
         for rows in reversed(levels[1:]):
@@ -76,15 +80,15 @@ class Tree:
         return Tree(parent, levels, first, first + size)
 
     def subtree_sums(self, own: Int64) -> Int64:
-        """For each row the sum of a column over its subtree."""
+        """Returns for each row the sum of a column over its subtree."""
         return self._subtrees(np.add, own)
 
     def subtree_least(self, own: Int64) -> Int64:
-        """For each row the smallest value of a column in its subtree."""
+        """Returns for each row the smallest value of a column in its subtree."""
         return self._subtrees(np.minimum, own)
 
     def subtree_largest(self, own: Int64) -> Int64:
-        """For each row the largest value of a column in its subtree."""
+        """Returns for each row the largest value of a column in its subtree."""
         return self._subtrees(np.maximum, own)
 
     def _subtrees(self, of_two: np.ufunc, own: Int64) -> Int64:
@@ -94,7 +98,7 @@ class Tree:
         return found
 
     def is_outermost(self, kind: Int32 | Int64) -> Bool:
-        """Which rows lie in no row of their own kind, by a number from 0 on for each."""
+        """Returns which rows lie in no row of their own kind, by a number from 0 on for each."""
         outermost = np.ones(len(self.parent), np.bool_)
         order = np.lexsort((self.first, kind))
         # the rows of a kind lie in the order of their numbers, in which each one's subtree is a range
@@ -104,7 +108,7 @@ class Tree:
         return outermost
 
     def encloses_its_kind(self, row: Rows, kind: Int64) -> Bool:
-        """Which of the (row, kind) pairs have another pair of their kind below their row. O(n log n)."""
+        """Returns which of the (row, kind) pairs have another pair of their kind below their row. O(n log n)."""
         width = len(self.parent) + 1
         keys = np.append(np.sort(kind * width + self.first[row]), np.iinfo(np.int64).max)
         following = keys[np.searchsorted(keys, kind * width + self.first[row], side="right")]
@@ -112,7 +116,7 @@ class Tree:
         return found
 
     def path(self, row: int) -> list[int]:
-        """The rows from the root to a row, itself included; none for -1."""
+        """Returns the rows from the root to a row, itself included; none for -1."""
         found = []
         while row >= 0:
             found.append(row)

@@ -1,7 +1,7 @@
 """The workspace: files without a name, in a folder that the command chooses, which hold large columns.
 
-They are mapped, so that the system takes memory for what is looked at and takes it back where it needs room. Nothing stays of them in any
-ending. Without a folder, or where it has no room, all stays in memory.
+They are mapped, so that the system takes memory for what is looked at and takes it back where it needs room. Nothing
+stays of them in any ending. Without a folder, or where it has no room, all stays in memory.
 """
 
 import mmap
@@ -38,7 +38,7 @@ def workspace_in(folder: Path) -> Iterator[None]:
 
 
 def workspace_folder() -> Path | None:
-    """The folder that large columns go to, None for memory."""
+    """Returns the folder that large columns go to, None for memory."""
     return _folder.get()
 
 
@@ -51,17 +51,19 @@ def append(file: IO[bytes], content: Buffer) -> None:
     """Writes all of the content where the file stands. Raises OSError where there is no room."""
     rest = memoryview(content)
     while rest:
-        # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2 MB
+        # written in small pieces it comes back in small pieces: Linux brings at once what was written at once, up to 2
+        # MB
         rest = rest[file.write(rest[:WRITTEN_AT_ONCE]) :]
 
 
 def mapped(file: IO[bytes]) -> npt.NDArray[np.uint8]:
-    """The bytes of a file that is not empty; changes go to the file."""
+    """Returns the bytes of a file that is not empty; changes go to the file."""
     return np.memmap(file, np.uint8, "r+").view(np.ndarray)
 
 
 def to_workspace(columns: Sequence[Any]) -> list[Any]:
-    """Moves those of the columns (arrays and byte strings) that are large, and not in a table's file yet, to one new file.
+    """Moves those of the columns (arrays and byte strings) that are large, and not in a table's file yet, to one new
+    file.
 
     Returns the columns in the same order, of which moved ones are views of the file.
     """
@@ -87,7 +89,7 @@ def to_workspace(columns: Sequence[Any]) -> list[Any]:
 
 
 def _belongs_there(column: Any) -> bool:
-    """Whether a column is large, or in a file of its own, and not in a table's file."""
+    """Returns whether a column is large, or in a file of its own, and not in a table's file."""
     if not isinstance(column, np.ndarray):
         return isinstance(column, bytes) and len(column) >= LARGE
     mapping = _mapping(column)
@@ -97,7 +99,7 @@ def _belongs_there(column: Any) -> bool:
 
 
 def _mapping(column: Any) -> mmap.mmap | None:
-    """The file that a column is a view of, None for memory."""
+    """Returns the file that a column is a view of, None for memory."""
     while column is not None and not isinstance(column, mmap.mmap):
         column = column.obj if isinstance(column, memoryview) else getattr(column, "base", None)
     return column

@@ -27,7 +27,9 @@ class Where(Enum):
 
 
 class Attribute(NamedTuple):
-    """A node attribute and the proto value that carries it, by whose exact type simulators read it; `unit` is empty for plain numbers."""
+    """A node attribute and the proto value that carries it, by whose exact type simulators read it; `unit` is empty for
+    plain numbers.
+    """
 
     name: str
     value: str
@@ -133,7 +135,9 @@ ATTRIBUTES = (
 # fmt: on
 
 ROOM = "room_of_device_"
-"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were ready."""
+"""Metadata of this name and a device's number says how many activities the device ran at once at most, though more were
+ready.
+"""
 
 
 DEVICE_NAME = "device_name_"

@@ -1,6 +1,8 @@
-"""Decodes node messages, of this project or another, into columns: fields and attributes in any order, integers of any type.
+"""Decodes node messages, of this project or another, into columns: fields and attributes in any order, integers of any
+type.
 
-Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf library.
+Works on a block of messages at a time. Of a field or attribute that is given twice the last counts, as in the protobuf
+library.
 """
 
 from collections.abc import Iterable
@@ -40,7 +42,9 @@ USABLE = {"string_val": _among([STRING_VALUE]), "_val": _among(INTEGER_VALUES), 
 
 
 class TextTable(dict[bytes, int]):
-    """Numbers texts in the order in which they are first looked up; raises UnicodeDecodeError for one that is not UTF-8."""
+    """Numbers texts in the order in which they are first looked up; raises UnicodeDecodeError for one that is not
+    UTF-8.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +56,9 @@ class TextTable(dict[bytes, int]):
 
 
 def decode_metadata(metadata: Messages) -> dict[str, str | int]:
-    """The attributes of one GlobalMetadata that are strings or integers; others are skipped. Raises WireError for another message."""
+    """Returns the attributes of one GlobalMetadata that are strings or integers; others are skipped. Raises WireError
+    for another message.
+    """
     start, end = int(metadata.starts[0]), int(metadata.ends[0])
     fields = walk(metadata.data, metadata.starts, metadata.ends)
     if start < end and not ((fields.number <= GlobalMetadata.ATTR_FIELD_NUMBER) & (fields.wire == DELIMITED)).any():
@@ -66,7 +72,8 @@ def decode_metadata(metadata: Messages) -> dict[str, str | int]:
 
 
 def decode_nodes(nodes: Messages, tables: dict[str, TextTable], tensors: bool) -> NodeColumns:
-    """The columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a file.
+    """Returns the columns of a block of Node messages. `tables` number the texts of each column, over all blocks of a
+    file.
 
     Raises WireError where a message is no Node.
     """
@@ -112,7 +119,7 @@ def _names(nodes: Messages, fields: Fields, table: TextTable) -> Categorical:
 
 
 def _texts(nodes: Messages, fields: Fields, table: TextTable) -> Categorical:
-    """A column from a string in some nodes."""
+    """Returns a column from a string in some nodes."""
     texts = nodes.contents(fields)
     codes = np.full(len(nodes.starts), -1, np.int32)
     try:
@@ -142,7 +149,7 @@ def _identifiers(nodes: Messages, fields: Fields, number: int) -> Ragged:
 
 
 def _repeated(nodes: Messages, fields: Fields, kind: IntegerKind) -> Ragged:
-    """A row of integers for each node from a repeated field, packed or not."""
+    """Returns a row of integers for each node from a repeated field, packed or not."""
     single, packed = fields.where(fields.wire == kind.wire), fields.where(fields.wire == DELIMITED)
     packed = packed.where(np.argsort(packed.start))
     field, bits, position = read_packed(nodes.data, packed.start, packed.end, kind.wire)
@@ -155,7 +162,7 @@ def _repeated(nodes: Messages, fields: Fields, kind: IntegerKind) -> Ragged:
 
 
 def _bounds(rows: Int64, count: int) -> Int64:
-    """Where each of `count` rows begins among ascending `rows`, and where the last ends."""
+    """Returns where each of `count` rows begins among ascending `rows`, and where the last ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
 
 
@@ -177,7 +184,9 @@ def _tensors(nodes: Messages, fields: Fields) -> TensorText | None:
 def _attributes(
     nodes: Messages, attributes: Fields, tables: dict[str, TextTable], ids: NodeIds
 ) -> tuple[dict[str, Column], dict[str, NodeProblem]]:
-    """A column for each known attribute that any of the nodes has, and what of them is given again or of another type."""
+    """Returns a column for each known attribute that any of the nodes has, and what of them is given again or of
+    another type.
+    """
     names, values = _names_and_values(nodes, attributes)
     known = np.full(len(attributes.message), len(ATTRIBUTES), np.uint8)
     known[names.message] = known_attributes(nodes.data, names)
@@ -205,7 +214,7 @@ def _attributes(
 
 
 def _names_and_values(nodes: Messages, attributes: Fields) -> tuple[Fields, Fields]:
-    """The name and value fields of attributes, whatever else these hold."""
+    """Returns the name and value fields of attributes, whatever else these hold."""
     pairs = walk_pairs(nodes.data, attributes.start, attributes.end)
     others = np.ones(len(attributes.message), np.bool_)
     others[pairs.row] = False
@@ -243,7 +252,7 @@ def _list_attribute(nodes: Messages, values: Fields) -> Ragged:
 
 
 def _by_kind(kinds: dict[int, IntegerKind], values: Fields) -> list[tuple[IntegerKind, Fields]]:
-    """The values of each kind; those of no kind are left out."""
+    """Returns the values of each kind; those of no kind are left out."""
     counts = np.bincount(values.number, minlength=LAST_VALUE + 1)
     if counts.max(initial=0) == len(values.number):
         return [(kinds[number], values) for number in values.number[:1].tolist() if number in kinds]

@@ -1,4 +1,5 @@
-"""Encodes an execution graph's columns as framed protobuf messages, byte for byte as the protobuf library would write them.
+"""Encodes an execution graph's columns as framed protobuf messages, byte for byte as the protobuf library would write
+them.
 
 Each field of some nodes becomes columns of encoded spans, which are then joined side by side: no Python step per node.
 """
@@ -25,7 +26,7 @@ RowEncoder = Callable[[slice], list[Spans]]
 
 
 def encode_metadata(metadata: dict[str, str | int]) -> bytes:
-    """The framed GlobalMetadata: strings as string_val, integers as int64_val, in the order given."""
+    """Returns the framed GlobalMetadata: strings as string_val, integers as int64_val, in the order given."""
     message = GlobalMetadata(version=FORMAT_VERSION)
     for name, value in metadata.items():
         if isinstance(value, str):
@@ -37,7 +38,7 @@ def encode_metadata(metadata: dict[str, str | int]) -> bytes:
 
 
 def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
-    """The encoders of all fields that the graph's nodes have, in the order in which they stand in a message."""
+    """Returns the encoders of all fields that the graph's nodes have, in the order in which they stand in a message."""
     if unknown := graph.attributes.keys() - {attribute.name for attribute in ATTRIBUTES}:
         raise DataError(f"the graph cannot be written: no such attributes in the format: {', '.join(sorted(unknown))}")
     encoders = [
@@ -60,7 +61,7 @@ def node_encoders(graph: NodeColumns) -> list[RowEncoder]:
 
 
 def encode_nodes(encoders: Sequence[RowEncoder], rows: slice) -> Bytes:
-    """The framed Node messages of a range of rows. O(bytes)."""
+    """Returns the framed Node messages of a range of rows. O(bytes)."""
     everywhere = np.ones(rows.stop - rows.start, np.bool_)
     fields = [spans for encode in encoders for spans in encode(rows)]
     return join(delimited(b"", fields, everywhere), len(everywhere)).source
@@ -93,7 +94,7 @@ def _packed_field(number: int, column: Ragged) -> RowEncoder:
 
 
 def packed(column: Ragged, rows: slice) -> Spans:
-    """The values of each row as varints without gaps."""
+    """Returns the values of each row as varints without gaps."""
     starts = column.starts[rows.start : rows.stop + 1]
     values = column.values[starts[0] : starts[-1]].view(np.uint64)
     encoded = join([prefixed_varints(b"", values, np.ones(len(values), np.bool_))], len(values))

@@ -1,7 +1,7 @@
 """The execution graph in memory.
 
-Times are int64 ns on the device trace's own clock. Row i of every column is the i-th node of the file. The graph written by
-this project has ids 1 … n in topological order; a graph from elsewhere may have any ids.
+Times are int64 ns on the device trace's own clock. Row i of every column is the i-th node of the file. The graph
+written by this project has ids 1 … n in topological order; a graph from elsewhere may have any ids.
 """
 
 from dataclasses import dataclass, field, fields
@@ -71,7 +71,9 @@ class ConvertReport:
 
 @dataclass(slots=True)
 class TargetChanges:
-    """What was made different for a target: nodes by reason, µs where the name says so, without zeros; and remarks in words."""
+    """What was made different for a target: nodes by reason, µs where the name says so, without zeros; and remarks in
+    words.
+    """
 
     counts: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -89,7 +91,9 @@ class ExecutionGraph(NodeColumns):
 
     @staticmethod
     def read(path: str, tensors: bool = True) -> "ExecutionGraph":
-        """Reads a .et file (gzip accepted), its tensors only if asked to. Raises DataError with the byte at which it stops being one."""
+        """Reads a .et file (gzip accepted), its tensors only if asked to. Raises DataError with the byte at which it
+        stops being one.
+        """
         columns = read_columns(path, tensors)
         return ExecutionGraph(**{field.name: getattr(columns, field.name) for field in fields(columns)})
 
@@ -98,7 +102,7 @@ class ExecutionGraph(NodeColumns):
         write_columns(self, path)
 
     def summary(self) -> Summary:
-        """Of which run it is, its nodes and dependencies, and how long the run took as measured."""
+        """Returns of which run it is, its nodes and dependencies, and how long the run took as measured."""
         rank, target = self.metadata.get("rank", "unknown"), self.metadata.get("target", "")
         delays, activities = int(self.is_delay.sum()), int(self.is_activity.sum())
         nodes = {"host": len(self) - activities - delays, "activities": activities, "delays": delays}
@@ -114,15 +118,15 @@ class ExecutionGraph(NodeColumns):
         return Summary(f"ExecutionGraph: rank {rank}" + (f", {target}" if target else ""), lines)
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame with a row per node; ImportError where pandas is not installed.
+        """Returns a pandas.DataFrame with a row per node; ImportError where pandas is not installed.
 
-        Columns: id, name, type, start_ns, duration_ns, an attribute each, null where a node lacks it, and lists of ids in data_deps
-        and ctrl_deps.
+        Columns: id, name, type, start_ns, duration_ns, an attribute each, null where a node lacks it, and lists of ids
+        in data_deps and ctrl_deps.
         """
         return to_pandas(self._frame())
 
     def to_polars(self) -> Any:
-        """The same as a polars.DataFrame; ImportError where polars is not installed."""
+        """Returns the same as a polars.DataFrame; ImportError where polars is not installed."""
         return to_polars(self._frame())
 
     def _frame(self) -> dict[str, Values]:
@@ -139,7 +143,9 @@ class ExecutionGraph(NodeColumns):
         return columns | {"data_deps": self.data_deps, "ctrl_deps": self.ctrl_deps}
 
     def to_networkx(self) -> "nx.DiGraph[int]":
-        """A networkx DiGraph: nodes by id with name, type and attributes, edges source -> dependent with `kind`."""
+        """Returns a networkx DiGraph: nodes by id with name, type and attributes, edges source -> dependent with
+        `kind`.
+        """
         import networkx as nx
 
         graph: nx.DiGraph[int] = nx.DiGraph()

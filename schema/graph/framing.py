@@ -1,4 +1,5 @@
-"""Splits a stream of bytes into varint-framed messages, in blocks, in bounded memory whatever lengths the stream claims.
+"""Splits a stream of bytes into varint-framed messages, in blocks, in bounded memory whatever lengths the stream
+claims.
 
 A frame is a message's length as a varint and then the message.
 """
@@ -22,7 +23,9 @@ LONGEST_LENGTH = 10
 
 
 class FrameBlock(NamedTuple):
-    """Consecutive whole messages `data[starts[i] : ends[i]]`; `offset` is where `data` begins in the (decompressed) file."""
+    """Consecutive whole messages `data[starts[i] : ends[i]]`; `offset` is where `data` begins in the (decompressed)
+    file.
+    """
 
     data: bytes
     starts: Int64
@@ -31,17 +34,17 @@ class FrameBlock(NamedTuple):
 
 
 def no_graph(beginning: bytes) -> str:
-    """What to say of a file whose messages make no sense."""
+    """Returns what to say of a file whose messages make no sense."""
     if beginning.lstrip()[:1] in (b"{", b"["):
         return "is JSON; make it a graph, a linked trace by trace-convert, a graph's own JSON by trace-jsonize"
     return "is not an execution graph, or damaged"
 
 
 def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
-    """The messages of a stream in blocks of a few megabytes.
+    """Yields the messages of a stream in blocks of a few megabytes.
 
-    Memory is that of the longest message, which is read only as far as the stream has bytes. Raises DataError with the byte at
-    which a message is cut off or has an impossible length.
+    Memory is that of the longest message, which is read only as far as the stream has bytes. Raises DataError with the
+    byte at which a message is cut off or has an impossible length.
     """
     data, offset = b"", 0
     # a message longer than what was read so far takes reads that double
@@ -67,7 +70,7 @@ def read_frames(stream: BinaryIO, path: str) -> Iterator[FrameBlock]:
 
 
 def read_bytes(stream: BinaryIO, path: str, size: int) -> bytes:
-    """Up to `size` bytes; a file that cannot be read on, or is damaged inside its compression, is a DataError."""
+    """Returns up to `size` bytes; a file that cannot be read on, or is damaged inside its compression, is a DataError."""
     try:
         return stream.read(size)
     except (OSError, EOFError, zlib.error) as error:
@@ -81,7 +84,7 @@ class _ImpossibleLengthError(Exception):
 
 
 def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
-    """Where the messages that `data` holds to their end begin and end."""
+    """Returns where the messages that `data` holds to their end begin and end."""
     starts: list[int] = []
     ends: list[int] = []
     at, size = 0, len(data)
@@ -99,7 +102,9 @@ def _whole_messages(data: bytes) -> tuple[list[int], list[int]]:
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    """The length that stands at `at` and where its message begins; beyond the data where the length is not complete."""
+    """Returns the length that stands at `at` and where its message begins; beyond the data where the length is not
+    complete.
+    """
     length = shift = 0
     for position, byte in enumerate(data[at : at + LONGEST_LENGTH], at + 1):
         length |= (byte & 0x7F) << shift

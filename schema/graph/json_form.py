@@ -1,9 +1,10 @@
-"""The JSON form of a graph's messages, one message at a time: protobuf reads and writes the messages, msgspec and orjson the JSON.
+"""The JSON form of a graph's messages, one message at a time: protobuf reads and writes the messages, msgspec and
+orjson the JSON.
 
-Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields, but for
-`doc_string`, `inputs`, `outputs` and the one value of an attribute, which are left out where the message has none. Bytes are base64
-text. A double or float that is not finite is "Infinity", "-Infinity", "NaN" or, for a NaN of other bits than the usual one, "NaN:"
-and its bits as a double in hexadecimal. A node type that has no name is a number.
+Fields and enum values are named as in the schema, integers of any size are numbers. A message has all its fields, but
+for `doc_string`, `inputs`, `outputs` and the one value of an attribute, which are left out where the message has none.
+Bytes are base64 text. A double or float that is not finite is "Infinity", "-Infinity", "NaN" or, for a NaN of other
+bits than the usual one, "NaN:" and its bits as a double in hexadecimal. A node type that has no name is a number.
 """
 
 import math
@@ -137,7 +138,7 @@ def _base64(value: bytes) -> str:
 
 
 def _record(message: Descriptor) -> type[Struct]:
-    """The typed record that the JSON text of such a message is decoded into."""
+    """Returns the typed record that the JSON text of such a message is decoded into."""
     fields: list[tuple[str, Any, Any]] = []
     for field in message.fields:
         kind = _record(field.message_type) if field.message_type is not None else JSON_TYPES[field.type]
@@ -156,7 +157,9 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
 
 
 def _mend_values(attributes: Iterable[Members]) -> None:
-    """Makes numbers of the floats that are texts. Raises ValueError for an attribute of several values, of which protobuf keeps one."""
+    """Makes numbers of the floats that are texts. Raises ValueError for an attribute of several values, of which
+    protobuf keeps one.
+    """
     for attribute in attributes:
         if len(attribute) > 1 + ("name" in attribute):
             _check_single(attribute)
@@ -187,7 +190,7 @@ class Form(Generic[M]):
         self._decoder = msgspec.json.Decoder(_record(cast(Descriptor, message.DESCRIPTOR)))
 
     def encode(self, text: bytes | msgspec.Raw) -> bytes:
-        """The message that the JSON text stands for. Raises FormError."""
+        """Returns the message that the JSON text stands for. Raises FormError."""
         try:
             members = msgspec.to_builtins(self._decoder.decode(text), builtin_types=(bytes,))
             _mend_values(members.get("attr", ()))
@@ -197,7 +200,9 @@ class Form(Generic[M]):
         return message.SerializeToString(deterministic=True)
 
     def decode(self, encoded: bytes) -> bytes:
-        """The JSON text of a message, in one line. Raises WireError for what `encode` would write otherwise, where that differs."""
+        """Returns the JSON text of a message, in one line. Raises WireError for what `encode` would write otherwise,
+        where that differs.
+        """
         try:
             message = self._message.FromString(encoded)
         except DecodeError as error:

@@ -11,7 +11,9 @@ from .wire import PADDING, Fields
 
 
 class NameKeys(NamedTuple):
-    """Names of up to 16 bytes as two words and a length, which tell them apart exactly, and a mix of the words to look up."""
+    """Names of up to 16 bytes as two words and a length, which tell them apart exactly, and a mix of the words to look
+    up.
+    """
 
     first: UInt64
     second: UInt64
@@ -19,7 +21,7 @@ class NameKeys(NamedTuple):
     mix: UInt64
 
     def where(self, rows: Int64) -> "NameKeys":
-        """The keys of the given rows."""
+        """Returns the keys of the given rows."""
         return NameKeys(self.first[rows], self.second[rows], self.length[rows], self.mix[rows])
 
 
@@ -38,7 +40,7 @@ KNOWN_KEYS = _known_keys.where(KNOWN_PLACES)
 
 
 def known_attributes(data: Bytes, names: Fields) -> Int64:
-    """For each name its place in ATTRIBUTES, one past the last for a name that is not there."""
+    """Returns for each name its place in ATTRIBUTES, one past the last for a name that is not there."""
     keys = _name_keys(data, names.start, names.value.view(np.int64))
     place = np.minimum(np.searchsorted(KNOWN_KEYS.mix, keys.mix), len(ATTRIBUTES) - 1)
     found = KNOWN_KEYS.where(place)

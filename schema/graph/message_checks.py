@@ -27,7 +27,7 @@ class MessageChecks:
             self._check()
 
     def remarks(self, path: str) -> list[str]:
-        """A sentence for each kind of oddity."""
+        """Returns a sentence for each kind of oddity."""
         self._check()
         return self._problems.remarks(path)
 

@@ -1,4 +1,6 @@
-"""Counts what nodes of a graph hold that the schema does not allow. It is reported, as it may change results, and not mended."""
+"""Counts what nodes of a graph hold that the schema does not allow. It is reported, as it may change results, and not
+mended.
+"""
 
 import numpy as np
 
@@ -29,7 +31,7 @@ class NodeProblems:
         self._callers.add(nodes.ctrl_deps.values)
 
     def remarks(self, path: str) -> list[str]:
-        """A sentence for each kind, when all blocks were added."""
+        """Returns a sentence for each kind, when all blocks were added."""
         self._note(
             DANGLING, node_problem(self._called.column(), rows_of(self._ids.column(), self._callers.column()) < 0)
         )

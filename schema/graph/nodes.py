@@ -78,7 +78,9 @@ class Delay(IntEnum):
 
 
 Column = Int64 | Categorical | Ragged
-"""int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it lacks it)."""
+"""int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it
+lacks it).
+"""
 
 
 @dataclass(slots=True, repr=False)
@@ -109,8 +111,8 @@ class NodeColumns(Table):
     """The n nodes of a graph file, or of a part of one.
 
     `data_deps` and `ctrl_deps` hold node *ids* (not rows). `attributes` has a column of n rows for each attribute of
-    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` count attributes that
-    could not be used as they are, `remarks` are sentences about the file.
+    ATTRIBUTES that any node has; row r of `data_dep_kinds` is parallel to row r of `data_deps`. `problems` count
+    attributes that could not be used as they are, `remarks` are sentences about the file.
     """
 
     id: NodeIds
@@ -130,24 +132,26 @@ class NodeColumns(Table):
         return len(self.id)
 
     def integers(self, attribute: str, default: int = ABSENT) -> Int64:
-        """The int64 column of an attribute, `default` where a node does not have it."""
+        """Returns the int64 column of an attribute, `default` where a node does not have it."""
         column = self.attributes.get(attribute)
         if not isinstance(column, np.ndarray):
             return np.full(len(self), default, np.int64)
         return np.where(column == ABSENT, default, column)
 
     def collective_types(self) -> Int64:
-        """The CollectiveType of each node, -1 for none and for a number that is no type."""
+        """Returns the CollectiveType of each node, -1 for none and for a number that is no type."""
         recorded = self.integers("comm_type", -1)
         return np.where(np.isin(recorded, [*CollectiveType]), recorded, -1)
 
     def texts(self, attribute: str) -> Categorical:
-        """The string column of an attribute, code -1 where a node does not have it."""
+        """Returns the string column of an attribute, code -1 where a node does not have it."""
         column = self.attributes.get(attribute)
         return column if isinstance(column, Categorical) else Categorical(np.full(len(self), -1, np.int32), [])
 
     def number(self, name: str, missing: int) -> int:
-        """The whole number of up to 62 bits, so that sums of two fit a column, that the metadata has under a name; else `missing`."""
+        """Returns the whole number of up to 62 bits, so that sums of two fit a column, that the metadata has under a
+        name; else `missing`.
+        """
         value = self.metadata.get(name)
         return value if isinstance(value, int) and abs(value) < LARGEST_NUMBER else missing
 
@@ -174,5 +178,5 @@ class NodeColumns(Table):
         return np.where(duration == ABSENT, self.duration_micros * 1000, duration)
 
     def rows_of(self, ids: NodeIds) -> Rows:
-        """The rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
+        """Returns the rows of nodes by id, -1 for an id that no node has. O((n + k) log n)."""
         return rows_of(self.id, ids)

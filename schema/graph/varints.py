@@ -1,6 +1,7 @@
 """Columns of integers as varints, protobuf's encoding of seven bits per byte, and back.
 
-Eight bytes are taken as one word, in which the groups of seven bits are spread or squeezed together by shifts and masks.
+Eight bytes are taken as one word, in which the groups of seven bits are spread or squeezed together by shifts and
+masks.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ NO_END = -1
 
 
 def varint(value: int) -> bytes:
-    """One non-negative integer of up to 64 bits as a varint."""
+    """Returns one non-negative integer of up to 64 bits as a varint."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -26,13 +27,13 @@ def varint(value: int) -> bytes:
 
 
 def words(buffer: Bytes, first: int = 0, stride: int = 1) -> UInt64:
-    """The eight-byte little-endian words that begin at every `stride`-th byte of `buffer` from `first` on."""
+    """Returns the eight-byte little-endian words that begin at every `stride`-th byte of `buffer` from `first` on."""
     count = (buffer.size - first - 8) // stride + 1
     return np.ndarray((count,), "<u8", buffer, first, (stride,)) if count > 0 else np.empty(0, np.uint64)
 
 
 def varint_lengths(values: UInt64) -> Int64:
-    """The number of bytes of each value as a varint, 1 to 10."""
+    """Returns the number of bytes of each value as a varint, 1 to 10."""
     lengths = np.ones(len(values), np.int64)
     largest = int(values.max(initial=0))
     for bits in range(7, largest.bit_length(), 7):
@@ -43,7 +44,8 @@ def varint_lengths(values: UInt64) -> Int64:
 def prefixed_varints(prefix: bytes, values: UInt64, present: Bool, length_at: int | None = None) -> Spans:
     """`prefix` and the value as a varint in each row that is `present`.
 
-    With `length_at` the byte at this place of the prefix is the length of what follows it in the row (which must stay below 128).
+    With `length_at` the byte at this place of the prefix is the length of what follows it in the row (which must stay
+    below 128).
     """
     lengths = varint_lengths(values)
     width = len(prefix) + LONGEST_VARINT
@@ -62,7 +64,7 @@ def prefixed_varints(prefix: bytes, values: UInt64, present: Bool, length_at: in
 
 
 def _spread(values: UInt64) -> UInt64:
-    """The low 56 bits as eight groups of seven, one per byte."""
+    """Returns the low 56 bits as eight groups of seven, one per byte."""
     spread = values & np.uint64((1 << 56) - 1)
     for shift, keep in ((4, 0x000000000FFFFFFF), (2, 0x00003FFF00003FFF), (1, 0x007F007F007F007F)):
         low = np.uint64(keep)
@@ -71,7 +73,7 @@ def _spread(values: UInt64) -> UInt64:
 
 
 def _squeeze(encoded: UInt64) -> UInt64:
-    """The inverse of `_spread`; the high bit of each byte is ignored."""
+    """Returns the inverse of `_spread`; the high bit of each byte is ignored."""
     squeezed = encoded & np.uint64(0x7F7F7F7F7F7F7F7F)
     for shift, keep in ((1, 0x007F007F007F007F), (2, 0x00003FFF00003FFF), (4, 0x000000000FFFFFFF)):
         low = np.uint64(keep)
@@ -80,7 +82,7 @@ def _squeeze(encoded: UInt64) -> UInt64:
 
 
 def read_varints(data: Bytes, at: Int64) -> tuple[UInt64, Int64]:
-    """The varints at these positions and where each ends: at NO_END if it is longer than ten bytes."""
+    """Returns the varints at these positions and where each ends: at NO_END if it is longer than ten bytes."""
     first = data[at]
     values, ends = first.astype(np.uint64), at + 1
     if (more := np.flatnonzero(first > 0x7F)).size:

@@ -1,7 +1,7 @@
 """Encodes and decodes whole columns in protobuf's wire format, without one Python step per value.
 
-Messages are written as columns of spans that stand side by side, and read by walking all messages at once, one field of each per
-round.
+Messages are written as columns of spans that stand side by side, and read by walking all messages at once, one field of
+each per round.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,9 @@ LARGEST_FIELD_NUMBER = (1 << 29) - 1
 PADDING = 32
 """Bytes that must follow the last message in a buffer that is walked, so that reading ahead stays inside it."""
 MOST_FIELDS = 1 << 14
-"""What a node has are some tens of fields, as lists of numbers are one field each; more rounds than this would take minutes."""
+"""What a node has are some tens of fields, as lists of numbers are one field each; more rounds than this would take
+minutes.
+"""
 NO_FIELD = -1
 TEXT_FIELD_1 = 1 << 3 | DELIMITED
 
@@ -27,8 +29,8 @@ TEXT_FIELD_1 = 1 << 3 | DELIMITED
 class Fields(NamedTuple):
     """All fields of some messages, in order of appearance within each message.
 
-    `value` is a varint's or a fixed number's bits, for a delimited field the length of its content, which begins at `start`;
-    for the others `start` is where the value stands.
+    `value` is a varint's or a fixed number's bits, for a delimited field the length of its content, which begins at
+    `start`; for the others `start` is where the value stands.
     """
 
     message: Int64
@@ -38,7 +40,7 @@ class Fields(NamedTuple):
     start: Int64
 
     def where(self, chosen: Bool | Int64 | slice) -> "Fields":
-        """The chosen fields."""
+        """Returns the chosen fields."""
         if not isinstance(chosen, slice) and chosen.dtype == np.bool_ and chosen.all():
             return self
         return Fields(
@@ -46,7 +48,7 @@ class Fields(NamedTuple):
         )
 
     def of(self, number: int, wire: int) -> "Fields":
-        """The fields of this number; one of another wire type is, as in the protobuf library, an unknown field."""
+        """Returns the fields of this number; one of another wire type is, as in the protobuf library, an unknown field."""
         return self.where((self.number == number) & (self.wire == wire))
 
     def last_given(self, count: int) -> "Fields":
@@ -60,7 +62,7 @@ class Fields(NamedTuple):
 
     @staticmethod
     def concatenated(parts: "Sequence[Fields]") -> "Fields":
-        """The fields of all parts, one part after the other."""
+        """Returns the fields of all parts, one part after the other."""
         message, number, wire, value, start = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Fields(message, number, wire, value, start)
 
@@ -78,7 +80,7 @@ class Pairs(NamedTuple):
     value: Fields
 
     def where(self, chosen: Bool) -> "Pairs":
-        """The chosen pairs."""
+        """Returns the chosen pairs."""
         return self if chosen.all() else Pairs(self.row[chosen], self.name.where(chosen), self.value.where(chosen))
 
 
@@ -92,15 +94,15 @@ class Messages(NamedTuple):
 
     @staticmethod
     def of(raw: bytes, starts: Int64, ends: Int64) -> "Messages":
-        """The messages that lie in `raw` between these positions."""
+        """Returns the messages that lie in `raw` between these positions."""
         return Messages(raw, np.frombuffer(raw + bytes(PADDING), np.uint8), starts, ends)
 
     def rows(self, chosen: slice | Int64) -> "Messages":
-        """The chosen messages."""
+        """Returns the chosen messages."""
         return self._replace(starts=self.starts[chosen], ends=self.ends[chosen])
 
     def contents(self, fields: Fields) -> list[bytes]:
-        """What delimited fields of these messages contain."""
+        """Returns what delimited fields of these messages contain."""
         raw = self.raw
         return [raw[start:end] for start, end in zip(fields.start.tolist(), fields.end.tolist(), strict=True)]
 
@@ -115,21 +117,24 @@ class WireError(Exception):
 
 
 def tag(number: int, wire: int) -> bytes:
-    """The bytes before a field: its number and wire type."""
+    """Returns the bytes before a field: its number and wire type."""
     return varint(number << 3 | wire)
 
 
 def delimited(prefix: bytes, content: Sequence[Spans], present: Bool) -> list[Spans]:
-    """`content` with `prefix` (a tag, or more) and its length before it, where `present`; its rows must be empty elsewhere."""
+    """`content` with `prefix` (a tag, or more) and its length before it, where `present`; its rows must be empty
+    elsewhere.
+    """
     lengths = total_lengths(content, len(present))
     return [prefixed_varints(prefix, lengths.view(np.uint64), present), *content]
 
 
 def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
-    """The fields of the messages `data[starts[i] : ends[i]]`; those of one message in order, those of different ones interleaved.
+    """Returns the fields of the messages `data[starts[i] : ends[i]]`; those of one message in order, those of different
+    ones interleaved.
 
-    Takes one round of numpy operations per field of the longest message. `data` must go on for PADDING bytes after the last end.
-    Raises WireError with a position at which no field stands, or one too many.
+    Takes one round of numpy operations per field of the longest message. `data` must go on for PADDING bytes after the
+    last end. Raises WireError with a position at which no field stands, or one too many.
     """
     message = np.flatnonzero(starts < ends)
     at, end = starts[message], ends[message]
@@ -147,7 +152,9 @@ def walk(data: Bytes, starts: Int64, ends: Int64) -> Fields:
 
 
 def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
-    """Those of the messages that have just a short text as field 1 and then one other field, in one round; `data` as for `walk`."""
+    """Returns those of the messages that have just a short text as field 1 and then one other field, in one round;
+    `data` as for `walk`.
+    """
     length, after = data[starts + 1], starts + 2 + data[starts + 1]
     row = np.flatnonzero((data[starts] == TEXT_FIELD_1) & (length < 0x80) & (after < ends))
     other, following = _next_fields(data, row, after[row])
@@ -157,7 +164,7 @@ def walk_pairs(data: Bytes, starts: Int64, ends: Int64) -> Pairs:
 
 
 def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]:
-    """The field that begins at `at` in each message, and where the next one begins: NO_FIELD if it is none."""
+    """Returns the field that begins at `at` in each message, and where the next one begins: NO_FIELD if it is none."""
     tags, start = read_varints(data, at)
     number, wire = (tags >> np.uint64(3)).view(np.int64), (tags & np.uint64(7)).astype(np.uint8)
     value, following = read_varints(data, start)
@@ -176,7 +183,9 @@ def _next_fields(data: Bytes, message: Int64, at: Int64) -> tuple[Fields, Int64]
 
 
 def read_packed(data: Bytes, starts: Int64, ends: Int64, wire: int) -> tuple[Int64, UInt64, Int64]:
-    """All numbers of packed fields: for each its field, its bits and its position. Raises WireError where a field ends inside one."""
+    """Returns all numbers of packed fields: for each its field, its bits and its position. Raises WireError where a
+    field ends inside one.
+    """
     if wire == VARINT:
         field, position = _packed_varints(data, starts, ends)
         bits, following = read_varints(data, position)
@@ -193,7 +202,7 @@ def read_packed(data: Bytes, starts: Int64, ends: Int64, wire: int) -> tuple[Int
 
 
 def _packed_varints(data: Bytes, starts: Int64, ends: Int64) -> tuple[Int64, Int64]:
-    """The field and the position of each varint in packed fields."""
+    """Returns the field and the position of each varint in packed fields."""
     packed = join([Spans(data, starts, ends - starts)], len(starts))
     limits = packed.starts + packed.lengths
     is_last = packed.source < 0x80

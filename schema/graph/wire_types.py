@@ -20,7 +20,7 @@ WIRES = {
 
 
 def wire_types(message: type[Message]) -> npt.NDArray[np.uint8]:
-    """The wire type of each field number; of lists that of packed ones."""
+    """Returns the wire type of each field number; of lists that of packed ones."""
     fields = message.DESCRIPTOR.fields
     types = np.full(max(field.number for field in fields) + 1, UNKNOWN, np.uint8)
     for field in fields:

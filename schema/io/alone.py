@@ -21,10 +21,11 @@ LONGEST = 200
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """While the block runs the file `path` is there, names this process, and is locked by the system, which lets go of it in any ending.
+    """While the block runs the file `path` is there, names this process, and is locked by the system, which lets go of
+    it in any ending.
 
-    Raises DataError, which says who works on `what`, where another process holds it. Where the system has no such locks a file that is
-    there and names a process counts as held, and a killed one leaves it behind.
+    Raises DataError, which says who works on `what`, where another process holds it. Where the system has no such locks
+    a file that is there and names a process counts as held, and a killed one leaves it behind.
     """
     descriptor = _taken(path, what)
     try:
@@ -70,7 +71,7 @@ def _taken(path: Path, what: str) -> int:
 
 
 def _is_held(descriptor: int) -> bool:
-    """Whether another process holds the file, which this one does otherwise."""
+    """Returns whether another process holds the file, which this one does otherwise."""
     try:
         if fcntl:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +84,7 @@ def _is_held(descriptor: int) -> bool:
 
 
 def _is(descriptor: int, path: Path) -> bool:
-    """Whether the file still has its name; who held it before may have taken that away."""
+    """Returns whether the file still has its name; who held it before may have taken that away."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
@@ -104,7 +105,9 @@ def _holder(path: Path) -> str:
 
 @contextlib.contextmanager
 def in_use(descriptor: int) -> Iterator[None]:
-    """While the block runs `remove_abandoned` of other processes spares the file, also when its descriptor is closed by then."""
+    """While the block runs `remove_abandoned` of other processes spares the file, also when its descriptor is closed by
+    then.
+    """
     if fcntl is None:
         yield
         return
@@ -118,7 +121,9 @@ def in_use(descriptor: int) -> Iterator[None]:
 
 
 def remove_abandoned(folder: Path, name: re.Pattern[str]) -> None:
-    """Removes the files of such names that no process has in use any more. Where the system cannot tell it removes none."""
+    """Removes the files of such names that no process has in use any more. Where the system cannot tell it removes
+    none.
+    """
     if fcntl is None:
         return
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Compressed input as a stream: gzip, by isal where it is installed, and zstd by the package of that name.
 
-A thread decompresses a few pieces ahead of the reader. Whatever decompresses comes out before damage is raised, and the damage is the
-same error with isal and without.
+A thread decompresses a few pieces ahead of the reader. Whatever decompresses comes out before damage is raised, and the
+damage is the same error with isal and without.
 """
 
 import io
@@ -20,18 +20,24 @@ LARGEST_WINDOW = 1 << 27
 """Bytes of memory that a zstd stream may ask for; what the format's own tools accept."""
 PIECE, PIECES_AHEAD = 1 << 17, 8
 AT_A_TIME = 512
-"""Bytes of a zstd file that are decompressed in one step, whose result is lost where they are damaged. A block of a trace has more."""
+"""Bytes of a zstd file that are decompressed in one step, whose result is lost where they are damaged. A block of a
+trace has more.
+"""
 ENOUGH = 10
 """Times a limit that was passed, which is named as one to try."""
 
 
 def gunzipped(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
-    """The content of the gzip members in `raw`, one after the other. What goes on after `most` bytes is a DataError."""
+    """Returns the content of the gzip members in `raw`, one after the other. What goes on after `most` bytes is a
+    DataError.
+    """
     return _read_ahead(_Gunzip(raw, most, path), raw)
 
 
 class _Gunzip(GzipFile):
-    """Inflated by isal, about three times as fast; from damage on by zlib, which gives out more of what comes before it."""
+    """Inflated by isal, about three times as fast; from damage on by zlib, which gives out more of what comes before
+    it.
+    """
 
     def __init__(self, raw: io.BufferedReader, most: int, path: str) -> None:
         super().__init__(fileobj=raw)
@@ -81,7 +87,9 @@ def check_size(size: int, most: int, path: str) -> None:
 
 
 def unzstd(raw: io.BufferedReader, most: int, path: str) -> BinaryIO:
-    """The content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python without what reads zstd."""
+    """Returns the content of the zstd frames in `raw`. What goes on after `most` bytes is a DataError, as is a Python
+    without what reads zstd.
+    """
     require("zstd", path)
     import zstandard
 
@@ -115,7 +123,9 @@ def _read_ahead(stream: GzipFile | io.BufferedReader, raw: io.BufferedReader) ->
 
 
 class _Ahead(io.RawIOBase):
-    """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that has much to do."""
+    """A stream that a thread reads ahead. To decompress takes no interpreter, so it takes no time beside a reader that
+    has much to do.
+    """
 
     def __init__(self, stream: GzipFile | io.BufferedReader) -> None:
         self._stream = stream
@@ -124,7 +134,7 @@ class _Ahead(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def _read(self) -> list[bytes | Exception]:
-        """A few pieces; the end, or an error, is the last."""
+        """Returns a few pieces; the end, or an error, is the last."""
         pieces: list[bytes | Exception] = []
         try:
             while len(pieces) < PIECES_AHEAD and (not pieces or pieces[-1]):

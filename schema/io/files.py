@@ -26,7 +26,9 @@ from .plain import plain_on_terminals
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
 LARGEST_RATIO = {GZIP_MAGIC: 200, ZSTD_MAGIC: 500}
-"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd twice that."""
+"""Of a trace's size to its compressed size, by how it is compressed: gzipped host traces have up to 45, under zstd
+twice that.
+"""
 LEAST_SUSPECT = 1 << 28
 MAX_SIZE = "EXECGRAPH_MAX_SIZE"
 """The environment variable with the most bytes that a file may decompress to, as all processes of a command have it."""
@@ -48,7 +50,9 @@ _inputs: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("inputs", de
 
 @contextlib.contextmanager
 def protecting_inputs() -> Iterator[None]:
-    """Within the block no output replaces a protected file that was read in it: that is a RequestError of `open_output`."""
+    """Within the block no output replaces a protected file that was read in it: that is a RequestError of
+    `open_output`.
+    """
     token = _inputs.set({})
     try:
         yield
@@ -71,13 +75,13 @@ def _refuse_input(path: str) -> None:
 
 
 def open_input(path: str, protected: bool = False) -> BinaryIO:
-    """The bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
+    """Returns the bytes of `path` as a stream, decompressed if they are gzip or zstd, whatever the file is called.
 
     No output of the same command replaces a `protected` file: what a profiler measured cannot be made again.
 
-    What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it. Raises DataError
-    when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd is not installed; its reads do
-    when it decompresses to more than any trace, or was written to since it was opened.
+    What is damaged inside the compression is an OSError, an EOFError or a zlib.error of the read that comes to it.
+    Raises DataError when there is no such file, it is a directory, it may not be read, it is empty, or what reads zstd
+    is not installed; its reads do when it decompresses to more than any trace, or was written to since it was opened.
     """
     try:
         watched = path != STANDARD_STREAM
@@ -103,7 +107,9 @@ def _standard_input() -> io.BufferedReader:
 
 
 class _Watched(io.FileIO):
-    """A file that is an error at its end where somebody wrote to it since it was opened: what was read is neither the old nor the new."""
+    """A file that is an error at its end where somebody wrote to it since it was opened: what was read is neither the
+    old nor the new.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -126,7 +132,7 @@ class _Watched(io.FileIO):
 
 
 def state_of(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written to or replaced; nothing where it is no regular file."""
+    """Returns what changes when a file is written to or replaced; nothing where it is no regular file."""
     try:
         return _state(path.stat())
     except OSError:
@@ -138,8 +144,9 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _largest_content(path: str, compressed_as: bytes) -> int:
-    """The most bytes that a file may decompress to: as was asked for, or far beyond what traces do, as a small file that fills a machine
-    is no trace."""
+    """Returns the most bytes that a file may decompress to: as was asked for, or far beyond what traces do, as a small
+    file that fills a machine is no trace.
+    """
     asked = os.environ.get(MAX_SIZE)
     if asked:
         return bytes_of(asked)
@@ -151,7 +158,7 @@ def _largest_content(path: str, compressed_as: bytes) -> int:
 
 
 def bytes_of(text: str) -> int:
-    """A size such as 300M or 20G in bytes. Raises DataError where it is none.
+    """Returns a size such as 300M or 20G in bytes. Raises DataError where it is none.
 
     >>> bytes_of("20G") == 20 * 1024**3
     True
@@ -164,7 +171,9 @@ def bytes_of(text: str) -> int:
 
 @contextlib.contextmanager
 def decompressing_at_most(size: str | None) -> Iterator[None]:
-    """Within the block this process, and those that it starts, read files that decompress to `size`, such as 20G; None changes nothing."""
+    """Within the block this process, and those that it starts, read files that decompress to `size`, such as 20G; None
+    changes nothing.
+    """
     before = os.environ.get(MAX_SIZE)
     if size is not None:
         os.environ[MAX_SIZE] = size
@@ -180,10 +189,10 @@ def decompressing_at_most(size: str | None) -> Iterator[None]:
 def open_output(path: str) -> Iterator[IO[bytes]]:
     """A stream whose bytes stand under `path` only when the block ends without an exception.
 
-    The bytes go to a file beside the target, which is then renamed over it (links are followed); such files of killed processes are
-    removed. Standard output and an existing target that is no regular file (/dev/null, a pipe) are written directly, to a terminal
-    nothing that acts on it. A name that ends in .gz is compressed, without a time stamp so that equal content gives equal bytes.
-    Raises DataError when the target cannot be written.
+    The bytes go to a file beside the target, which is then renamed over it (links are followed); such files of killed
+    processes are removed. Standard output and an existing target that is no regular file (/dev/null, a pipe) are
+    written directly, to a terminal nothing that acts on it. A name that ends in .gz is compressed, without a time stamp
+    so that equal content gives equal bytes. Raises DataError when the target cannot be written.
     """
     try:
         if path == STANDARD_STREAM:
@@ -226,7 +235,9 @@ def _replace(made: Path, target: Path) -> None:
 
 
 def folder_beside(path: str) -> Path:
-    """Where what is needed while an output is made may stand: the output's folder, the system's for temporary files if it has none."""
+    """Returns where what is needed while an output is made may stand: the output's folder, the system's for temporary
+    files if it has none.
+    """
     target = Path(path).resolve()
     return Path(tempfile.gettempdir()) if path == STANDARD_STREAM or _is_special(target) else target.parent
 
@@ -256,13 +267,16 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
             yield raw
             raw.flush()
             if unnamed is not None:
-                # os.link follows a link only where it is given a folder's descriptor, which an absolute path does not use
+                # os.link follows a link only where it is given a folder's descriptor, which an absolute path does not
+                # use
                 os.link(f"/proc/self/fd/{unnamed}", beside, src_dir_fd=unnamed)
         _replace(beside, target)
 
 
 def _unnamed(folder: Path) -> int | None:
-    """A file in the folder that has no name yet, so that it goes with a process that is killed; None where the system has no such files."""
+    """Returns a file in the folder that has no name yet, so that it goes with a process that is killed; None where the
+    system has no such files.
+    """
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if Path("/proc/self/fd").is_dir() else None
     except (AttributeError, OSError):

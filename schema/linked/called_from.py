@@ -17,7 +17,7 @@ class _ThreadOps(NamedTuple):
 
 
 def called_from(linked: LinkedTrace) -> SparseMember:
-    """For ops that another thread released, the id of that thread's last op before."""
+    """Returns for ops that another thread released, the id of that thread's last op before."""
     ops, over, threads = linked.ops, linked.handoffs, _ops_of_threads(linked.ops)
     found: dict[int, int] = {}
     columns = (over.source_thread, over.source_time, over.target_thread, over.target_time)

@@ -14,7 +14,7 @@ MOST_APART = 1 << 61
 
 
 def contradiction(linked: LinkedTrace) -> str:
-    """What is wrong with the trace, in words; nothing where it is sound. O(n log n)."""
+    """Returns what is wrong with the trace, in words; nothing where it is sound. O(n log n)."""
     return next(_contradictions(linked), "")
 
 
@@ -51,7 +51,7 @@ def _codes(what: str, texts: Categorical) -> tuple[str, Int64 | Int32, int]:
 
 
 def _tables(linked: LinkedTrace) -> dict[str, Any]:
-    """The tables by their names in the file."""
+    """Returns the tables by their names in the file."""
     return {
         "ops": linked.ops,
         "calls": linked.calls,
@@ -63,7 +63,7 @@ def _tables(linked: LinkedTrace) -> dict[str, Any]:
 
 
 def _columns(table: Any) -> list[Any]:
-    """Those with a value for each row; `extra` is only there for some."""
+    """Returns those with a value for each row; `extra` is only there for some."""
     columns = [getattr(table, name) for name in table.__slots__ if name != "extra"]
     columns = [column for column in columns if column is not None]
     return [column.codes if isinstance(column, Categorical) else column for column in columns]

@@ -1,4 +1,6 @@
-"""The recorded arguments of many communications as one column of rows of numbers: they are objects only while they are looked at."""
+"""The recorded arguments of many communications as one column of rows of numbers: they are objects only while they are
+looked at.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +20,8 @@ IS_NUMBER = [isinstance(value, int) for value in msgspec.structs.astuple(Communi
 
 @dataclass(slots=True, eq=False)
 class Communications(Sequence[Communication]):
-    """Row i of `rows` has the fields of a communication, in their order: numbers as they are, of texts and lists the place in `table`.
+    """Row i of `rows` has the fields of a communication, in their order: numbers as they are, of texts and lists the
+    place in `table`.
 
     Texts and lists are shared by the communications that have equal ones, so they are not to be changed.
     """
@@ -48,15 +51,15 @@ class Communications(Sequence[Communication]):
     __hash__ = None  # type: ignore[assignment]
 
     def numbers(self, name: str) -> Int64:
-        """The column of a field that is a number."""
+        """Returns the column of a field that is a number."""
         return self.rows[:, FIELDS.index(name)]
 
     def texts(self, name: str) -> list[str]:
-        """What each has in a field that is a text."""
+        """Returns what each has in a field that is a text."""
         return [self.table[place] for place in self.numbers(name).tolist()]
 
     def take(self, rows: Int64) -> "Communications":
-        """The given rows; texts and lists are shared."""
+        """Returns the given rows; texts and lists are shared."""
         return Communications(self.rows[rows], self.table)
 
     def rename(self, rows: Int64, name: str) -> None:
@@ -71,7 +74,7 @@ class Communications(Sequence[Communication]):
 
     @staticmethod
     def of(records: Iterable[Communication]) -> "Communications":
-        """The same as columns, which are on disk where columns go there."""
+        """Returns the same as columns, which are on disk where columns go there."""
         coming, once, pieces = iter(records), _Once(), IntegerBuilder()
         while block := [*islice(coming, AT_ONCE)]:
             pieces.add(np.array([*map(once.row, block)], np.int64).reshape(-1))
@@ -88,7 +91,7 @@ class _Once:
         """By identity of the lists in the table, so that long ones that many share are not compared again."""
 
     def row(self, record: Communication) -> list[int]:
-        """The numbers that stand for a communication."""
+        """Returns the numbers that stand for a communication."""
         values = msgspec.structs.astuple(record)
         return [value if own else self._place(value) for value, own in zip(values, IS_NUMBER, strict=True)]
 
@@ -104,5 +107,5 @@ class _Once:
 
 
 def _key(values: Sequence[Any]) -> Any:
-    """What is equal for equal lists; what is coalesced stands for itself."""
+    """Returns what is equal for equal lists; what is coalesced stands for itself."""
     return id(values) if values and isinstance(values[0], Communication) else tuple(values)

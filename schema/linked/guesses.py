@@ -10,12 +10,14 @@ Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
 def guessed(found: Categorical) -> Bool:
-    """Which edges are known from timing alone."""
+    """Returns which edges are known from timing alone."""
     return found.equal(Found.TIMING.value)
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:
-    """The trace without waits and hand-offs that are known from timing alone; what they took for waiting is a thread's own time again."""
+    """Returns the trace without waits and hand-offs that are known from timing alone; what they took for waiting is a
+    thread's own time again.
+    """
     tables = {name: _certain(getattr(linked, name)) for name in ("device_waits", "host_waits", "handoffs")}
     return replace(linked, **tables)
 

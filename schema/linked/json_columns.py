@@ -16,7 +16,9 @@ FRACTIONS = Spans.of([f".{fraction:03d}".rstrip("0").rstrip(".").encode() for fr
 
 
 class Member(NamedTuple):
-    """The values that stand under a key in all rows, or in these (ascending). Each consists of the texts of all `parts` side by side."""
+    """The values that stand under a key in all rows, or in these (ascending). Each consists of the texts of all `parts`
+    side by side.
+    """
 
     key: str
     parts: Sequence[Spans]
@@ -31,13 +33,13 @@ class SparseMember(NamedTuple):
     rows: Int64
 
     def within(self, block: slice) -> Member:
-        """What it is in a block of the rows."""
+        """Returns what it is in a block of the rows."""
         chosen = np.arange(*np.searchsorted(self.rows, (block.start, block.stop)))
         return Member(self.key, [part.take(chosen) for part in self.parts], self.rows[chosen] - block.start)
 
 
 def objects(members: Iterable[Member], count: int) -> bytes:
-    """The texts of `count` objects with commas between; the first member must be in all of them."""
+    """Returns the texts of `count` objects with commas between; the first member must be in all of them."""
     parts: list[tuple[Int64 | slice, Spans]] = []
     before = b"{"
     for member in members:
@@ -50,7 +52,7 @@ def objects(members: Iterable[Member], count: int) -> bytes:
 
 
 def integers(column: Int64) -> Spans:
-    """Each integer in decimal digits."""
+    """Returns each integer in decimal digits."""
     text = np.frombuffer(orjson.dumps(np.ascontiguousarray(column), option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
     commas = np.flatnonzero(text == COMMA)
     starts, ends = np.append(1, commas + 1)[: len(column)], np.append(commas, len(text) - 1)[: len(column)]
@@ -58,18 +60,18 @@ def integers(column: Int64) -> Spans:
 
 
 def texts(table: Iterable[str]) -> Spans:
-    """Each text as JSON."""
+    """Returns each text as JSON."""
     return Spans.of([msgspec.json.encode(text) for text in table])
 
 
 def microseconds(time: Int64) -> tuple[Spans, Spans, Spans]:
-    """Times in ns as µs: sign, whole and fraction, exact and without needless zeros."""
+    """Returns times in ns as µs: sign, whole and fraction, exact and without needless zeros."""
     whole, fraction = np.divmod(np.abs(time), 1000)
     return SIGNS.take((time < 0).astype(np.int64)), integers(whole), FRACTIONS.take(fraction)
 
 
 def lists(key: str, row: Int64, value: Int64) -> SparseMember:
-    """A list in each row that is there, of its values in the order given."""
+    """Returns a list in each row that is there, of its values in the order given."""
     order = np.argsort(row, kind="stable")
     rows, first, count = np.unique(row[order], return_index=True, return_counts=True)
     values, last = integers(value[order]), first + count - 1

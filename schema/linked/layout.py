@@ -70,8 +70,9 @@ class ExactNode(Node, gc=False):
 
 
 class CallTable(msgspec.Struct, omit_defaults=True):
-    """Calls as columns: `name` is a position in `names`, `op` one in the nodes, `module` and `python_function` are positions in
-    `places`, -1 for none; times in ns."""
+    """Calls as columns: `name` is a position in `names`, `op` one in the nodes, `module` and `python_function` are
+    positions in `places`, -1 for none; times in ns.
+    """
 
     names: list[str]
     name: list[Position]
@@ -86,7 +87,9 @@ class CallTable(msgspec.Struct, omit_defaults=True):
 
 
 class WaitTable(msgspec.Struct):
-    """Device waits: `of` is an activity id; host waits: a row of the call table. `source` is an activity id, -1 for none."""
+    """Device waits: `of` is an activity id; host waits: a row of the call table. `source` is an activity id, -1 for
+    none.
+    """
 
     of: list[Whole]
     source: list[Whole]

@@ -1,7 +1,7 @@
 """The linked trace in memory: what ran where and when, who launched it, and who waited for whom.
 
-Tables of columns; a `..._row` column points into another table, -1 where there is nothing. Times are int64 ns on the device trace's
-clock, ABSENT for host ops that the device trace does not hold.
+Tables of columns; a `..._row` column points into another table, -1 where there is nothing. Times are int64 ns on the
+device trace's clock, ABSENT for host ops that the device trace does not hold.
 """
 
 from collections.abc import Sequence
@@ -40,10 +40,12 @@ class Found(Enum):
 
 @dataclass(slots=True, repr=False)
 class Ops(Table):
-    """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number, `thread` the OS's.
+    """Host ops. `id` and `parent_id` are unique over ops and activities; `tid` is the host trace's thread number,
+    `thread` the OS's.
 
-    An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module that the op was done
-    for, `python_function` the innermost Python function around its call, both None unless Python's calls were read.
+    An op that communicates itself, without the device, has a `communication_row`. `module` is the path of the module
+    that the op was done for, `python_function` the innermost Python function around its call, both None unless Python's
+    calls were read.
     """
 
     id: Int64
@@ -74,7 +76,9 @@ class Ops(Table):
 
 @dataclass(slots=True, repr=False)
 class Calls(Table):
-    """Runtime and driver calls; `op_row` is the innermost op around the call, `module` and `python_function` are as those of ops."""
+    """Runtime and driver calls; `op_row` is the innermost op around the call, `module` and `python_function` are as
+    those of ops.
+    """
 
     name: Categorical
     thread: Int64
@@ -93,8 +97,8 @@ class Calls(Table):
 class Activities(Table):
     """Device activities. `call_row` is the launch call, `op_row` the op that launched.
 
-    `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes, `bandwidth`
-    how fast (bytes/s), -1 where not recorded. `module` and `python_function` are those of the launch.
+    `communication_row` is the position of a collective's arguments, `size` what a copy or set moves in bytes,
+    `bandwidth` how fast (bytes/s), -1 where not recorded. `module` and `python_function` are those of the launch.
     """
 
     id: Int64
@@ -132,7 +136,8 @@ class DeviceWaits(Table):
 
 @dataclass(slots=True, repr=False)
 class HostWaits(Table):
-    """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded is pending.
+    """Call `call_row` does not return before activity `source_row` has ended; -1: the call waits, but nothing recorded
+    is pending.
 
     The host waits from `since` on, ABSENT for from the call's start (or from its launch, if it launches).
     """
@@ -161,8 +166,9 @@ class ThreadHandoffs(Table):
 class Communication(msgspec.Struct, omit_defaults=True):
     """The recorded arguments of one communication; -1 and empty where they were not recorded.
 
-    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is that rank's place
-    in the group as recorded. One kernel may do several communications at once, which are `coalesced` then.
+    `source` and `target` are the global ranks that a message, or a collective with a root, goes from and to; `place` is
+    that rank's place in the group as recorded. One kernel may do several communications at once, which are `coalesced`
+    then.
     """
 
     name: str = ""
@@ -219,8 +225,8 @@ class LinkReport(msgspec.Struct):
 class TraceInfo(msgspec.Struct):
     """Where the trace comes from, and what machine it was recorded on.
 
-    Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held that activity.
-    `devices` are the recorded names of the devices that ran anything, by number.
+    Of a part of a trace `carried` tells by activity id until when (ns, device clock) work that is not in the part held
+    that activity. `devices` are the recorded names of the devices that ran anything, by number.
     """
 
     schema: str = ""
@@ -256,7 +262,7 @@ class LinkedTrace(SummaryRepr):
     report: LinkReport = field(default_factory=LinkReport)
 
     def summary(self) -> Summary:
-        """Where it comes from, and how much it holds."""
+        """Returns where it comes from, and how much it holds."""
         info = self.info
         waits = {
             "of the host": len(self.host_waits.found),
@@ -273,7 +279,7 @@ class LinkedTrace(SummaryRepr):
 
 
 def on_host_clock(activities: Activities, machine: MachineCalibration) -> Activities:
-    """The activities with their times on the host's clock; lengths stay as recorded."""
+    """Returns the activities with their times on the host's clock; lengths stay as recorded."""
     shift = machine.clock_shift(activities.start)
     if not shift.any():
         return activities

@@ -54,11 +54,11 @@ class NodeTable:
         self._texts[name].add(values)
 
     def column(self, name: str) -> Int64:
-        """The whole integer column."""
+        """Returns the whole integer column."""
         return self._parts[name].column()
 
     def strings(self, name: str) -> Categorical:
-        """The whole column of texts."""
+        """Returns the whole column of texts."""
         return self._texts[name].column()
 
 
@@ -82,7 +82,7 @@ class LinkedNodes:
         return self.ops.count + self.activities.count
 
     def places(self, table: NodeTable) -> tuple[Categorical | None, Categorical | None]:
-        """The module and the Python function of each row of a table; None where no node has any."""
+        """Returns the module and the Python function of each row of a table; None where no node has any."""
         if not self.modules:
             return None, None
         module, function = (_without_empty(table.strings(name)) for name in PLACES)
@@ -145,7 +145,7 @@ def _times(nodes: Sequence[Node]) -> list[Int64]:
 
 
 def _nanoseconds(stamps: list[int | float | None]) -> Int64:
-    """Of µs stamps, ABSENT where there is none."""
+    """Returns of µs stamps, ABSENT where there is none."""
     times = np.full(len(stamps), ABSENT, np.int64)
     given = np.array([stamp is not None for stamp in stamps], np.bool_)
     times[given] = nanoseconds([stamp for stamp in stamps if stamp is not None])

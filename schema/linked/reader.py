@@ -17,7 +17,9 @@ from .nodes import LinkedNodes, NodeTable
 
 
 def read_linked(path: str, advanced: Advanced = unseen) -> LinkedTrace:
-    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is none."""
+    """Reads a linked trace, ours or chakra_trace_link's; `advanced` is told of the bytes. Raises DataError when it is
+    none.
+    """
     nodes = LinkedNodes()
     with open_input(path, protected=True) as stream:
         reader: ArrayReader[Node] = ArrayReader(stream, path, "nodes", Node, advanced)

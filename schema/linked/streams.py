@@ -17,12 +17,12 @@ class OnStreams(Protocol):
 
 
 def stream_sorted(activities: OnStreams) -> Int64:
-    """The rows by device, stream, start and end."""
+    """Returns the rows by device, stream, start and end."""
     return np.lexsort((activities.end, activities.start, activities.stream, activities.device)).astype(np.int64)
 
 
 def previous_on_stream(activities: OnStreams) -> Int64:
-    """For each activity the one before it on its stream, -1 for the first."""
+    """Returns for each activity the one before it on its stream, -1 for the first."""
     return previous_in_group(stream_sorted(activities), activities.device, activities.stream)
 
 
@@ -35,14 +35,16 @@ class Streams(NamedTuple):
 
 
 def streams_of(activities: OnStreams) -> Streams:
-    """The (device, stream) pairs in order, and which of them each activity ran on."""
+    """Returns the (device, stream) pairs in order, and which of them each activity ran on."""
     number = group_ids(activities.device, activities.stream)
     first = np.unique(number, return_index=True)[1]
     return Streams(activities.device[first], activities.stream[first], number)
 
 
 def took_over(activities: OnStreams, slack: int) -> Bool:
-    """Activities that started right when one on another stream of their device ended, as those do that waited for room on a full device."""
+    """Returns activities that started right when one on another stream of their device ended, as those do that waited
+    for room on a full device.
+    """
     taken = np.zeros(len(activities.start), np.bool_)
     for own in rows_of_each(activities.device).values():
         by_end = own[np.argsort(activities.end[own], kind="stable")]

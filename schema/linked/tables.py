@@ -1,4 +1,6 @@
-"""Makes the tables of a linked trace from those beside the nodes of its file: calls, waits and hand-offs, by row instead of id."""
+"""Makes the tables of a linked trace from those beside the nodes of its file: calls, waits and hand-offs, by row
+instead of id.
+"""
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from .linked_trace import Activities, Calls, DeviceWaits, Found, HostWaits, Ops,
 
 
 def calls(table: CallTable, op_ids: Int64) -> Calls:
-    """The calls of the table; `op_ids` are the ids of the ops, by row."""
+    """Returns the calls of the table; `op_ids` are the ids of the ops, by row."""
 
     def place(codes: list[int] | None) -> Categorical | None:
         return None if codes is None else Categorical(np.array(codes, np.int32), table.places)
@@ -26,7 +28,7 @@ def calls(table: CallTable, op_ids: Int64) -> Calls:
 
 
 def assumed_calls(activities: Activities, ops: Ops) -> Calls:
-    """One launch per activity, at its op's end or its own start, the earlier one."""
+    """Returns one launch per activity, at its op's end or its own start, the earlier one."""
     op, start = activities.op_row, activities.start
     known = op >= 0
     moment = start.copy()
@@ -36,7 +38,9 @@ def assumed_calls(activities: Activities, ops: Ops) -> Calls:
 
 
 def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids: Int64) -> DeviceWaits:
-    """Those of the table, else those that chakra_trace_link found: (activity row, awaited id) pairs; it lists ids of ops, too."""
+    """Returns those of the table, else those that chakra_trace_link found: (activity row, awaited id) pairs; it lists
+    ids of ops, too.
+    """
     if table:
         found = Categorical.of(found.value for found in table.found)
         return DeviceWaits(_rows_or_none(ids, table.source), _rows(ids, table.of), found)
@@ -47,7 +51,7 @@ def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids:
 
 
 def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
-    """Those of the table, none where the file has none; `ids` are those of the activities, by row."""
+    """Returns those of the table, none where the file has none; `ids` are those of the activities, by row."""
     table = table or WaitTable([], [], [])
     return HostWaits(
         np.array(table.of, np.int64),
@@ -58,7 +62,7 @@ def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:
 
 
 def thread_handoffs(table: HandoffTable | None) -> ThreadHandoffs:
-    """Those of the table, none where the file has none."""
+    """Returns those of the table, none where the file has none."""
     table = table or HandoffTable([], [], [], [], [], [])
     return ThreadHandoffs(
         np.array(table.source_thread, np.int64),
@@ -75,7 +79,7 @@ def _column_of_times(times: list[int | None]) -> Int64:
 
 
 def _rows(ids: Int64, wanted: list[int]) -> Int64:
-    """The rows of these ids. Raises KeyError for one that is not there."""
+    """Returns the rows of these ids. Raises KeyError for one that is not there."""
     rows = rows_of(ids, np.array(wanted, np.int64))
     if (missing := np.flatnonzero(rows < 0)).size:
         raise KeyError(wanted[missing[0]])
@@ -83,7 +87,7 @@ def _rows(ids: Int64, wanted: list[int]) -> Int64:
 
 
 def _rows_or_none(ids: Int64, wanted: list[int]) -> Int64:
-    """As `_rows`, with -1 for a negative id."""
+    """Returns as `_rows`, with -1 for a negative id."""
     rows = np.full(len(wanted), -1, np.int64)
     given = [place for place, identity in enumerate(wanted) if identity >= 0]
     rows[given] = _rows(ids, [wanted[place] for place in given])

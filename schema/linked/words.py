@@ -1,4 +1,6 @@
-"""The linked file in words: unit and meaning of every member of its records. docs/linked-trace.md is made of these tables."""
+"""The linked file in words: unit and meaning of every member of its records. docs/linked-trace.md is made of these
+tables.
+"""
 
 from typing import NamedTuple
 
@@ -12,7 +14,9 @@ OPS, ACTIVITIES = "ops", "activities"
 
 
 class Member(NamedTuple):
-    """A member of a JSON object; of nodes `of` is the kind that alone has it. `written` is the type of what no reader here reads."""
+    """A member of a JSON object; of nodes `of` is the kind that alone has it. `written` is the type of what no reader
+    here reads.
+    """
 
     name: str
     unit: str
@@ -146,7 +150,8 @@ RECORDS = (
                                 " null for a whole trace"),
         Member("devices", "", "recorded names of the devices that ran anything, by number"),
     )),
-    Record("Machine", "What the trace tells of the machine that it was recorded on. Members at their default are left out.", MachineCalibration, (
+    Record("Machine", "What the trace tells of the machine that it was recorded on. Members at their default are left out.",
+           MachineCalibration, (
         Member("resolution_ns", "ns", "the unit in which the trace counts time"),
         Member("clock_offset_ns", "ns", "to be added to device times for the host's clock, at the time `clock_from_ns`"),
         Member("clock_drift_ns", "ns", "by how much more at `clock_until_ns`"),

@@ -146,7 +146,9 @@ class _ActivityNodes:
         return ids.placed(known, len(op)), repeated(b"null", len(none)).placed(none, len(op))
 
     def _tensors(self, block: slice) -> list[bytes]:
-        """The tensors of the communication op around a launch; Chakra's converter takes the size of a collective from them."""
+        """Returns the tensors of the communication op around a launch; Chakra's converter takes the size of a
+        collective from them.
+        """
         activities, ops = self.linked.activities, self.linked.ops
         tensors = [NO_TENSORS] * (block.stop - block.start)
         launched = (activities.communication_row[block] >= 0) & (activities.op_row[block] >= 0)
@@ -156,7 +158,9 @@ class _ActivityNodes:
         return tensors
 
     def _listing_tensors(self, op: int) -> int:
-        """The op itself or the nearest one around it that lists a tensor, -1 for none; an op is passed once, however many lie in it."""
+        """Returns the op itself or the nearest one around it that lists a tensor, -1 for none; an op is passed once,
+        however many lie in it.
+        """
         passed = []
         while op >= 0 and op not in self.listing and A_TENSOR not in self.linked.ops.inputs[op]:
             passed.append(op)
@@ -184,13 +188,13 @@ def _blocks(nodes: _OpNodes | _ActivityNodes, count: int) -> list[tuple[_OpNodes
 
 
 def _given(key: str, column: Int64, missing: int) -> Member:
-    """A member of the rows that have a value."""
+    """Returns a member of the rows that have a value."""
     rows = np.flatnonzero(column != missing)
     return Member(key, [integers(column[rows])], rows)
 
 
 def _extra_attributes(extra: JsonRecords[dict[str, Any]]) -> SparseMember:
-    """The further attributes of the ops that have some, as the list of all goes on with them."""
+    """Returns the further attributes of the ops that have some, as the list of all goes on with them."""
     texts = [b"".join(b"," + encoded(_extra_attribute(*pair)) for pair in own.items()) for own in extra.values()]
     return SparseMember("", [Spans.of(texts)], extra.rows)
 
@@ -200,7 +204,7 @@ def _extra_attribute(name: str, value: Any) -> Attr:
 
 
 def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
-    """Ids of the activities that each op's calls waited for."""
+    """Returns ids of the activities that each op's calls waited for."""
     waits = linked.host_waits
     real = waits.source_row >= 0
     op = linked.calls.op_row[waits.call_row[real]]
@@ -209,7 +213,7 @@ def _awaited_by_op(linked: LinkedTrace) -> SparseMember:
 
 
 def _awaited_by_activity(linked: LinkedTrace) -> SparseMember:
-    """Ids of the activities that each activity's stream was told to wait for."""
+    """Returns ids of the activities that each activity's stream was told to wait for."""
     waits = linked.device_waits
     real = waits.source_row >= 0
     return lists("sync_dep", waits.target_row[real], linked.activities.id[waits.source_row[real]])
@@ -238,7 +242,7 @@ def _host_wait_table(linked: LinkedTrace) -> WaitTable:
 
 
 def _ids(ids: Int64, rows: Int64) -> list[int]:
-    """The ids of rows, -1 where there is none."""
+    """Returns the ids of rows, -1 where there is none."""
     found: list[int] = (np.where(rows >= 0, ids[rows], -1) if len(ids) else rows).tolist()
     return found
 

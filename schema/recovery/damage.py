@@ -1,4 +1,6 @@
-"""What was wrong with one file when it was read: rows that were lost, rows that were mended, and where the first of each stood."""
+"""What was wrong with one file when it was read: rows that were lost, rows that were mended, and where the first of
+each stood.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +13,9 @@ CUT_OFF = "cut off by the end of the file"
 
 @dataclass(slots=True)
 class Found:
-    """One kind of damage: how often, in how many bytes, and the first place (byte of the decompressed file) with its error."""
+    """One kind of damage: how often, in how many bytes, and the first place (byte of the decompressed file) with its
+    error.
+    """
 
     rows: int
     bytes: int
@@ -21,7 +25,9 @@ class Found:
 
 @dataclass(slots=True)
 class Damage:
-    """The damage of one file, whose elements are called `rows` ("device events"). With `strict` the first of it is a DataError."""
+    """The damage of one file, whose elements are called `rows` ("device events"). With `strict` the first of it is a
+    DataError.
+    """
 
     path: str
     rows: str

@@ -1,7 +1,9 @@
-"""Takes the elements of an array out of damaged JSON text, one by one, and mends those that do not decode where that helps.
+"""Takes the elements of an array out of damaged JSON text, one by one, and mends those that do not decode where that
+helps.
 
-Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at 1 and 9. The text
-up to the next start is an element if it decodes; if it only lacks its end, that start was part of a text in it, and the one after is tried.
+Where another element may start is guessed by the first key of the first element: of `[{"a":1},{"a":2` the starts are at
+1 and 9. The text up to the next start is an element if it decodes; if it only lacks its end, that start was part of a
+text in it, and the one after is tried.
 
 Nothing is lost in silence: the `Damage` is told of every stretch of text that is no element. Linear in the text.
 """
@@ -38,7 +40,9 @@ CLOSED = re.compile(rb'\}[\s,]*\](?=\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*\Z|\Z))')
 
 
 class Elements:
-    """Takes elements out of the text of an array whose elements begin like the first one. `decoder` decodes a list of them."""
+    """Takes elements out of the text of an array whose elements begin like the first one. `decoder` decodes a list of
+    them.
+    """
 
     def __init__(self, decoder: "msgspec.json.Decoder[Any]", damage: Damage) -> None:
         self.damage = damage
@@ -47,9 +51,11 @@ class Elements:
         self._start: re.Pattern[bytes] | None = None
 
     def take(self, text: bytes, at: int, last: bool, sound: bool = False) -> tuple[list[bytes], int]:
-        """The elements of a text that stands at byte `at`, and how much of it is done with. It may be `sound` JSON of the wrong kind.
+        """Returns the elements of a text that stands at byte `at`, and how much of it is done with. It may be `sound`
+        JSON of the wrong kind.
 
-        The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's end is left.
+        The last element is left, as it may go on; with `last` it is taken as well, and only what follows the array's
+        end is left.
         """
         starts = _element_starts(text) if sound else self._starts(text)
         if not starts and not last:
@@ -63,7 +69,9 @@ class Elements:
         return texts + element, done + used
 
     def _starts(self, text: bytes) -> list[int]:
-        """Where elements may start: where the first element's first key comes again, else after any closing brace."""
+        """Returns where elements may start: where the first element's first key comes again, else after any closing
+        brace.
+        """
         if self._start is None and (first := FIRST_KEY.search(text)):
             self._start = re.compile(rb"(?:\A|(?<=[\s,\[}\0]))\{\s*" + first.group(1) + rb"\s*:")
         starts = [found.start() for found in self._start.finditer(text)] if self._start else []
@@ -72,7 +80,7 @@ class Elements:
         return starts
 
     def _all_but_last(self, text: bytes, starts: list[int], at: int, last: bool) -> tuple[list[bytes], int]:
-        """Every element but the one that begins at the last of the starts; how far it came."""
+        """Returns every element but the one that begins at the last of the starts; how far it came."""
         texts: list[bytes] = []
         place, final = 0, len(starts) - 1
         while place < final:
@@ -103,7 +111,9 @@ class Elements:
             self.damage.mend(COMMAS, at, len(found))
 
     def _next_start(self, text: bytes, starts: list[int], place: int) -> tuple[int, bool]:
-        """The place in `starts` of the one after the element, 0 if it does not decode; and whether there was text enough to tell."""
+        """Returns the place in `starts` of the one after the element, 0 if it does not decode; and whether there was
+        text enough to tell.
+        """
         for after in range(place + 1, place + 1 + JOINS):
             if after >= len(starts):
                 return 0, False
@@ -115,7 +125,7 @@ class Elements:
         return 0, True
 
     def _recovered(self, text: bytes, at: int) -> list[bytes]:
-        """The elements of a stretch that does not decode: itself, mended, or those inside it, or none."""
+        """Returns the elements of a stretch that does not decode: itself, mended, or those inside it, or none."""
         body = text.strip(BLANK)
         if not body:
             return []
@@ -127,7 +137,7 @@ class Elements:
         return inside
 
     def _elements_inside(self, text: bytes, at: int) -> list[bytes]:
-        """The elements in a stretch that has something else beside them; that is lost."""
+        """Returns the elements in a stretch that has something else beside them; that is lost."""
         places = [0, *(found.end() for found in ANY_START.finditer(text)), len(text)]
         characters = text.decode("latin-1")  # one for each byte, so that places are the same
         found: list[bytes] = []
@@ -149,7 +159,7 @@ class Elements:
             self.damage.lose(UNREADABLE, at, len(body), str(refusal(self._decoder, body)))
 
     def _decodable(self, body: bytes, at: int) -> bytes | None:
-        """The text itself if it decodes, else mended if that does."""
+        """Returns the text itself if it decodes, else mended if that does."""
         refused = refusal(self._decoder, body)
         if refused is None:
             return body
@@ -163,7 +173,7 @@ class Elements:
         return text
 
     def _last_element(self, text: bytes, at: int) -> tuple[list[bytes], int]:
-        """The last element and where the array's end stands after it; the text's length where it has no end."""
+        """Returns the last element and where the array's end stands after it; the text's length where it has no end."""
         closing = structure_of(text).end
         ends = [closing] * (closing > 0) + [found.start() + 1 for found in islice(END.finditer(text), ENDS_TRIED)]
         for body, end in self._candidates(text, ends):
@@ -181,20 +191,22 @@ class Elements:
 
     @staticmethod
     def _candidates(text: bytes, ends: list[int]) -> Iterator[tuple[bytes, int]]:
-        """What the last element may be: the text up to each of the ends, and where the bracket after that stands."""
+        """Yields what the last element may be: the text up to each of the ends, and where the bracket after that
+        stands.
+        """
         for end in ends:
             yield text[:end].strip(BLANK), text.find(b"]", end) if end < len(text) else end
 
 
 def _element_starts(text: bytes) -> list[int]:
-    """Where elements start in a sound text."""
+    """Returns where elements start in a sound text."""
     return [
         found.end() for after in (0, *(structure_of(text).commas + 1).tolist()) if (found := BLANKS.match(text, after))
     ]
 
 
 def _end_of_value(text: str, begin: int) -> int:
-    """Where the JSON value that begins there ends; 0 if there is none."""
+    """Returns where the JSON value that begins there ends; 0 if there is none."""
     try:
         return VALUE.raw_decode(text, begin)[1]
     except (ValueError, RecursionError):

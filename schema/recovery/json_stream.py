@@ -1,9 +1,9 @@
 """Reading a large JSON object whose bulk is one array of objects, in pieces, with a typed decoder.
 
-A piece ends where the text looks like the start of another element. The look is proven by decoding: a wrong cut leaves brackets or
-quotes open. Where none of a few looks is right, brackets and quotes are followed, which is exact and takes longer. Memory stays at one
-piece, whatever the size of the file. Text that does not decode is damaged: a reader that was given a `Damage` takes the elements one by
-one, mends what it can, and says there what it could not use.
+A piece ends where the text looks like the start of another element. The look is proven by decoding: a wrong cut leaves
+brackets or quotes open. Where none of a few looks is right, brackets and quotes are followed, which is exact and takes
+longer. Memory stays at one piece, whatever the size of the file. Text that does not decode is damaged: a reader that
+was given a `Damage` takes the elements one by one, mends what it can, and says there what it could not use.
 """
 
 import io
@@ -47,11 +47,12 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class ArrayReader(Generic[T]):
     """Iterates over lists of decoded elements of the array under `key`; afterwards `document` is the text without them.
 
-    `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A damaged text is
-    left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and `document` closed after it.
+    `found` tells whether there is such an array; without one `document` is the text, of a long one the beginning. A
+    damaged text is left in `document`, for its decoder to complain about, or with `damage` read as far as it goes, and
+    `document` closed after it.
 
-    What matches `needless`, an element with the comma behind it, is cut out of the text, where the rest decodes without it, and counted
-    in `left_out`.
+    What matches `needless`, an element with the comma behind it, is cut out of the text, where the rest decodes without
+    it, and counted in `left_out`.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ArrayReader(Generic[T]):
         self._piece = PIECE
 
     def __iter__(self) -> Iterator[tuple[bytes, list[T]]]:
-        """Pairs of (JSON text of a list, its decoded elements)."""
+        """Yields pairs of (JSON text of a list, its decoded elements)."""
         head = self._head()
         if not self.found:
             self.document = head
@@ -113,7 +114,7 @@ class ArrayReader(Generic[T]):
             )
 
     def _head(self) -> bytes:
-        """What stands before the elements, which is taken out of the buffer; all there is where there are none."""
+        """Returns what stands before the elements, which is taken out of the buffer; all there is where there are none."""
         self._fill()
         self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
         while (opening := opening_of(self._buffer, self._name, self._ended)) is None:
@@ -159,7 +160,7 @@ class ArrayReader(Generic[T]):
         return self._read - len(self._buffer)
 
     def _take(self, boundary: "re.Pattern[bytes]") -> Iterator[tuple[bytes, list[T]]]:
-        """As much of the buffer as decodes to whole elements, or can be saved of it."""
+        """Yields as much of the buffer as decodes to whole elements, or can be saved of it."""
         cuts = _cuts(boundary, self._buffer) or _cuts(ANY_OBJECT, self._buffer)
         for cut in reversed(cuts):
             if (piece := self._decoded(self._buffer[: cut + 1])) is not None:
@@ -174,7 +175,9 @@ class ArrayReader(Generic[T]):
             )
 
     def _take_exactly(self) -> Iterator[tuple[bytes, list[T]]]:
-        """The same where an element holds what looks like others' starts, or is damaged. One that goes on is left."""
+        """Yields the same where an element holds what looks like others' starts, or is damaged. One that goes on is
+        left.
+        """
         sound = is_sound(self._opening + self._buffer)
         commas: list[int] = structure_of(self._buffer).commas.tolist() if sound else []
         if commas and (piece := self._decoded(self._buffer[: commas[-1]])) is not None:
@@ -184,7 +187,7 @@ class ArrayReader(Generic[T]):
             yield from self._saved(self._elements, last=False, sound=sound)
 
     def _saved(self, elements: Elements, last: bool, sound: bool) -> Iterator[tuple[bytes, list[T]]]:
-        """The elements of a damaged buffer, one by one, but for the last unless the file ends there."""
+        """Yields the elements of a damaged buffer, one by one, but for the last unless the file ends there."""
         texts, used = elements.take(self._buffer, self._at, last, sound)
         self._drop(used)
         if texts:
@@ -216,12 +219,12 @@ class ArrayReader(Generic[T]):
             return None
 
     def _ends(self) -> Iterator[int]:
-        """Where the last element may end: where it looks like it, then where it does."""
+        """Yields where the last element may end: where it looks like it, then where it does."""
         yield from (found.start() + 1 for found in islice(ARRAY_END.finditer(self._buffer), ENDS_TRIED))
         yield from (end for end in [structure_of(self._buffer).end] if end > 0)
 
     def _close(self, head: bytes) -> Iterator[tuple[bytes, list[T]]]:
-        """The last element, and `document` from what stands around the elements."""
+        """Yields the last element, and `document` from what stands around the elements."""
         if re.match(rb"\s*\]", self._buffer):
             self.document = head + self._buffer
             return
@@ -239,7 +242,7 @@ class ArrayReader(Generic[T]):
 
 
 def _valid(keys: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The values that have the type of the field of that name."""
+    """Returns the values that have the type of the field of that name."""
     valid = {}
     for field in msgspec.structs.fields(kind):
         if field.encode_name in keys:
@@ -251,20 +254,20 @@ def _valid(keys: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _boundary(elements: bytes) -> "re.Pattern[bytes]":
-    """A pattern for the text between two elements, from how the first element begins."""
+    """Returns a pattern for the text between two elements, from how the first element begins."""
     first = re.match(rb'\s*\{\s*"\w+"', elements)
     begin = re.escape(first.group().strip()) if first else rb"\{"
     return re.compile(rb"\},(?=\s*" + begin + rb")")
 
 
 def _cuts(boundary: "re.Pattern[bytes]", text: bytes) -> list[int]:
-    """The last places in the text where an element may end."""
+    """Returns the last places in the text where an element may end."""
     near_end = [cut.start() for cut in boundary.finditer(text, max(0, len(text) - OPENING))]
     return (near_end or [cut.start() for cut in boundary.finditer(text)])[-CUTS_TRIED:]
 
 
 def decode(document: bytes, kind: type[T], path: str, offset: int = 0) -> T:
-    """One typed decode; a failure is a DataError that says where."""
+    """Returns one typed decode; a failure is a DataError that says where."""
     try:
         return msgspec.json.decode(document, type=kind)
     except msgspec.ValidationError as error:
@@ -278,7 +281,7 @@ def decode(document: bytes, kind: type[T], path: str, offset: int = 0) -> T:
 
 
 def kind_of_text(document: bytes, key: str) -> str:
-    """What a file is that has no array under `key`, in words."""
+    """Returns what a file is that has no array under `key`, in words."""
     beginning = document.lstrip()[:40].decode("utf-8", "replace")
     if not beginning:
         return "holds no text; was it written and copied to its end?"

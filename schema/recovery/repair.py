@@ -1,7 +1,7 @@
 """Mends JSON text that a decoder refuses, in one pass over its tokens, linear in its length.
 
-It mends what profilers are known to write wrongly: names with quotes, backslashes and control characters in them, bytes that are no UTF-8,
-NaN and its like, and commas too many.
+It mends what profilers are known to write wrongly: names with quotes, backslashes and control characters in them, bytes
+that are no UTF-8, NaN and its like, and commas too many.
 """
 
 import json
@@ -32,7 +32,9 @@ TOKEN = re.compile(
     rb"|(?P<void>:(?=\s*[,\]}]))",
     re.DOTALL,
 )
-"""A text that is a value in an object ends where another key or the object's end follows; others at their next plausible quote."""
+"""A text that is a value in an object ends where another key or the object's end follows; others at their next
+plausible quote.
+"""
 IN_TEXT = re.compile(
     rb'(?P<valid>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\["\\/bfnrt])'
     rb'|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|(?P<backslash>\\)|(?P<quote>")|(?P<control>[\x00-\x1f])',
@@ -58,7 +60,9 @@ class Mended(NamedTuple):
 
 
 def mend(text: bytes) -> Mended:
-    """The text of one JSON value with what is known to go wrong put right; whether it is JSON now, a decoder has to tell."""
+    """Returns the text of one JSON value with what is known to go wrong put right; whether it is JSON now, a decoder
+    has to tell.
+    """
     repairs: set[str] = set()
     try:
         text.decode()
@@ -83,7 +87,9 @@ def mend(text: bytes) -> Mended:
 
 
 def _sound_text(body: bytes, repairs: set[str]) -> bytes:
-    """The body of a text with everything escaped that must be; left as it is where a quote is missing rather than one too many."""
+    """Returns the body of a text with everything escaped that must be; left as it is where a quote is missing rather
+    than one too many.
+    """
     if SWALLOWED.search(body):
         return body
 
@@ -109,7 +115,8 @@ def _sound_number(text: bytes, repairs: set[str]) -> bytes:
 
 
 def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The values of those keys, wherever they stand in a text that is no JSON as a whole; mended where they must be.
+    """Returns the values of those keys, wherever they stand in a text that is no JSON as a whole; mended where they
+    must be.
 
     Of a key that stands there several times the first readable value. Of a long text only the ends are looked at.
     """
@@ -127,7 +134,7 @@ def known_keys(text: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def refusal(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> Exception | None:
-    """Why a decoder of lists refuses the text of elements; None if it does not."""
+    """Returns why a decoder of lists refuses the text of elements; None if it does not."""
     try:
         if not text.isascii():
             text.decode()

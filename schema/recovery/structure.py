@@ -1,4 +1,6 @@
-"""Where an array begins and its elements end, by brackets and quotes alone: exact for any JSON, whatever its texts hold."""
+"""Where an array begins and its elements end, by brackets and quotes alone: exact for any JSON, whatever its texts
+hold.
+"""
 
 import re
 from collections.abc import Iterator
@@ -22,14 +24,16 @@ SOUND = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Structure(NamedTuple):
-    """Where the commas between elements are, and where the bracket that closes the array is, -1 where the text ends before it."""
+    """Where the commas between elements are, and where the bracket that closes the array is, -1 where the text ends
+    before it.
+    """
 
     commas: Int64
     end: int
 
 
 def structure_of(text: bytes) -> Structure:
-    """The structure of a text in an array that begins between two elements. Linear in the text.
+    """Returns the structure of a text in an array that begins between two elements. Linear in the text.
 
     >>> commas, end = structure_of(b'{"a":"},{"},{"b":[1,2]}]')
     >>> commas.tolist(), end
@@ -46,7 +50,9 @@ def structure_of(text: bytes) -> Structure:
 
 
 def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
-    """The text in blocks: where each begins, its bytes, which are outside of quotes, and how deep in brackets it is behind each."""
+    """Yields the text in blocks: where each begins, its bytes, which are outside of quotes, and how deep in brackets it
+    is behind each.
+    """
     plain = np.frombuffer(text.replace(rb"\\", ESCAPED).replace(rb"\"", ESCAPED), np.uint8)
     quotes = depth = 0
     for first in range(0, len(plain), AT_ONCE):
@@ -59,7 +65,8 @@ def _blocks(text: bytes) -> Iterator[tuple[int, Bytes, Bool, Int32]]:
 
 
 def opening_of(text: bytes, key: str, ended: bool) -> int | None:
-    """Where the array under a key of the top level begins, or the text itself if it is an array; None where it has not come yet.
+    """Returns where the array under a key of the top level begins, or the text itself if it is an array; None where it
+    has not come yet.
 
     Keys on deeper levels are passed over, unless the text is damaged before it, or has `ended` without it.
 
@@ -76,7 +83,7 @@ def opening_of(text: bytes, key: str, ended: bool) -> int | None:
 
 
 def _depths_before(text: bytes, places: Int64) -> Int64:
-    """How many brackets are open before each of the places, which ascend and are not 0."""
+    """Returns how many brackets are open before each of the places, which ascend and are not 0."""
     found = np.zeros(len(places), np.int64)
     if len(places):
         for first, block, _, depths in _blocks(text[: places[-1]]):
@@ -86,7 +93,7 @@ def _depths_before(text: bytes, places: Int64) -> Int64:
 
 
 def is_sound(text: bytes) -> bool:
-    """Whether the text is JSON, or the beginning of some in which nothing is wrong so far."""
+    """Returns whether the text is JSON, or the beginning of some in which nothing is wrong so far."""
     return TRUNCATED in (_refused(text.rstrip(OF_NUMBERS)) or TRUNCATED)
 
 

@@ -15,23 +15,29 @@ from .host import EMPTY_LIST, TensorLists
 from .numbers import json_value
 
 TENSOR = re.compile(rb'\[\s*\d{1,18},\s*(\d{1,18}),\s*(\d{1,14}),\s*(\d{1,14}),\s*(\d{1,3}),\s*"([^"]*)"\s*\]')
-"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it; all but the first as groups.
+"""[tensor id, storage id, offset, elements, bytes per element, device], as a host trace lists it; all but the first as
+groups.
 
 Products of its numbers fit 64 bits: longer ones are no tensor's.
 """
 LIKE_A_TENSOR = re.compile(rb'\[\s*\d+(?:,\s*\d+){4},\s*"[^"]*"\s*\]')
 LONG_NUMBER = re.compile(rb"\d{19}")
 NO_LIST = re.compile(rb'"\s*:(?! ?\[)')
-"""Follows the key of what is no list. May be found elsewhere, too: it is looked for in many arguments at once, as that costs little."""
+"""Follows the key of what is no list. May be found elsewhere, too: it is looked for in many arguments at once, as that
+costs little.
+"""
 AS_ANY_DIGIT, MANY_DIGITS = bytes.maketrans(b"123456789", 9 * b"0"), 15 * b"0"
-"""What a number has at least that may be too large: to look for it takes a tenth of what it takes to look for all tensors."""
+"""What a number has at least that may be too large: to look for it takes a tenth of what it takes to look for all
+tensors.
+"""
 MEMBERS, MEASURES = TensorLists.__struct_fields__, ("shapes", "strides")
 NO_LISTS = "values, shapes, types or strides of arguments that are no lists"
 TOO_LARGE = "tensors whose numbers are too large"
 
 
 def usable_arguments(texts: Sequence[bytes], left_out: Counter[str]) -> Sequence[bytes]:
-    """The arguments of many ops, each an object with the members of `TensorLists`, with an empty list for what cannot be used of them.
+    """Returns the arguments of many ops, each an object with the members of `TensorLists`, with an empty list for what
+    cannot be used of them.
 
     Counts that in `left_out`, by reason.
 
@@ -70,13 +76,13 @@ def _usable_member(name: str, text: bytes, left_out: Counter[str]) -> bytes:
 
 
 def listed(text: msgspec.Raw) -> list[Any]:
-    """The list that a text is; empty where it is none, or nested too deep."""
+    """Returns the list that a text is; empty where it is none, or nested too deep."""
     value = json_value(text)
     return value if isinstance(value, list) else []
 
 
 def argument_lists(text: bytes, *names: str) -> list[list[Any]]:
-    """The members of `TensorLists` that are asked for, decoded; empty where one is no list.
+    """Returns the members of `TensorLists` that are asked for, decoded; empty where one is no list.
 
     >>> argument_lists(b'{"values":[1],"shapes":5}', "values", "shapes", "types")
     [[1], [], []]
@@ -86,7 +92,7 @@ def argument_lists(text: bytes, *names: str) -> list[list[Any]]:
 
 
 def value_texts(text: bytes) -> list[bytes]:
-    """The text of each value among an op's arguments."""
+    """Returns the text of each value among an op's arguments."""
     values = msgspec.json.decode(text, type=TensorLists).values
     return [*map(bytes, msgspec.json.decode(values, type=list[msgspec.Raw]))] if _is_list(values) else []
 
@@ -96,13 +102,15 @@ def _is_list(text: msgspec.Raw) -> bool:
 
 
 class ArgumentTexts:
-    """The texts of `members` of many ops' arguments, a block of them at a time; `left_out` counts what is unusable, by reason."""
+    """The texts of `members` of many ops' arguments, a block of them at a time; `left_out` counts what is unusable, by
+    reason.
+    """
 
     def __init__(self, *members: str) -> None:
         self.names, self._decode = members, msgspec.json.Decoder(list[TensorLists]).decode
         self.left_out: Counter[str] = Counter()
 
     def of(self, texts: Sequence[bytes]) -> list[list[bytes]]:
-        """By member its text for each op."""
+        """Returns by member its text for each op."""
         ops = self._decode(b"[" + b",".join(usable_arguments(texts, self.left_out)) + b"]")
         return [[*map(bytes, map(attrgetter(name), ops))] for name in self.names]

@@ -8,16 +8,19 @@ from .host import Attr
 
 
 class ListedAttributes(NamedTuple):
-    """Of each node, by name, the value of a known attribute, None where it lists none; `further` has the other attributes by row."""
+    """Of each node, by name, the value of a known attribute, None where it lists none; `further` has the other
+    attributes by row.
+    """
 
     columns: dict[str, list[Any]]
     further: dict[int, dict[str, Any]]
 
 
 def listed_attributes(nodes: Sequence[list[Attr]], known: tuple[str, ...]) -> ListedAttributes:
-    """The attributes of some nodes; further ones whose value is an empty text count as not there.
+    """Returns the attributes of some nodes; further ones whose value is an empty text count as not there.
 
-    Most nodes list what the first one does, the known attributes first and nothing further: those are taken all at once.
+    Most nodes list what the first one does, the known attributes first and nothing further: those are taken all at
+    once.
     """
     names = [attr.name for attr in nodes[0]] if nodes else []
     size = len(names)

@@ -1,6 +1,7 @@
 """Typed records of the host trace (PyTorch Execution Trace).
 
-One record serves all versions: what differs is which keys are there, flat ones (1.0.1) or `attrs` (1.0.2 on); unknown ones are skipped.
+One record serves all versions: what differs is which keys are there, flat ones (1.0.1) or `attrs` (1.0.2 on); unknown
+ones are skipped.
 """
 
 from typing import Any
@@ -33,7 +34,9 @@ class TensorLists(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A node; `ctrl_deps`, in flat nodes `parent`, is the id of the calling op, `inputs` and `outputs` are `TensorLists` or the values."""
+    """A node; `ctrl_deps`, in flat nodes `parent`, is the id of the calling op, `inputs` and `outputs` are
+    `TensorLists` or the values.
+    """
 
     id: Any
     name: str | None = ""

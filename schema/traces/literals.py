@@ -21,7 +21,8 @@ FAILURES = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, msg
 
 
 def literal(text: str) -> Any:
-    """What a text stands for in JSON or, as PyTorch 2.1 writes, in Python's notation; None for what stands for nothing.
+    """Returns what a text stands for in JSON or, as PyTorch 2.1 writes, in Python's notation; None for what stands for
+    nothing.
 
     >>> literal('[{"ranks": [0, 1]}]'), literal("{0: 'a', 1: (True, None)}"), literal("[{[]: 1}]"), literal("[" * 5000)
     ([{'ranks': [0, 1]}], {0: 'a', 1: (True, None)}, None, None)
@@ -45,7 +46,7 @@ def _python_literal(text: str) -> Any:
 
 
 def integer_list(value: Any) -> list[int] | None:
-    """A list of integers that may be given as text, or as the keys of an object; None for what is no such list.
+    """Returns a list of integers that may be given as text, or as the keys of an object; None for what is no such list.
 
     Empty where none is given, and where the profiler shortened it (Kineto keeps 30).
 

@@ -12,9 +12,10 @@ LARGEST_ID = 1 << 53
 class MergedRank(msgspec.Struct):
     """One rank of the list `mergedRanks` at the top level of a merged trace.
 
-    Its rows are those of the processes in `processes`, which maps them to the processes (or devices) that the rank's own trace has, as
-    `threads` maps threads that it does not have. Its times there are `time_shift_ns` smaller, its correlation and flow ids (from 1 to
-    LARGEST_ID there) `id_offset` smaller. `metadata` is the rest of that trace's top level.
+    Its rows are those of the processes in `processes`, which maps them to the processes (or devices) that the rank's
+    own trace has, as `threads` maps threads that it does not have. Its times there are `time_shift_ns` smaller, its
+    correlation and flow ids (from 1 to LARGEST_ID there) `id_offset` smaller. `metadata` is the rest of that trace's
+    top level.
     """
 
     rank: Int64

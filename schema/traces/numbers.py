@@ -15,7 +15,7 @@ NUMBER = re.compile(r"0x[0-9a-f]{1,16}(?![0-9a-f])|-?\d{1,19}(?!\d)", re.IGNOREC
 
 
 def integer(value: Any, missing: int) -> int:
-    """A number that may be text, as an int; `missing` for what is no number or too large for 64 bits.
+    """Returns a number that may be text, as an int; `missing` for what is no number or too large for 64 bits.
 
     >>> integer("stream 7", -1), integer("0x1f", -1), integer(None, -1), integer(7.0, -1), integer([7], -1)
     (7, 31, -1, 7, -1)
@@ -29,7 +29,7 @@ def integer(value: Any, missing: int) -> int:
 
 
 def json_value(text: bytes | msgspec.Raw) -> Any:
-    """What a JSON text stands for; None for what cannot be held: lists too deep, and numbers too large.
+    """Returns what a JSON text stands for; None for what cannot be held: lists too deep, and numbers too large.
 
     >>> json_value(b"[7]"), json_value(b"1e999")
     ([7], None)
@@ -41,14 +41,16 @@ def json_value(text: bytes | msgspec.Raw) -> Any:
 
 
 def identity(value: Any) -> int:
-    """The number of a process or thread; a name in its place, as merging tools write it, becomes a negative number of its own."""
+    """Returns the number of a process or thread; a name in its place, as merging tools write it, becomes a negative
+    number of its own.
+    """
     if isinstance(value, str) and not re.fullmatch(r"\s*-?\d+\s*", value):
         return -2 - zlib.crc32(value.encode())
     return integer(value, -1)
 
 
 def integers(values: Sequence[Any], missing: int) -> Int64:
-    """A column of `integer(value, missing)`."""
+    """Returns a column of `integer(value, missing)`."""
     present = [missing if value is None else value for value in values]
     try:
         column = np.array(present)
@@ -60,7 +62,7 @@ def integers(values: Sequence[Any], missing: int) -> Int64:
 
 
 def identities(values: Sequence[Any]) -> Int64:
-    """A column of `identity(value)`."""
+    """Returns a column of `identity(value)`."""
     present = [-1 if value is None else value for value in values]
     if all(type(value) is int for value in present):
         return integers(present, -1)

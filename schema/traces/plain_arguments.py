@@ -1,8 +1,9 @@
-"""Writes what was recorded of ops' arguments in one way, whatever the blanks, escapes and order of keys that a file has.
+"""Writes what was recorded of ops' arguments in one way, whatever the blanks, escapes and order of keys that a file
+has.
 
-Patterns look into these texts, caches compare them, and outputs hold copies of them: written in one way they depend on what the file
-says alone. It is done where they are read, a piece of the file at a time: what PyTorch writes is looked through for blanks and
-backslashes, and stays as it is.
+Patterns look into these texts, caches compare them, and outputs hold copies of them: written in one way they depend on
+what the file says alone. It is done where they are read, a piece of the file at a time: what PyTorch writes is looked
+through for blanks and backslashes, and stays as it is.
 """
 
 import re
@@ -36,7 +37,7 @@ LISTS = msgspec.json.Decoder(list[_Lists])
 
 
 def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
-    r"""The arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
+    r"""Returns the arguments of many ops, each an object with the members of `TensorLists`: equal ones as equal texts.
 
     >>> plain_arguments([rb'{"types": ["\u0049nt"], "values": [ 7 ]}', b'{"shapes": []}'])
     [b'{"values": [7], "shapes": [], "types": ["Int"]}', b'{"values":[],"shapes":[],"types":[]}']
@@ -54,7 +55,7 @@ def plain_arguments(texts: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def plain_escapes(text: bytes) -> bytes:
-    r"""The same JSON with those escapes alone that must be.
+    r"""Returns the same JSON with those escapes alone that must be.
 
     >>> plain_escapes(rb'["\u0022\u003a\/\n\ud83d\ude00"]').decode()
     '["\\":/\\n\U0001f600"]'
@@ -70,7 +71,9 @@ def _plain_escape(found: "re.Match[bytes]") -> bytes:
 
 
 def _has_odd_blanks(block: bytes) -> bool:
-    """Whether there are blanks between tokens but where PyTorch writes them: behind a member's key and before the next one."""
+    """Returns whether there are blanks between tokens but where PyTorch writes them: behind a member's key and before
+    the next one.
+    """
     padded = block + PADDING
     text = np.frombuffer(padded, np.uint8)
     blank = np.flatnonzero(text <= BLANK)

@@ -6,5 +6,5 @@ STEP_MARK = "ProfilerStep#"
 
 
 def are_step_marks(names: Categorical) -> Bool:
-    """Which names mark a step."""
+    """Returns which names mark a step."""
     return names.where(lambda name: name.startswith(STEP_MARK))

@@ -1,7 +1,7 @@
 """Time stamps of traces as exact int64 ns.
 
-A double holds a µs time stamp to the ns only up to 2**43 (about 100 days); a fraction on a larger one, as traces of early 2024
-have it, must be read as decimal text.
+A double holds a µs time stamp to the ns only up to 2**43 (about 100 days); a fraction on a larger one, as traces of
+early 2024 have it, must be read as decimal text.
 """
 
 import re
@@ -38,7 +38,8 @@ class ExactTimes(NamedTuple):
 
 
 def nanoseconds(stamps: Sequence[Stamp]) -> Int64:
-    """µs stamps as int64 ns: whole µs × 1000 plus the rounded fraction; ABSENT where there is none or it is no number.
+    """Returns µs stamps as int64 ns: whole µs × 1000 plus the rounded fraction; ABSENT where there is none or it is no
+    number.
 
     Raises InexactTime when a double among them has lost ns.
     """
@@ -71,7 +72,7 @@ def _nanoseconds(stamp: Stamp) -> int:
 
 
 def exact_times(texts: Sequence[bytes]) -> ExactTimes:
-    """µs stamps as they stand in the JSON text, numbers or quoted ones."""
+    """Returns µs stamps as they stand in the JSON text, numbers or quoted ones."""
     pairs = [_exact_time(text.strip(b'"')) for text in texts]
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return ExactTimes(columns[:, 0], columns[:, 1])
@@ -87,9 +88,11 @@ def _exact_time(text: bytes) -> tuple[int, int]:
 
 
 def lacks_padding(column: Iterable[ExactTimes]) -> bool:
-    """Was a file's column, given in pieces, written as `µs.ns` without zeros before the ns, 5 ns as .5, as traces of March 2024 were?
+    """Was a file's column, given in pieces, written as `µs.ns` without zeros before the ns, 5 ns as .5, as traces of
+    March 2024 were?
 
-    Such a column has fractions of one or two digits, and none of several digits that begins with 0, as a tenth of any others do.
+    Such a column has fractions of one or two digits, and none of several digits that begins with 0, as a tenth of any
+    others do.
     """
     any_short = False
     for times, digits in column:
@@ -102,14 +105,14 @@ def lacks_padding(column: Iterable[ExactTimes]) -> bool:
 
 
 def with_padding(times: ExactTimes) -> Int64:
-    """The times (ns) that were meant in a column that lacks padding."""
+    """Returns the times (ns) that were meant in a column that lacks padding."""
     fraction = times.ns % 1000
     meant = fraction // 10 ** (3 - np.clip(times.digits, 1, 3))
     return np.where(times.digits > 0, times.ns - fraction + meant, times.ns)
 
 
 def microseconds(time: int) -> str:
-    """An ns time as decimal µs text, exact, without needless zeros.
+    """Returns an ns time as decimal µs text, exact, without needless zeros.
 
     >>> microseconds(1694128201427784000), microseconds(1500), microseconds(-1)
     ('1694128201427784', '1.5', '-0.001')

@@ -1,15 +1,16 @@
 """Analyses of linked traces and execution graphs of one or many ranks: tables of what the run spent its time on.
 
-`analyse` runs all analyses, or some by name, rank after rank: ranks may come from a generator, only what an analysis needs of a rank
-is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes two runs. A rank comes from its
-traces, `read_rank`, or from its graph alone, `rank_of_graph`.
+`analyse` runs all analyses, or some by name, rank after rank: ranks may come from a generator, only what an analysis
+needs of a rank is kept. Each analysis alone is a callable of ANALYSES, `(ranks, options) -> Table`; `trace_diff` takes
+two runs. A rank comes from its traces, `read_rank`, or from its graph alone, `rank_of_graph`.
 
-Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Moments (`start`, `ts`) count from the first start of the rank,
-as its timeline does. Tables of single ranks have a column `rank`; `device` and `stream` are added where rows differ by them: two processes
-that both call their device 0 stay two.
+Times are µs (float, exact from int64 ns), shares are percent, sizes bytes. Moments (`start`, `ts`) count from the first
+start of the rank, as its timeline does. Tables of single ranks have a column `rank`; `device` and `stream` are added
+where rows differ by them: two processes that both call their device 0 stay two.
 
-An activity is *communication* by its recorded arguments or as a kernel of a communication library, *memory* if it copies or sets
-memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_copyBuffer`, MTIA by DMA requests), else *computation*.
+An activity is *communication* by its recorded arguments or as a kernel of a communication library, *memory* if it
+copies or sets memory, whoever records it (ROCm's runtime does so by kernels, `__amd_rocclr_copyBuffer`, MTIA by DMA
+requests), else *computation*.
 
 Columns by table (`NAME_…` are details):
 
@@ -135,7 +136,7 @@ def analyse(
     options: Options | None = None,
     advanced: Advanced = unseen,
 ) -> dict[str, Table]:
-    """The tables of all analyses, or of those named in `only`, by name and in their order, details among them.
+    """Returns the tables of all analyses, or of those named in `only`, by name and in their order, details among them.
 
     Ranks are taken one after the other, none is kept; `advanced` is told of each analysis of each.
 

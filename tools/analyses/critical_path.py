@@ -1,5 +1,6 @@
-"""What the run's length consists of: the longest path through the execution graph under its replay, piece by piece, and how far that
-replay is off the measured run."""
+"""What the run's length consists of: the longest path through the execution graph under its replay, piece by piece, and
+how far that replay is off the measured run.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _replays(rank: RankTrace, times: dict[str, int]) -> Table:
-    """A row, or none without a replay."""
+    """Returns a row, or none without a replay."""
     made = [replay for replay in [rank.replayed()] if replay is not None]
     error = [np.nan if replay.error_pct is None else replay.error_pct for replay in made]
     columns = [
@@ -75,10 +76,12 @@ def _place(graph: ExecutionGraph | None, attribute: str, row: Int64) -> Int64:
 
 
 def to_networkx(replay: Replay) -> "nx.DiGraph[int]":
-    """One rank's replay as a DiGraph to try changes on: nodes by id with `name`, `class`, `wait_ns`, `duration_ns`, `critical`.
+    """Returns one rank's replay as a DiGraph to try changes on: nodes by id with `name`, `class`, `wait_ns`,
+    `duration_ns`, `critical`.
 
-    Every edge weighs its lag and what its target costs (wait and duration), and edges from a node -1 start what waits for nothing, so that
-    `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical path, also after edits.
+    Every edge weighs its lag and what its target costs (wait and duration), and edges from a node -1 start what waits
+    for nothing, so that `networkx.dag_longest_path_length` is the makespan and `networkx.dag_longest_path` the critical
+    path, also after edits.
     """
     import networkx as nx
 

@@ -1,4 +1,5 @@
-"""What kernels reach of what their device can do: FLOP/s and bytes/s by op and shape, what limits them, utilisation by step.
+"""What kernels reach of what their device can do: FLOP/s and bytes/s by op and shape, what limits them, utilisation by
+step.
 
 Only computation counts: copies and communication have bandwidths of their own (counters, collectives_over_ranks).
 """
@@ -31,7 +32,9 @@ NO_KERNELS = "no kernel computes anything"
 
 
 class _Work(NamedTuple):
-    """The rank's computation: rows of its activities, which op's work each does (-1: no op's), its time (ns), and its device's peak."""
+    """The rank's computation: rows of its activities, which op's work each does (-1: no op's), its time (ns), and its
+    device's peak.
+    """
 
     row: Int64
     op_row: Int64
@@ -48,7 +51,7 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _work(rank: RankTrace, options: Options) -> _Work:
-    """From the traces; of a graph alone as its nodes say it."""
+    """Returns from the traces; of a graph alone as its nodes say it."""
     activities = rank.linked.activities
     if len(rank.linked.ops) or rank.graph is None:
         found = rank.work()
@@ -65,7 +68,7 @@ def _work(rank: RankTrace, options: Options) -> _Work:
 
 
 def _device_names(rank: RankTrace) -> dict[int, str]:
-    """Of every device that ran something, "" where its name was not recorded."""
+    """Returns of every device that ran something, "" where its name was not recorded."""
     devices = np.unique(rank.linked.activities.device).tolist()
     return {device: rank.linked.info.devices.get(device, "") for device in devices}
 
@@ -93,7 +96,7 @@ class _Groups(NamedTuple):
 
 
 def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
-    """Those of one device and number format; kernels that no op launched go by their own names."""
+    """Returns those of one device and number format; kernels that no op launched go by their own names."""
     ops, names = rank.linked.ops, work.kernels.name
     shapes, of_op = rank.shapes(), work.op_row >= 0
     label, shape = names.codes + len(ops.name.table), np.full(len(work.row), -1)
@@ -110,7 +113,7 @@ def _by_op_and_shape(rank: RankTrace, work: _Work) -> _Groups:
 
 
 def _columns(rank: RankTrace, work: _Work, groups: _Groups) -> list[Column]:
-    """A row for each group, the longest first."""
+    """Returns a row for each group, the longest first."""
     kernels, example, count = work.kernels, groups.example, len(groups.example)
 
     def summed(values: Int64) -> Floats:
@@ -147,7 +150,9 @@ def _bounds(kernels: Kernels, work: _Work) -> BytesColumn:
 
 
 def _by_step(rank: RankTrace, work: _Work) -> Table:
-    """Model FLOPs utilisation: the time that the operations of a step take at their formats' peaks, over the time that the step took."""
+    """Model FLOPs utilisation: the time that the operations of a step take at their formats' peaks, over the time that
+    the step took.
+    """
     steps = steps_of(rank.linked)
     step, device = steps.of_activity[work.row], work.kernels.device
     order = np.lexsort((device, step))

@@ -1,7 +1,9 @@
-"""Why each stream stood still between two activities: the host was late, the kernel took its time to start, or something else held it.
+"""Why each stream stood still between two activities: the host was late, the kernel took its time to start, or
+something else held it.
 
-A gap is an activity's start minus the latest end of the earlier ones on its stream. It is *host wait* if the launch call began after that
-end, else *kernel wait* if it is short, else *other*, with its cause where the order of work tells it.
+A gap is an activity's start minus the latest end of the earlier ones on its stream. It is *host wait* if the launch
+call began after that end, else *kernel wait* if it is short, else *other*, with its cause where the order of work tells
+it.
 """
 
 import numpy as np
@@ -76,7 +78,9 @@ def _category(linked: LinkedTrace, row: Int64, freed: Int64, gap: Int64, short: 
 
 
 def _causes(linked: LinkedTrace, row: Int64, freed: Int64, category: Int64) -> tuple[list[str], Int64]:
-    """The causes by name, and for each gap the place of its own. Only *other* gaps have one, an event wait before a host sync."""
+    """Returns the causes by name, and for each gap the place of its own. Only *other* gaps have one, an event wait
+    before a host sync.
+    """
     causes = [NO_CAUSE, HOST_SYNC]
     cause = np.where((category == OTHER) & _behind_host_sync(linked, row, freed), 1, 0)
     awaited = _awaited(linked, row, freed)
@@ -87,7 +91,9 @@ def _causes(linked: LinkedTrace, row: Int64, freed: Int64, category: Int64) -> t
 
 
 def _awaited(linked: LinkedTrace, row: Int64, freed: Int64) -> Int64:
-    """The activity that each `row` had to wait for longest: by a stream wait event, and until after its stream was free. -1 for none."""
+    """Returns the activity that each `row` had to wait for longest: by a stream wait event, and until after its stream
+    was free. -1 for none.
+    """
     waits, activities = linked.device_waits, linked.activities
     place = np.full(len(activities), -1, np.int64)
     place[row] = np.arange(len(row))
@@ -107,8 +113,9 @@ def _known(waits: DeviceWaits) -> Bool:
 
 
 def _behind_host_sync(linked: LinkedTrace, row: Int64, freed: Int64) -> Bool:
-    """Whether the host was blocked until after the stream was free: the launch call itself where it is known to wait, as copies
-    may, else any blocking call that returned within the gap."""
+    """Returns whether the host was blocked until after the stream was free: the launch call itself where it is known to
+    wait, as copies may, else any blocking call that returned within the gap.
+    """
     calls, waits, activities = linked.calls, linked.host_waits, linked.activities
     start, call = activities.start[row], activities.call_row[row]
     waiting, source = waits.call_row[waits.source_row >= 0], waits.source_row[waits.source_row >= 0]

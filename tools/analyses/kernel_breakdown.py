@@ -1,4 +1,6 @@
-"""What each device was busy with: the classes and their overlaps by one sweep, and the kernels of each class by total time."""
+"""What each device was busy with: the classes and their overlaps by one sweep, and the kernels of each class by total
+time.
+"""
 
 import numpy as np
 
@@ -27,7 +29,7 @@ NO_LENGTH = "no recorded activity lasts"
 
 
 def set_label(classes: int) -> str:
-    """The classes whose bits are set, joined: what ran at once."""
+    """Returns the classes whose bits are set, joined: what ran at once."""
     return " + ".join(label for bit, label in enumerate(LABELS) if classes >> bit & 1)
 
 
@@ -53,7 +55,9 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _kernels(rank: RankTrace, top: int) -> Table:
-    """Per class the `top` names by total time, and the rest as one row whose statistics are over all its activities."""
+    """Returns per class the `top` names by total time, and the rest as one row whose statistics are over all its
+    activities.
+    """
     activities = rank.linked.activities
     classes, names = activity_classes(activities), activities.name
     duration = activities.end - activities.start
@@ -83,7 +87,7 @@ def _kernels(rank: RankTrace, top: int) -> Table:
 
 
 def _ranked(group: Int64, total: Floats) -> Int64:
-    """The place of each within its group, the largest first."""
+    """Returns the place of each within its group, the largest first."""
     order = np.lexsort((-total, group))
     first = np.searchsorted(group[order], group[order])
     place = np.empty(len(order), np.int64)

@@ -39,7 +39,9 @@ def _over_ranks(parts: Sequence[RankDurations], options: Options) -> Table:
 
 
 def _table(name: str, keys: Int64, depth: int, names: list[str], duration: Int64, options: Options, note: str) -> Table:
-    """One row for each distinct (name, class) or (name, class, rank), the first `depth` keys; the longest in total first."""
+    """Returns one row for each distinct (name, class) or (name, class, rank), the first `depth` keys; the longest in
+    total first.
+    """
     group, number = np.unique(keys[:, :depth], axis=0, return_inverse=True)
     number = number.reshape(-1)
     order = np.argsort(-np.bincount(number, duration, len(group)), kind="stable")

@@ -1,4 +1,6 @@
-"""Durations by group: how many, their sum, mean, standard deviation, extremes and quantiles, for all groups at once. n log n."""
+"""Durations by group: how many, their sum, mean, standard deviation, extremes and quantiles, for all groups at once. n
+log n.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,29 +22,29 @@ class Durations:
 
     @staticmethod
     def of(duration: Int64, group: Int64, groups: int) -> "Durations":
-        """The durations by group."""
+        """Returns the durations by group."""
         order = np.lexsort((duration, group))
         group = group[order]
         count = np.bincount(group, minlength=groups).astype(np.int64)
         return Durations(duration[order], group, np.cumsum(count) - count, count)
 
     def sums(self) -> Int64:
-        """The sum of each group."""
+        """Returns the sum of each group."""
         total = np.zeros(len(self.count), np.int64)
         np.add.at(total, self.group, self.duration)
         return total
 
     def means(self) -> Floats:
-        """The mean of each group."""
+        """Returns the mean of each group."""
         return self.sums() / np.maximum(self.count, 1)
 
     def deviations(self) -> Floats:
-        """The sample standard deviation (n - 1 below the line), 0 for a single one."""
+        """Returns the sample standard deviation (n - 1 below the line), 0 for a single one."""
         square = np.bincount(self.group, (self.duration - self.means()[self.group]) ** 2, len(self.count))
         return np.asarray(np.sqrt(square / np.maximum(self.count - 1, 1)))
 
     def quantile(self, share: float) -> Floats:
-        """By linear interpolation between the two nearest, as numpy does it; NaN for a group of none."""
+        """Returns by linear interpolation between the two nearest, as numpy does it; NaN for a group of none."""
         place = self.first + share * np.maximum(self.count - 1, 0)
         below = np.floor(place).astype(np.int64)
         above = np.minimum(below + 1, len(self.duration) - 1)

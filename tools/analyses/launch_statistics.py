@@ -1,7 +1,8 @@
-"""Every launch: how long its call took the host, how long its work took the device, and how long the work waited to start.
+"""Every launch: how long its call took the host, how long its work took the device, and how long the work waited to
+start.
 
-Any runtime or driver call that owns activities is a launch; a graph is one launch with many activities, of which the device's time is
-the union. Beside them how long kernels last, as short ones are often not worth their launch.
+Any runtime or driver call that owns activities is a launch; a graph is one launch with many activities, of which the
+device's time is the union. Beside them how long kernels last, as short ones are often not worth their launch.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,9 @@ BUCKETS = 1000 * np.concatenate(([0], 1 << np.arange(53)))
 
 @dataclass(slots=True)
 class Launches:
-    """n launches in order of their calls; times in ns. `first` is each one's earliest activity, `count` how many it has."""
+    """n launches in order of their calls; times in ns. `first` is each one's earliest activity, `count` how many it
+    has.
+    """
 
     call: Int64
     first: Int64
@@ -46,13 +49,13 @@ class Launches:
     delay: Int64
 
     def flags(self, options: Options) -> list[Bool]:
-        """For each of FLAGS which launches have it."""
+        """Returns for each of FLAGS which launches have it."""
         slow, late = round(1000 * options.slow_call_us), round(1000 * options.long_delay_us)
         return [self.device < self.host, self.host > slow, self.delay > late]
 
 
 def launches_of(linked: LinkedTrace) -> Launches:
-    """The launches of a linked trace."""
+    """Returns the launches of a linked trace."""
     activities, calls = linked.activities, linked.calls
     row = np.flatnonzero(activities.call_row >= 0)
     call, lane = np.unique(activities.call_row[row], return_inverse=True)
@@ -121,7 +124,7 @@ def _by_api(rank: RankTrace, found: Launches, flags: list[Bool], note: str) -> T
 
 
 def _delay_by_op(rank: RankTrace, found: Launches, late: Bool, note: str) -> Table:
-    """By the name of the op around the call, "" without one; the longest delay in all first."""
+    """Returns by the name of the op around the call, "" without one; the longest delay in all first."""
     ops, row = rank.linked.ops, rank.linked.calls.op_row[found.call]
     codes, number = np.unique(np.where(row >= 0, np.append(ops.name.codes, -1)[row], -1), return_inverse=True)
     by_op = np.split(found.delay[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
@@ -141,7 +144,7 @@ def _delay_by_op(rank: RankTrace, found: Launches, late: Bool, note: str) -> Tab
 
 
 def _short_kernels(rank: RankTrace) -> Table:
-    """How many kernels last from one power of two µs to the next, up to the longest."""
+    """Returns how many kernels last from one power of two µs to the next, up to the longest."""
     activities = rank.linked.activities
     kernel = activity_classes(activities) != ActivityClass.MEMORY
     duration = (activities.end - activities.start)[kernel]

@@ -1,4 +1,5 @@
-"""What a rank's analyses add to its device trace in Perfetto: counters, the critical path as arrows, marks of kernel patterns.
+"""What a rank's analyses add to its device trace in Perfetto: counters, the critical path as arrows, marks of kernel
+patterns.
 
 Events are JSON objects in Chrome's trace format; times are on the device trace's own clock.
 """
@@ -29,14 +30,14 @@ SHORTEST_PATTERN, RAREST_PATTERN = 2, 2
 
 
 def overlay_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
-    """All that there is to add to the rank's device trace."""
+    """Returns all that there is to add to the rank's device trace."""
     return itertools.chain(
         counter_events(rank, options), memory_events(rank), critical_path_events(rank), pattern_events(rank, options)
     )
 
 
 def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
-    """A counter track for each stream's queue and each kind of copy, on the process of its device."""
+    """Yields a counter track for each stream's queue and each kind of copy, on the process of its device."""
     for counter in counters_of(rank, (options or Options()).queue_limit):
         name = counter.name + (f" stream {counter.stream}" if counter.stream != ALL_STREAMS else " (GB/s)")
         head = f'{{"ph":"C","name":{orjson.dumps(name).decode()},"pid":{counter.device},"ts":'
@@ -45,7 +46,7 @@ def counter_events(rank: RankTrace, options: Options | None = None) -> Iterator[
 
 
 def memory_events(rank: RankTrace) -> Iterator[bytes]:
-    """A counter track of the bytes in use, of each device on its process, of the host on that of the rank."""
+    """Yields a counter track of the bytes in use, of each device on its process, of the host on that of the rank."""
     for curve in curves_of(rank):
         pid = rank.linked.info.pid if curve.device == HOST else curve.device
         head = f'{{"ph":"C","name":"memory in use","pid":{pid},"ts":'
@@ -54,9 +55,11 @@ def memory_events(rank: RankTrace) -> Iterator[bytes]:
 
 
 def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
-    """An arrow from each node of the critical path to the next one, from where the one ended to where the other began, as measured.
+    """Yields an arrow from each node of the critical path to the next one, from where the one ended to where the other
+    began, as measured.
 
-    Nothing without a graph. Nodes that the device trace shows no row for, such as idle time of the host, are passed over.
+    Nothing without a graph. Nodes that the device trace shows no row for, such as idle time of the host, are passed
+    over.
     """
     replay, graph = rank.replayed(), rank.graph
     if replay is None or graph is None:
@@ -78,7 +81,7 @@ def critical_path_events(rank: RankTrace) -> Iterator[bytes]:
 
 
 def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
-    """Which host nodes lie within an op or a call of their thread, on which an arrow can end."""
+    """Returns which host nodes lie within an op or a call of their thread, on which an arrow can end."""
     thread, start = graph.integers("tid"), graph.start_ns
     end = start + np.maximum(graph.duration_ns - 1, 0)
     within = np.zeros(len(graph), np.bool_)
@@ -91,7 +94,7 @@ def _within_rows(graph: ExecutionGraph, linked: LinkedTrace) -> Bool:
 
 
 def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
-    """The time in which each thread runs an op or a call."""
+    """Returns the time in which each thread runs an op or a call."""
     ops, calls = linked.ops, linked.calls
     timed = ops.start != ABSENT
     thread, start, end = (
@@ -102,9 +105,11 @@ def _covered(linked: LinkedTrace) -> dict[int, Intervals]:
 
 
 def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[bytes]:
-    """A mark over each operator whose kernels form one of the `top` patterns, by device time, of several kernels that come again.
+    """Yields a mark over each operator whose kernels form one of the `top` patterns, by device time, of several kernels
+    that come again.
 
-    It is named by the pattern's number, from the longest in total on. The marks have a track of their own for each thread.
+    It is named by the pattern's number, from the longest in total on. The marks have a track of their own for each
+    thread.
     """
     options, linked = options or Options(), rank.linked
     found = occurrences(linked, options.operator, options.longest_pattern)
@@ -123,7 +128,7 @@ def pattern_events(rank: RankTrace, options: Options | None = None) -> Iterator[
 
 
 def _numbers(patterns: Patterns, time: Int64, top: int) -> dict[int, int]:
-    """The patterns that are marked, and the number of each."""
+    """Returns the patterns that are marked, and the number of each."""
     count = np.bincount(patterns.of_occurrence, minlength=len(patterns.kernels))
     length = np.array([len(kernels) for kernels in patterns.kernels], np.int64)
     order = np.argsort(-time, kind="stable")

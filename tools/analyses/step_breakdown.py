@@ -1,4 +1,6 @@
-"""How long each step took and what limited it: busy time, exposed communication, host or device, and which steps stand out."""
+"""How long each step took and what limited it: busy time, exposed communication, host or device, and which steps stand
+out.
+"""
 
 import numpy as np
 
@@ -25,10 +27,14 @@ from .rank import (
 NO_STEPS = "no activity ran in a step"
 WORK = (NodeClass.COMPUTATION, NodeClass.COMMUNICATION, NodeClass.MEMORY)
 OF_DEVICE = (*(one.label for one in WORK), "stream order", "event wait", "collective")
-"""What of the critical path is the device's: its work, and its own waits for itself. All else waits for the host, or for nobody."""
+"""What of the critical path is the device's: its work, and its own waits for itself. All else waits for the host, or
+for nobody.
+"""
 SHOWN = 6
 FAR, LEAST = 5.0, 0.05
-"""A step stands out that is further from the median than so many times the median distance, and than this share of the median."""
+"""A step stands out that is further from the median than so many times the median distance, and than this share of the
+median.
+"""
 
 
 def _table(rank: RankTrace, _: Options) -> Table:
@@ -55,7 +61,9 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple[Int64, Int64, Int64]:
-    """Of each step and device the time in which anything ran, computation ran, and communication but no computation."""
+    """Returns of each step and device the time in which anything ran, computation ran, and communication but no
+    computation.
+    """
     activities, classes = rank.linked.activities, activity_classes(rank.linked.activities)
     computes, talks = classes == ActivityClass.COMPUTATION, classes == ActivityClass.COMMUNICATION
 
@@ -74,7 +82,7 @@ def _covered(rank: RankTrace, steps: Steps, step: Int64, device: Int64) -> tuple
 
 
 def _by_device(rank: RankTrace, steps: Steps) -> Floats:
-    """The share of each step that the device has of the critical path; NaN without a replay."""
+    """Returns the share of each step that the device has of the critical path; NaN without a replay."""
     replay = rank.replayed()
     if replay is None or rank.graph is None or not replay.work.is_timed.any():
         return np.full(len(steps.name), np.nan)

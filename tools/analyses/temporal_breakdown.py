@@ -34,7 +34,7 @@ class DeviceTime(NamedTuple):
 
 
 def device_times(rank: RankTrace) -> list[DeviceTime]:
-    """The times of each device of the rank; none without activities."""
+    """Returns the times of each device of the rank; none without activities."""
     activities = rank.linked.activities
     computes, intervals = activity_classes(activities) == ActivityClass.COMPUTATION, intervals_of(activities)
     found = []

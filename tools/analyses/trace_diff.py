@@ -41,7 +41,8 @@ class Place(NamedTuple):
 
 
 class Summary:
-    """What one run consists of; each value is a list of sums: count and time of items, count, device and host time of places.
+    """What one run consists of; each value is a list of sums: count and time of items, count, device and host time of
+    places.
 
     `places` is shared between the runs that are compared.
     """
@@ -82,7 +83,7 @@ class Summary:
             self.items[item][1] += total[0]
 
     def _op_places(self, tree: Tree, names: Categorical, timed: Bool) -> Int64:
-        """The place of each op; nodes without times, as threads are, are left out of the paths."""
+        """Returns the place of each op; nodes without times, as threads are, are left out of the paths."""
         place = np.full(len(timed), ROOT, np.int64)
         for rows in tree.levels:
             above = np.where(tree.parent[rows] >= 0, place[tree.parent[rows]], ROOT)
@@ -104,7 +105,7 @@ class Summary:
 
 
 def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[list[int], int, list[int]]]:
-    """Each distinct row of `keys`, how often it occurs, and the sums of the columns over its occurrences."""
+    """Returns each distinct row of `keys`, how often it occurs, and the sums of the columns over its occurrences."""
     distinct, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
     sums = np.zeros((len(distinct), len(columns)), np.int64)
@@ -115,9 +116,11 @@ def _grouped(keys: npt.NDArray[np.integer], *columns: Int64) -> Iterator[tuple[l
 
 
 def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table:
-    """Ops, runtime calls and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference first.
+    """Ops, runtime calls and kernels of two runs (a: `before`, b: `after`) by name and shape, the largest difference
+    first.
 
-    The detail `trace_diff_tree` has one row for each call path of either run, depth first, `trace_diff_modules` one for each module.
+    The detail `trace_diff_tree` has one row for each call path of either run, depth first, `trace_diff_modules` one for
+    each module.
     """
     places: dict[Place, int] = {}
     one, other = Summary(places), Summary(places)

@@ -16,8 +16,9 @@ BINARY = "AstraSim_Analytical_Congestion_Unaware"
 
 
 class Simulation(NamedTuple):
-    """With which bandwidth (2**30 bytes/s) and latency (ns) of a link, as fitted where None, with every node as long as recorded, or
-    with kernels as long as their work takes at these peaks."""
+    """With which bandwidth (2**30 bytes/s) and latency (ns) of a link, as fitted where None, with every node as long as
+    recorded, or with kernels as long as their work takes at these peaks.
+    """
 
     bandwidth_gb_s: float | None = None
     latency_ns: float | None = None
@@ -28,7 +29,8 @@ class Simulation(NamedTuple):
 def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, simulation: Simulation) -> None:
     """Writes system.json, network.yml and memory.json for so many ranks, each whole or not at all.
 
-    The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of this folder.
+    The simulator has no network of one: a rank alone gets a second one beside it that computes for 1 µs, in files of
+    this folder.
     """
     network, folder = fitted or Network(), output_dir / ASTRA_SIM_FILES
     folder.mkdir(exist_ok=True)
@@ -51,7 +53,7 @@ def write_astra_sim_files(output_dir: Path, ranks: int, fitted: Network | None, 
 
 
 def simulator_command(output_dir: Path, ranks: int) -> str:
-    """The command line that simulates the graphs of a folder with so many ranks."""
+    """Returns the command line that simulates the graphs of a folder with so many ranks."""
     folder = output_dir / ASTRA_SIM_FILES
     given = {
         "workload": (output_dir if ranks > 1 else folder) / GRAPHS,
@@ -69,7 +71,8 @@ def _copy(source: str, target: str) -> None:
 
 
 def _system(network: Network, simulation: Simulation) -> dict[str, object]:
-    """One chunk at a time and no cost but the network's, as the fit reckons; endpoints need 1 ns, or the simulator's clock stands still.
+    """Returns one chunk at a time and no cost but the network's, as the fit reckons; endpoints need 1 ns, or the
+    simulator's clock stands still.
 
     In roofline mode memory is the device's, which adding up in collectives waits for, too.
     """

@@ -10,9 +10,10 @@ from ...converter.targets import GoalOptions, Roofline
 class BuildOptions(Options):
     """How to convert each rank, and what to do with groups of which the build lacks members.
 
-    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what such groups
-    communicate takes its measured time. `goal` is how the file of the target "goal" is written, `roofline`
-    the peaks with which ASTRA-sim's roofline mode is to run. With `modules` Python's calls are read, and nodes tell their module.
+    Where only some ranks of a job are simulated, groups lose the members that are not, unless `whole_groups`: then what
+    such groups communicate takes its measured time. `goal` is how the file of the target "goal" is written, `roofline`
+    the peaks with which ASTRA-sim's roofline mode is to run. With `modules` Python's calls are read, and nodes tell
+    their module.
     """
 
     whole_groups: bool = False

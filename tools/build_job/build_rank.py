@@ -1,4 +1,6 @@
-"""Builds one rank's graph file and a small summary from its pair of traces, in a process of its own, here or on another machine."""
+"""Builds one rank's graph file and a small summary from its pair of traces, in a process of its own, here or on another
+machine.
+"""
 
 import os
 import pickle
@@ -33,8 +35,9 @@ from .rank_comms import summarise_rank
 
 
 class RankTask(NamedTuple):
-    """A pair below `folder`, the place of its graph file, where the graph waits for those of all ranks, all ranks of the build, what an
-    earlier one with the same options said of this one, and which part of the traces to build."""
+    """A pair below `folder`, the place of its graph file, where the graph waits for those of all ranks, all ranks of
+    the build, what an earlier one with the same options said of this one, and which part of the traces to build.
+    """
 
     folder: Path
     pair: Pair
@@ -81,7 +84,8 @@ def build_rank(task: RankTask) -> RankResult:
 def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
     """What the inputs hold, when it is known; a DataError where one was changed since the block began.
 
-    Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is left.
+    Hashing does not hold the interpreter, so it takes no time beside the building. It is given up when the block is
+    left.
     """
     before, is_left = _states(task), Event()
 
@@ -101,7 +105,7 @@ def _hashed_beside(task: RankTask) -> Iterator[Callable[[], Inputs]]:
 
 
 def is_up_to_date(task: RankTask) -> bool:
-    """Whether the earlier graph still is what would come out."""
+    """Returns whether the earlier graph still is what would come out."""
     return task.earlier is not None and _holds(task.earlier, task, _inputs(task))
 
 
@@ -116,7 +120,7 @@ def _states(task: RankTask) -> dict[str, tuple[int, ...]]:
 
 
 def _holds(earlier: RankSummary, task: RankTask, inputs: Inputs) -> bool:
-    """Whether the earlier graph is still there and was built from the same files."""
+    """Returns whether the earlier graph is still there and was built from the same files."""
     if (earlier.status, earlier.device, earlier.host, earlier.notes) != (BUILT, *inputs, task.pair.notes):
         return False
     return is_unchanged(task.graph, earlier.graph)
@@ -161,12 +165,12 @@ def _built_in(task: RankTask, inputs: Callable[[], Inputs]) -> RankResult:
 
 
 def pickled(task: RankTask) -> Path:
-    """The file of a graph that is not what simulators read before the second step."""
+    """Returns the file of a graph that is not what simulators read before the second step."""
     return task.waiting.with_suffix(".pickle")
 
 
 def linked_rank(task: RankTask) -> LinkedTrace:
-    """The rank's pair, linked."""
+    """Returns the rank's pair, linked."""
     pair = task.pair
     host_path = str(task.folder / pair.host) if pair.host else None
     folder = task.graph.parent if len(task.ranks) == 1 else None
@@ -177,7 +181,7 @@ def linked_rank(task: RankTask) -> LinkedTrace:
 
 
 def failed(task: RankTask, error: Exception) -> RankSummary:
-    """What is said of a rank that could not be built: one line, files named by their paths below the folder."""
+    """Returns what is said of a rank that could not be built: one line, files named by their paths below the folder."""
     pair = task.pair
     if isinstance(error, DataError):
         reason = _below_folder(task, str(error).replace(str(task.waiting), str(task.graph)))
@@ -196,5 +200,5 @@ def failed(task: RankTask, error: Exception) -> RankSummary:
 
 
 def _below_folder(task: RankTask, text: str) -> str:
-    """The text with files named by their paths below the folder."""
+    """Returns the text with files named by their paths below the folder."""
     return text.replace(f"{task.folder}{os.sep}", "")

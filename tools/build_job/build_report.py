@@ -57,11 +57,13 @@ class RankSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BuildReport(msgspec.Struct):
-    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other files by kind.
+    """A build of all ranks. `failures` and `notes` are about traces that no rank could be given; `skipped` counts other
+    files by kind.
 
-    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is what the
-    measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `groups` is the file with the numbers
-    of process groups, and `digest` that of all the rest, so that a report that somebody changed is not believed.
+    `disagreements` are what ranks contradict each other in, `absences` what a rank lacks that others have. `network` is
+    what the measured communication fits, for simulators, `goal` what the file of the target "goal" holds. `groups` is
+    the file with the numbers of process groups, and `digest` that of all the rest, so that a report that somebody
+    changed is not believed.
     """
 
     tool: str
@@ -124,7 +126,7 @@ def content_of(path: Path, name: str, is_given_up: Callable[[], bool] = lambda: 
 
 
 def is_unchanged(path: Path, content: FileContent | None) -> bool:
-    """Whether the file is there and holds this."""
+    """Returns whether the file is there and holds this."""
     try:
         return path.is_file() and content_of(path, path.name) == content
     except DataError:
@@ -145,7 +147,7 @@ def _digest(report: BuildReport) -> str:
 
 
 def read_report(path: Path) -> BuildReport | None:
-    """An earlier report, None where there is none that can be read."""
+    """Returns an earlier report, None where there is none that can be read."""
     try:
         with open_input(str(path)) as stream:
             return msgspec.json.decode(stream.read(), type=BuildReport)
@@ -154,7 +156,7 @@ def read_report(path: Path) -> BuildReport | None:
 
 
 def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
-    """A line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
+    """Returns a line per rank, of many ranks one for those alike; those of `unchanged` were up to date."""
     ranks = list(ranks)
     most = max((rank.comms.kernels for rank in ranks if rank.comms), default=0)
     rows = (_row(rank, UP_TO_DATE if rank.rank in unchanged else rank.status, most) for rank in ranks)
@@ -162,7 +164,7 @@ def table(ranks: Iterable[RankSummary], unchanged: set[int]) -> str:
 
 
 def _dropped(ranks: Iterable[RankSummary]) -> Iterator[str]:
-    """A line for each reason for which something was dropped: how often on which ranks."""
+    """Yields a line for each reason for which something was dropped: how often on which ranks."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for rank in ranks:
         for reason, count in rank.link.dropped.items() if rank.link else ():

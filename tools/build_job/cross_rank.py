@@ -18,7 +18,9 @@ UNSENT = "rank {1} receives {2} × {3} that rank {0} did not send"
 
 
 class Disagreement(NamedTuple):
-    """Two ranks that differ in a group, in the order of two groups, or (without one) in messages; `what` says how, and who else does."""
+    """Two ranks that differ in a group, in the order of two groups, or (without one) in messages; `what` says how, and
+    who else does.
+    """
 
     ranks: tuple[int, int]
     groups: tuple[Group, ...]
@@ -26,7 +28,9 @@ class Disagreement(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Disagreements that a simulator would hang or lie on, what is merely absent, and what each rank calls the groups of the job."""
+    """Disagreements that a simulator would hang or lie on, what is merely absent, and what each rank calls the groups
+    of the job.
+    """
 
     disagreements: list[Disagreement]
     notes: list[str]
@@ -34,7 +38,9 @@ class Findings(NamedTuple):
 
 
 def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
-    """What the ranks' summaries disagree on. Linear in the summaries; members squared, but by columns, only for all-to-alls."""
+    """Returns what the ranks' summaries disagree on. Linear in the summaries; members squared, but by columns, only for
+    all-to-alls.
+    """
     members: dict[Group, dict[int, GroupSummary]] = defaultdict(dict)
     present = sorted(ranks)
     used = [{summary.group: summary.common for summary in ranks[rank].groups} for rank in present]
@@ -53,7 +59,9 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
 def _in_group(
     group: Group, summaries: Mapping[int, GroupSummary], ranks: Mapping[int, RankComms]
 ) -> list[Disagreement]:
-    """Who is silent and whose collectives differ; where all are the same, whose order, or whose shards and splits do not fit."""
+    """Returns who is silent and whose collectives differ; where all are the same, whose order, or whose shards and
+    splits do not fit.
+    """
     found = list(_silent(group, summaries, ranks))
     issued = {rank: (one.collectives, one.common) for rank, one in summaries.items()}
     found += _deviating((group,), issued, lambda usual, other: f"{usual[0]} and {other[0]} collectives that differ")
@@ -74,7 +82,7 @@ def _silent(
 def _deviating(
     groups: tuple[Group, ...], told: Mapping[int, Told], what: Callable[[Told, Told], str]
 ) -> Iterator[Disagreement]:
-    """One for each way in which ranks tell something else than most do."""
+    """Yields one for each way in which ranks tell something else than most do."""
     telling: dict[Told, list[int]] = defaultdict(list)
     for rank, one in told.items():
         telling[one].append(rank)
@@ -85,7 +93,7 @@ def _deviating(
 
 
 def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """Who issues collectives against their sequence numbers, while others do so in order."""
+    """Yields who issues collectives against their sequence numbers, while others do so in order."""
     counts = {rank: one.against_numbers for rank, one in summaries.items()}
     ordered = next((rank for rank, count in counts.items() if not count), None)
     if ordered is not None:
@@ -96,7 +104,9 @@ def _against_numbers(group: Group, summaries: Mapping[int, GroupSummary]) -> Ite
 
 
 def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """Members whose shards differ are right if all shards together make up the whole, which takes all members to tell."""
+    """Yields members whose shards differ are right if all shards together make up the whole, which takes all members to
+    tell.
+    """
     whole = next(iter(summaries.values())).whole_sum
     if len(summaries) < len(ranks_of(group.ranks)) or sum(one.shard_sum for one in summaries.values()) % PRIME == whole:
         return
@@ -105,7 +115,7 @@ def _shards(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 
 
 def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Disagreement]:
-    """What each member sends to each against what that one expects."""
+    """Yields what each member sends to each against what that one expects."""
     place = {rank: number for number, rank in enumerate(ranks_of(group.ranks))}
     ranks = [rank for rank, one in summaries.items() if one.sends and one.expects and rank in place]
     if not ranks:
@@ -126,7 +136,9 @@ def _splits(group: Group, summaries: Mapping[int, GroupSummary]) -> Iterator[Dis
 def _orders(
     ranks: Mapping[int, RankComms], known: Mapping[int, Mapping[Group, Group]], apart: set[Group]
 ) -> Iterator[Disagreement]:
-    """Members of two groups that issue the collectives of both in different orders; not those that already differ in one."""
+    """Yields members of two groups that issue the collectives of both in different orders; not those that already
+    differ in one.
+    """
     told: dict[tuple[Group, Group], dict[int, str]] = defaultdict(dict)
     for rank, comms in sorted(ranks.items()):
         for first, second, digest in comms.orders:
@@ -137,7 +149,9 @@ def _orders(
 
 
 def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
-    """Sends that are not received and receives that were not sent, between ranks that are there; one for each two of them."""
+    """Sends that are not received and receives that were not sent, between ranks that are there; one for each two of
+    them.
+    """
     sent, received = Counter[str](), Counter[str]()
     for comms in ranks.values():
         sent.update(comms.sent)
@@ -171,7 +185,7 @@ def _notes(
 
 
 def _asymmetry(ranks: Mapping[int, RankComms]) -> list[str]:
-    """Ranks that recorded fewer kernels or other steps than the rest."""
+    """Returns ranks that recorded fewer kernels or other steps than the rest."""
     most = max((comms.kernels for comms in ranks.values()), default=0)
     notes = [
         f"rank {rank}: {mark_of(comms.kernels, most)}, {comms.kernels} kernels where another rank has {most}"
@@ -194,7 +208,7 @@ def mark_of(kernels: int, most: int) -> str:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Ranks in words, a long list cut.
+    """Returns ranks in words, a long list cut.
 
     >>> named([3]), named([0, 1, 2, 5])
     ('rank 3', 'ranks 0-2, 5')

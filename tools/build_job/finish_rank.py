@@ -58,5 +58,7 @@ def finish_rank(task: FinishTask) -> RankResult:
 
 
 def graph_path(folder: Path, ranks: tuple[int, ...], rank: int, target: Target) -> Path:
-    """Where a rank's graph goes; simulators want ranks without holes, so that those of a subset are numbered anew."""
+    """Returns where a rank's graph goes; simulators want ranks without holes, so that those of a subset are numbered
+    anew.
+    """
     return folder / f"graph.{ranks.index(rank) if target == ASTRA_SIM else rank}.et"

@@ -12,7 +12,9 @@ Side = Issued | None
 
 
 def first_difference(found: Disagreement, issued_by: Callable[[int], Sequence[Issued]]) -> str:
-    """The first collective on which two ranks differ, with both sides; what the summaries say where none is found."""
+    """Returns the first collective on which two ranks differ, with both sides; what the summaries say where none is
+    found.
+    """
     if not found.groups:
         return found.what
     left, right = ([one for one in issued_by(rank) if one.group in found.groups] for rank in found.ranks)
@@ -40,7 +42,7 @@ def _in_group(found: Disagreement, left: Sequence[Issued], right: Sequence[Issue
 
 
 def _pairs(left: Sequence[Issued], right: Sequence[Issued]) -> Iterator[tuple[str, Side, Side]]:
-    """The two sides of each collective, whatever they did in it."""
+    """Yields the two sides of each collective, whatever they did in it."""
     group, sides = Group("", ""), (left, right)
     calls = [
         Calls.of(Call(row, NodeType.COMM_COLL, group, sequence=one.recorded.sequence) for row, one in enumerate(side))
@@ -59,7 +61,7 @@ def _in_common(found: Disagreement, mine: Side, other: Side) -> str:
 
 
 def _in_splits(found: Disagreement, mine: Side, other: Side) -> str:
-    """What one sends to the other against what that one expects, either way."""
+    """Returns what one sends to the other against what that one expects, either way."""
     if mine is None or other is None or kind_of(mine.recorded) is not CollectiveType.ALL_TO_ALL:
         return ""
     members = ranks_of(found.groups[0].ranks)

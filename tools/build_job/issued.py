@@ -14,7 +14,9 @@ RECORD, ANNOTATION = "record_param_comms", "nccl:"
 
 
 class Issued(NamedTuple):
-    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is None."""
+    """One collective or message of a rank and the op that asked for it; the group of a message, or one not known, is
+    None.
+    """
 
     node: NodeType
     group: Group | None
@@ -23,7 +25,7 @@ class Issued(NamedTuple):
 
 
 def issued_by(linked: LinkedTrace) -> list[Issued]:
-    """What a rank communicates in the order in which it issued it."""
+    """Returns what a rank communicates in the order in which it issued it."""
     names, issued = GroupNames(), list[Issued]()
     for number, op in _in_order(linked):
         together = linked.communications[number]
@@ -37,7 +39,8 @@ def issued_by(linked: LinkedTrace) -> list[Issued]:
 
 
 def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
-    """Places in `linked.communications`, each with the name of the op that asked for it, in the order in which they were issued.
+    """Places in `linked.communications`, each with the name of the op that asked for it, in the order in which they
+    were issued.
 
     Where an activity has no launch call, in the order in which they started.
     """
@@ -56,6 +59,6 @@ def _in_order(linked: LinkedTrace) -> list[tuple[int, str]]:
 
 
 def _asked_by(ops: Ops, row: Int64) -> Int64:
-    """For each op itself, or the nearest one around it that is no mere record of communication."""
+    """Returns for each op itself, or the nearest one around it that is no mere record of communication."""
     is_record = ops.name.where(lambda name: name == RECORD or name.startswith(ANNOTATION))
     return np.append(nearest(~is_record, op_parents(ops)), -1)[row]

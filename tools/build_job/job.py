@@ -1,7 +1,8 @@
 """Builds the execution graph of every rank from a folder of traces, and report.json.
 
-The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what would come out
-are left alone. All that is made waits until the last rank is done, so a build that is stopped changes nothing.
+The same inputs give the same bytes, wherever and in whatever order the ranks are built. Ranks whose graph still is what
+would come out are left alone. All that is made waits until the last rank is done, so a build that is stopped changes
+nothing.
 """
 
 import dataclasses
@@ -50,11 +51,15 @@ EXPLAINED = 8
 
 Outcomes = Generator[tuple[Any, RankResult | Exception], None, None]
 Runner = Callable[[Callable[[Any], RankResult], Sequence[Any], Advanced], Outcomes]
-"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say are done."""
+"""Runs a function on tasks and yields each with what became of it, in any order; tells how many more stages tasks say
+are done.
+"""
 
 
 class Built(NamedTuple):
-    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left that cannot be used."""
+    """The report, the ranks whose graph was up to date, and sentences about what earlier builds left that cannot be
+    used.
+    """
 
     report: BuildReport
     unchanged: set[int]
@@ -71,12 +76,13 @@ def build(
     progress: Progress = unwatched,
     allow_mismatch: bool = False,
 ) -> Built:
-    """Builds OUT/graph.N.et for every rank N whose traces are among `inputs`, a folder or several files and folders, and OUT/report.json;
-    for GOAL OUT/job.goal, too.
+    """Builds OUT/graph.N.et for every rank N whose traces are among `inputs`, a folder or several files and folders,
+    and OUT/report.json; for GOAL OUT/job.goal, too.
 
     `window` is the part of each rank's traces to build. With `anew`, ranks that are up to date are built too. With
-    `allow_mismatch`, traces that tell no rank and do not seem to be of one job are ranks of one. Raises DataError when there is nothing to
-    build, `output_dir` cannot be made, or another build works there; what is wrong with single ranks is in the report.
+    `allow_mismatch`, traces that tell no rank and do not seem to be of one job are ranks of one. Raises DataError when
+    there is nothing to build, `output_dir` cannot be made, or another build works there; what is wrong with single
+    ranks is in the report.
     """
     given = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
     target = output_dir.resolve()
@@ -143,7 +149,7 @@ def _tasks(
     window: Window,
     reported: BuildReport | None,
 ) -> dict[int, RankTask]:
-    """The task of each rank."""
+    """Returns the task of each rank."""
     earlier = {rank.rank: rank for rank in reported.ranks} if reported else {}
     ranks = tuple(sorted(pair.rank for pair in pairs.ranks))
     places = {rank: graph_path(target, ranks, rank, options.target) for rank in ranks}
@@ -168,7 +174,7 @@ def _tasks(
 
 
 def _first_step(tasks: dict[int, RankTask], run: Runner, progress: Progress) -> dict[int, RankResult]:
-    """Each rank by itself."""
+    """Returns each rank by itself."""
     results: dict[int, RankResult] = {}
     lists: dict[RankList, RankList] = {}
     stages = Stages(progress, "building ranks", BUILD_STAGES * len(tasks))
@@ -188,7 +194,8 @@ def _finish(
     run: Runner,
     progress: Progress,
 ) -> tuple[Network | None, FileContent | None]:
-    """The second step: numbers of groups, and for simulators one order of communication, for the ranks that do not have them yet.
+    """Returns the second step: numbers of groups, and for simulators one order of communication, for the ranks that do
+    not have them yet.
 
     The network that the communication fits, and the file of groups; the earlier ones where nothing changed.
     """
@@ -212,7 +219,8 @@ def _finish(
         return None, None
     write_groups(str(made / GROUPS), plan.numbers)
     groups = content_of(made / GROUPS, GROUPS)
-    # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier build
+    # a rank that was built now has numbered its groups by itself, one that is up to date has the numbers of the earlier
+    # build
     finished = unchanged if earlier and earlier.groups == groups else set[int]()
     finished |= {rank for rank in known.keys() - unchanged if _numbers_stand(known[rank], plan.numbers)}
     finishing = [
@@ -231,7 +239,9 @@ def _finish(
 
 
 def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
-    """The result with each list of ranks the one that equals it in `lists`: thousands of ranks know the same ones."""
+    """Returns the result with each list of ranks the one that equals it in `lists`: thousands of ranks know the same
+    ones.
+    """
     if result.communicates is None:
         return result
     groups = [lists.setdefault(one, one) for one in result.communicates.groups]
@@ -239,12 +249,14 @@ def _sharing(result: RankResult, lists: dict[RankList, RankList]) -> RankResult:
 
 
 def _numbers_stand(rank: Communicates, numbers: dict[RankList, int]) -> bool:
-    """Whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
+    """Returns whether the rank, which numbered its groups by itself, gave them the numbers of the job."""
     return all(numbers[group] == number for group, number in number_groups(rank.groups).items())
 
 
 def _compare_ranks(report: BuildReport, tasks: dict[int, RankTask]) -> None:
-    """Adds to the report what the ranks that were built disagree on; the first ones are looked up in the ranks' traces again."""
+    """Adds to the report what the ranks that were built disagree on; the first ones are looked up in the ranks' traces
+    again.
+    """
     comms = {rank.rank: rank.comms for rank in report.ranks if rank.comms}
     world = max((rank.link.world_size for rank in report.ranks if rank.link), default=-1)
     findings = verify(comms, world)
@@ -269,7 +281,7 @@ def _make_folder(target: Path) -> None:
 
 
 def _comparable(report: BuildReport | None, options: BuildOptions, window: Window) -> BuildReport | None:
-    """What an earlier build said, if it was by this tool, of this part and with these options."""
+    """Returns what an earlier build said, if it was by this tool, of this part and with these options."""
     same = report is not None and (report.tool, report.options, report.window) == (this_tool(), options, window)
     return report if same else None
 

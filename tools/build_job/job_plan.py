@@ -1,7 +1,8 @@
-"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its own graph.
+"""The plan that all ranks of a build have to keep before a simulator runs them together, from what each knows of its
+own graph.
 
-Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and the order of
-communication are made the same on all members too, and what lacks a partner becomes computation.
+Groups get their numbers when those of all ranks are known. For a simulator with one communication at a time, sizes and
+the order of communication are made the same on all members too, and what lacks a partner becomes computation.
 """
 
 from collections import defaultdict
@@ -25,7 +26,9 @@ from ...schema.graph import ExecutionGraph
 
 
 class Communicates(NamedTuple):
-    """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it communicates."""
+    """What the second step needs to know of a rank's graph: the rank lists of its groups, and for simulators all it
+    communicates.
+    """
 
     groups: list[RankList]
     summary: CommunicationSummary
@@ -41,7 +44,9 @@ class JobPlan(NamedTuple):
 
 
 def look_up(graph: ExecutionGraph, target: Target) -> Communicates:
-    """What the other ranks have to know of a graph; for simulators of one that is seen as one of the job's ranks."""
+    """Returns what the other ranks have to know of a graph; for simulators of one that is seen as one of the job's
+    ranks.
+    """
     known = communication_summary(graph) if target == ASTRA_SIM else CommunicationSummary(Calls.of([]), [])
     return Communicates(recorded_groups(graph).lists, known)
 
@@ -55,7 +60,7 @@ class Plan(NamedTuple):
 
 
 def plan_job(known: Mapping[int, Communicates]) -> Plan:
-    """What the ranks' communication needs. Raises DataError where it contradicts itself."""
+    """Returns what the ranks' communication needs. Raises DataError where it contradicts itself."""
     numbers = number_groups(group for rank in known.values() for group in rank.groups)
     present = sorted(known)
     issued = settled([known[rank].summary for rank in present])
@@ -67,7 +72,7 @@ def plan_job(known: Mapping[int, Communicates]) -> Plan:
 
 
 def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Transfer]:
-    """What all members took part in; the last one to come took the shortest."""
+    """Yields what all members took part in; the last one to come took the shortest."""
     met = defaultdict[int, list[CommunicationEntry]](list)
     for entry in (entry for own in issued for entry in own):
         met[entry.matched].append(entry)
@@ -79,7 +84,7 @@ def _transfers(issued: Sequence[Sequence[CommunicationEntry]]) -> Iterator[Trans
 
 
 def _leaving_out(issued: Sequence[CommunicationEntry], nodes: set[int]) -> list[CommunicationEntry]:
-    """A rank's entries without those of some nodes; what followed one of them follows what that one followed."""
+    """Returns a rank's entries without those of some nodes; what followed one of them follows what that one followed."""
     kept, place, followed_by = list[CommunicationEntry](), dict[int, int](), dict[int, set[int]]()
     for number, entry in enumerate(issued):
         follows = set[int]()

@@ -1,8 +1,8 @@
 """What earlier builds left in a folder, and what takes its place, while no other build works there.
 
-Everything that a build makes waits in a folder of its own until all of it is there. Then the earlier report goes, and the new one comes
-last: a build that is stopped before leaves the earlier one, a build that is stopped meanwhile no report, so that the next one begins
-anew.
+Everything that a build makes waits in a folder of its own until all of it is there. Then the earlier report goes, and
+the new one comes last: a build that is stopped before leaves the earlier one, a build that is stopped meanwhile no
+report, so that the next one begins anew.
 """
 
 import re
@@ -41,12 +41,14 @@ def put_all_in_place(made: Path, folder: Path, report: BuildReport) -> None:
 
 
 def graph_names(report: BuildReport) -> list[str]:
-    """The names of the graphs that a report lists."""
+    """Returns the names of the graphs that a report lists."""
     return [rank.graph.file for rank in report.ranks if rank.graph]
 
 
 def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport, places: dict[int, Path]) -> list[str]:
-    """Removes what is in the folder and not of the build of this report, whose ranks' graphs belong to `places`; says so of each graph."""
+    """Removes what is in the folder and not of the build of this report, whose ranks' graphs belong to `places`; says
+    so of each graph.
+    """
     removed = [
         *_removed_ranks(folder, earlier, {path.name for path in places.values()}),
         *_failed_ranks(report, places),
@@ -61,7 +63,8 @@ def remove_stale(folder: Path, earlier: BuildReport | None, report: BuildReport,
 def _removed_ranks(folder: Path, earlier: BuildReport | None, names: set[str]) -> Iterator[str]:
     """Removes the graphs that the earlier build wrote and whose names are not among the job's.
 
-    Reports are from anywhere: what one lists is only removed when it is named like a graph and holds what the report says.
+    Reports are from anywhere: what one lists is only removed when it is named like a graph and holds what the report
+    says.
     """
     for rank in earlier.ranks if earlier else ():
         name = rank.graph.file if rank.graph else ""

@@ -1,10 +1,12 @@
 """A small summary of what one rank communicated: enough to tell whether the ranks of a job agree.
 
-For every process group a rank keeps how many collectives it issued, and digests: of what all members must have in common, of the shards
-in which they may differ, of what it sends to each peer and expects of it, and of the order of two groups.
+For every process group a rank keeps how many collectives it issued, and digests: of what all members must have in
+common, of the shards in which they may differ, of what it sends to each peer and expects of it, and of the order of two
+groups.
 
-Shards add up: of an all-gather with 8 elements out, members give 3 and 5. Each collective k has a weight w(k) that all ranks know, so that
-the sum of w(k) · shard over members and collectives is that of w(k) · whole, almost surely only if the shards of each collective fit.
+Shards add up: of an all-gather with 8 elements out, members give 3 and 5. Each collective k has a weight w(k) that all
+ranks know, so that the sum of w(k) · shard over members and collectives is that of w(k) · whole, almost surely only if
+the shards of each collective fit.
 """
 
 import hashlib
@@ -40,10 +42,12 @@ MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rank issued in a group. `common` is a digest of what all members must have in common, in order, `shards` of the rest.
+    """What a rank issued in a group. `common` is a digest of what all members must have in common, in order, `shards`
+    of the rest.
 
-    `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls, four bytes a
-    member; empty where splits are unknown. `against_numbers` counts collectives whose sequence number is below that of the one before.
+    `shard_sum` adds up over the members to `whole_sum` if shards fit. `sends` and `expects` are digests of all-to-alls,
+    four bytes a member; empty where splits are unknown. `against_numbers` counts collectives whose sequence number is
+    below that of the one before.
     """
 
     group: Group
@@ -60,8 +64,8 @@ class GroupSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What verification needs to know of a rank.
 
-    `orders` are digests of the order in which collectives of two groups, given by their places in `groups`, follow each other.
-    `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
+    `orders` are digests of the order in which collectives of two groups, given by their places in `groups`, follow each
+    other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
     """
 
     groups: list[GroupSummary] = []
@@ -76,7 +80,7 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def summarise_rank(linked: LinkedTrace) -> RankComms:
-    """The summary of one linked rank; linear in its communications times the size of their groups."""
+    """Returns the summary of one linked rank; linear in its communications times the size of their groups."""
     issued = issued_by(linked)
     in_order = [(one.group, one.recorded) for one in issued if one.group]
     groups = sorted({group for group, _ in in_order})
@@ -111,13 +115,13 @@ def identity(found: Communication) -> tuple[str, str, int]:
 
 
 def kind_of(found: Communication) -> CollectiveType | None:
-    """The type of a collective, None for messages and what is not known."""
+    """Returns the type of a collective, None for messages and what is not known."""
     meant = meaning(found, "")
     return meant.type if meant else None
 
 
 def shares(found: Communication, members: int, *, sent: bool) -> Int64 | None:
-    """The elements of an all-to-all for each member, or from each; None where that is not known.
+    """Returns the elements of an all-to-all for each member, or from each; None where that is not known.
 
     Splits may be recorded in rows: a split of 1 and 3 with 64 elements is one of 16 and 48.
     """
@@ -131,7 +135,7 @@ def shares(found: Communication, members: int, *, sent: bool) -> Int64 | None:
 
 
 def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary:
-    """The summary of what a rank issued in one group, in order."""
+    """Returns the summary of what a rank issued in one group, in order."""
     shards, shard_sum, whole_sum = [], 0, 0
     for number, found in enumerate(issued):
         field, whole = SHARD.get(kind_of(found)), identity(found)[2]
@@ -157,7 +161,7 @@ def group_summary(group: Group, issued: Sequence[Communication]) -> GroupSummary
 
 
 def _peer_digests(exchanged: Sequence[Int64 | None]) -> bytes:
-    """For each member four bytes that tell what was exchanged with it, in order."""
+    """Returns for each member four bytes that tell what was exchanged with it, in order."""
     known = [one for one in exchanged if one is not None]
     if not known or len(known) < len(exchanged):
         return b""
@@ -189,7 +193,9 @@ def _orders(groups: Sequence[Group], in_order: Sequence[Group]) -> list[tuple[in
 
 
 def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
-    """Every two groups, by number, that share several ranks. Linear in the members, of which a trace may claim a million."""
+    """Returns every two groups, by number, that share several ranks. Linear in the members, of which a trace may claim
+    a million.
+    """
     group = np.repeat(np.arange(len(members)), [len(ranks) for ranks in members])
     rank = np.concatenate(members)
     if not len(rank):
@@ -197,7 +203,8 @@ def _sharing_ranks(members: Sequence[Int64]) -> list[tuple[int, int]]:
     order = np.argsort(rank, kind="stable")
     group, first = group[order], np.flatnonzero(is_group_start(rank[order]))
     count = np.diff(np.append(first, len(group)))
-    # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which share another one
+    # ranks that are in the same groups stand for each other; the rank itself, which is in all, tells nothing of which
+    # share another one
     digest = (group.astype(np.uint64) + np.uint64(1)) * np.uint64(MULTIPLIER)
     digest = (digest ^ (digest >> np.uint64(32))) * np.uint64(MULTIPLIER)
     same = np.add.reduceat(digest ^ (digest >> np.uint64(32)), first)
@@ -221,7 +228,7 @@ def _messages(issued: Iterable[Issued], node: NodeType, own: int) -> dict[str, i
 
 
 def _plain(text: str) -> str:
-    """A dtype or name, however it is written.
+    """Returns a dtype or name, however it is written.
 
     >>> _plain("c10::BFloat16"), _plain("_allgather_base")
     ('bfloat16', 'allgatherbase')

@@ -13,7 +13,8 @@ class Conflict(RuntimeError):
 def check_no_other_profiler(torch: Any) -> None:
     """Raises Conflict where a profiler is active, or waits for the steps of its schedule.
 
-    The flag knows the profilers of all threads, the function those of this thread that were started otherwise than from Python.
+    The flag knows the profilers of all threads, the function those of this thread that were started otherwise than from
+    Python.
     """
     profilers = torch.autograd.profiler
     if profilers._is_profiler_enabled or torch.autograd._profiler_enabled() or _is_scheduled(torch):
@@ -21,7 +22,8 @@ def check_no_other_profiler(torch: Any) -> None:
 
 
 def _is_scheduled(torch: Any) -> bool:
-    """Whether a torch.profiler.profile was started that marks steps; in its first steps it may not be active yet.
+    """Returns whether a torch.profiler.profile was started that marks steps; in its first steps it may not be active
+    yet.
 
     PyTorch counts the steps of profilers until their block ends, but not whose they are, so they are looked for.
     """

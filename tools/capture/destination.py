@@ -51,7 +51,9 @@ class Destination:
 
 
 def _check_whole(trace: Path) -> None:
-    """Raises DataError where PyTorch could not write all of a trace, which it does not say itself. Each ends with a brace."""
+    """Raises DataError where PyTorch could not write all of a trace, which it does not say itself. Each ends with a
+    brace.
+    """
     tail = b""
     if trace.exists():
         with trace.open("rb") as written:
@@ -64,7 +66,9 @@ def _check_whole(trace: Path) -> None:
 
 
 def announce(kept: Sequence[Path], rank: int, speaker: int) -> None:
-    """Says on stderr which files were written and, as the one rank that speaks for the job, which command makes graphs of them."""
+    """Says on stderr which files were written and, as the one rank that speaks for the job, which command makes graphs
+    of them.
+    """
     print(f"execgraph: rank {rank} recorded {' and '.join(map(str, kept))}", file=sys.stderr)
     if rank == speaker:
         print(f"execgraph: next: trace-build {shlex.quote(str(kept[0].parent))} -o graphs", file=sys.stderr)

@@ -13,15 +13,18 @@ BY_WINDOW = "window{window}/{trace}_rank{rank}"
 
 
 def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, name: str = BY_WINDOW) -> Any:
-    """What a `torch.profiler.profile` is to get both as `on_trace_ready` and as `execution_trace_observer` (PyTorch 2.5 or newer).
+    """Returns what a `torch.profiler.profile` is to get both as `on_trace_ready` and as `execution_trace_observer`
+    (PyTorch 2.5 or newer).
 
         handler = trace_handler("traces")
         with torch.profiler.profile(schedule=…, on_trace_ready=handler, execution_trace_observer=handler) as profiler:
 
-    Each window that the schedule records leaves a pair of traces in `folder`, named by `name` with {trace} (host or device), {rank}
-    and {window} (from 1). Only `ranks` leave theirs, all by default. A window that cannot be recorded or written is warned of.
+    Each window that the schedule records leaves a pair of traces in `folder`, named by `name` with {trace} (host or
+    device), {rank} and {window} (from 1). Only `ranks` leave theirs, all by default. A window that cannot be recorded
+    or written is warned of.
 
-    Raises ImportError without PyTorch, ValueError for a folder that is a file and for a name that two traces would have in common.
+    Raises ImportError without PyTorch, ValueError for a folder that is a file and for a name that two traces would have
+    in common.
     """
     return TraceHandler(PairRecorder(import_torch(), Destination(folder, name), ranks))
 
@@ -29,7 +32,8 @@ def trace_handler(folder: str | Path, *, ranks: Collection[int] | None = None, n
 class TraceHandler:
     """Records the host trace while a profiler records the device trace, and keeps both once the profiler is done.
 
-    `start`, `stop` and `cleanup` are what PyTorch's profiler calls of its observers, `__call__` what it calls when a trace is ready.
+    `start`, `stop` and `cleanup` are what PyTorch's profiler calls of its observers, `__call__` what it calls when a
+    trace is ready.
     """
 
     def __init__(self, pairs: PairRecorder) -> None:

@@ -14,17 +14,18 @@ def import_torch() -> Any:
 
 
 def this_rank(torch: Any) -> int:
-    """The rank in the job: of the initialised process group, else what the launcher says, else 0."""
+    """Returns the rank in the job: of the initialised process group, else what the launcher says, else 0."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return int(torch.distributed.get_rank())
     return int(os.environ.get("RANK", "0"))
 
 
 def experimental_config(*, memory: bool = False, trace_only: bool = False) -> Any:
-    """What `torch.profiler.profile` is to get as `experimental_config`, as far as the installed PyTorch has it.
+    """Returns what `torch.profiler.profile` is to get as `experimental_config`, as far as the installed PyTorch has it.
 
-    Records of what waits were for, and all threads, which the host trace always follows. For a profiler that records `memory` only
-    its own thread: PyTorch (issue 166121) loses allocations otherwise. `trace_only` makes no event objects beside the file.
+    Records of what waits were for, and all threads, which the host trace always follows. For a profiler that records
+    `memory` only its own thread: PyTorch (issue 166121) loses allocations otherwise. `trace_only` makes no event
+    objects beside the file.
     """
     config = import_torch()._C._profiler._ExperimentalConfig
     wishes = {"enable_cuda_sync_events": True, "profile_all_threads": not memory, "trace_only": trace_only}

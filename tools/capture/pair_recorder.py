@@ -1,4 +1,6 @@
-"""The host trace of a window, recorded while a profiler records the device trace, and both where trace-build finds them."""
+"""The host trace of a window, recorded while a profiler records the device trace, and both where trace-build finds
+them.
+"""
 
 import tempfile
 from collections.abc import Collection
@@ -81,7 +83,7 @@ class HostTrace:
             raise Conflict(f"this process has another ExecutionTraceObserver, and PyTorch has one at a time; {REMEDY}")
 
     def beside(self, profiler: Any) -> tuple[Path, Path]:
-        """The finished host trace, and the profiler's device trace in the same folder."""
+        """Returns the finished host trace, and the profiler's device trace in the same folder."""
         self.observer.unregister_callback()
         device = self._path.with_name("device.json")
         profiler.export_chrome_trace(str(device))

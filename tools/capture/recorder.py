@@ -36,24 +36,25 @@ def capture(
     ranks: Collection[int] | None = None,
     name: str = BY_RANK,
 ) -> "Recorder":
-    """Records `active` steps of the loop in the block, after `wait` steps without a profiler and `warmup` steps to warm it up.
+    """Returns records `active` steps of the loop in the block, after `wait` steps without a profiler and `warmup` steps
+    to warm it up.
 
         with capture("traces", active=2) as recorder:
             for batch in loader:
                 train_step(batch)
                 recorder.step()  # ends a step
 
-    A block that ends earlier leaves what was recorded until then. Only `ranks` record, all by default. Files are named by `name`, with
-    {trace} (host or device) and {rank}. Where they are, and what to do with them, is printed on stderr.
+    A block that ends earlier leaves what was recorded until then. Only `ranks` record, all by default. Files are named
+    by `name`, with {trace} (host or device) and {rank}. Where they are, and what to do with them, is printed on stderr.
 
-    With `stacks` the device trace also holds Python's calls, with `modules`, which includes stacks, the nn.Module of each op, and with
-    `memory` allocations, but then no ops of other Python threads. Each of these slows the run down.
+    With `stacks` the device trace also holds Python's calls, with `modules`, which includes stacks, the nn.Module of
+    each op, and with `memory` allocations, but then no ops of other Python threads. Each of these slows the run down.
 
-    Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn` says what could not be recorded or
-    written, or that no complete step was. Exceptions of the block pass through.
+    Once the block has begun, training goes on whatever becomes of the recording: `warnings.warn` says what could not be
+    recorded or written, or that no complete step was. Exceptions of the block pass through.
 
-    Raises ImportError without PyTorch 2.1 or newer; ValueError or TypeError for numbers of steps, ranks, a folder or a name that
-    cannot be; RuntimeError where the block begins inside another profiler, capture or ExecutionTraceObserver.
+    Raises ImportError without PyTorch 2.1 or newer; ValueError or TypeError for numbers of steps, ranks, a folder or a
+    name that cannot be; RuntimeError where the block begins inside another profiler, capture or ExecutionTraceObserver.
     """
     wait, warmup, active = map(operator.index, (wait, warmup, active))
     if min(wait, warmup) < 0 or active < 1:
@@ -73,7 +74,8 @@ def capture(
 class Recorder:
     """Counts the steps of a loop and records `active` of them, from the one with number `first` on.
 
-    It goes through a window in the order of a `torch.profiler.profile` that has an observer, which not every version takes.
+    It goes through a window in the order of a `torch.profiler.profile` that has an observer, which not every version
+    takes.
     """
 
     _open: "Recorder | None" = None

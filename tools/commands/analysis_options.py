@@ -33,7 +33,7 @@ def add_analysis_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """The options that these and --peak give."""
+    """Returns the options that these and --peak give."""
     return Options(
         kernel_wait_us=arguments.kernel_wait,
         slow_call_us=arguments.slow_call,

@@ -5,7 +5,7 @@ import math
 
 
 def positive(text: str) -> float:
-    """A number above 0."""
+    """Returns a number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -16,7 +16,7 @@ def positive(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A number of things, 1 or more."""
+    """Returns a number of things, 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number, 1 or more")
     return int(text)

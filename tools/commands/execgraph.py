@@ -25,7 +25,9 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command that the first argument names with the others. Never returns: exit 2 where there is no such command."""
+    """Runs the command that the first argument names with the others. Never returns: exit 2 where there is no such
+    command.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     given[:1] = [word.removeprefix(PREFIX) for word in given[:1]]
     completed = _being_completed()
@@ -55,6 +57,6 @@ def _run(name: str, arguments: list[str]) -> NoReturn:
 
 
 def _being_completed() -> str:
-    """The command on the line that a shell wants completed, once there is more of the line; nothing otherwise."""
+    """Returns the command on the line that a shell wants completed, once there is more of the line; nothing otherwise."""
     words = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", 0))].split(" ")
     return words[1] if ARGCOMPLETE in os.environ and len(words) > 2 else ""

@@ -44,7 +44,7 @@ def add_goal_options(parser: argparse.ArgumentParser) -> None:
 
 
 def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "GoalOptions":
-    """How to write the file; wrong usage for options of it without it, and for numbers that make no sense."""
+    """Returns how to write the file; wrong usage for options of it without it, and for numbers that make no sense."""
     from ...converter.targets import GoalOptions
 
     given = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
@@ -58,7 +58,7 @@ def goal_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Go
 
 
 def goal_lines(report: "GoalReport") -> Iterator[str]:
-    """What the file holds, a line each."""
+    """Yields what the file holds, a line each."""
     operations = Counter[str]()
     for rank in report.ranks:
         operations.update(rank.operations)

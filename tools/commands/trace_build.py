@@ -30,7 +30,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-build with these arguments, by default those of the process, and ends it: 0 done, 1 a rank failed, 2 wrong usage."""
+    """Runs trace-build with these arguments, by default those of the process, and ends it: 0 done, 1 a rank failed, 2
+    wrong usage.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.incomplete_groups == "keep" and options.target != ASTRA_SIM:
@@ -195,7 +197,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _changes(ranks: Sequence["RankSummary"]) -> Counter[str]:
-    """What the target made different on all ranks together; the widest ready set is that of one."""
+    """Returns what the target made different on all ranks together; the widest ready set is that of one."""
     changes = Counter[str]()
     for rank in ranks:
         changes.update(Counter(rank.target))

@@ -25,7 +25,9 @@ OPS_SHOWN = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    """Runs trace-convert with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
+    wrong usage.
+    """
     parser = CommandParser(
         "trace-convert",
         "Turns a linked trace into an execution graph.",
@@ -81,7 +83,7 @@ def add_graph_options(held: OptionGroup) -> None:
 
 
 def _microseconds(text: str) -> int:
-    """µs on the command line as ns."""
+    """Returns µs on the command line as ns."""
     value = float(text)
     if not 0 <= value <= 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1000000")
@@ -132,7 +134,7 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _work(report: "ConvertReport") -> str:
-    """Of how many kernels operations and bytes are known, and the ops of most of the others."""
+    """Returns of how many kernels operations and bytes are known, and the ops of most of the others."""
     lacking = report.kernels_without_work
     count = report.kernels_with_work + sum(lacking.values())
     known = f"of {report.kernels_with_work} of {count} computing activities known, {report.time_with_work_pct:.1f} % of their time"
@@ -142,7 +144,7 @@ def _work(report: "ConvertReport") -> str:
 
 
 def _remedies() -> dict[str, str]:
-    """What to do for a trace without such delays."""
+    """Returns what to do for a trace without such delays."""
     from ...schema.graph import Delay
 
     return {
@@ -152,7 +154,7 @@ def _remedies() -> dict[str, str]:
 
 
 def summary(report: "ConvertReport") -> str:
-    """What the graph holds and what stayed unexplained, a line each."""
+    """Returns what the graph holds and what stayed unexplained, a line each."""
     edges = ", ".join(f"{count} {kind}" for kind, count in report.edges.items())
     folded = f"{report.folded_slices} host slices into their neighbours, {report.zero_length_ops} ops without length"
     gaps = f"{report.gaps_us:.1f} µs of launch latency and gaps kept, {report.overlap_us:.1f} µs of overlap trimmed"

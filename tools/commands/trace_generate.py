@@ -21,7 +21,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-generate with these arguments, by default those of the process, and ends it: 0 done, 1 nothing written, 2 wrong usage."""
+    """Runs trace-generate with these arguments, by default those of the process, and ends it: 0 done, 1 nothing
+    written, 2 wrong usage.
+    """
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:
@@ -107,7 +109,7 @@ def _job(arguments: argparse.Namespace) -> Job:
 
 
 def _size(run: Run, stacks: int) -> int:
-    """The bytes of the first rank's traces."""
+    """Returns the bytes of the first rank's traces."""
     with TemporaryDirectory(prefix="execgraph-generate-") as folder:
         return sum(path.stat().st_size for path in write_traces(run, folder, stacks=stacks)[0])
 

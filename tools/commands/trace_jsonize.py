@@ -15,7 +15,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-jsonize with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    """Runs trace-jsonize with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
+    wrong usage.
+    """
     parser = CommandParser(
         NAME,
         "Writes an execution graph as JSON, or the JSON as an execution graph, without loss: back and forth gives the same bytes.",
@@ -37,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _form_to_write(source: str, target: str) -> str:
-    """What the names of the files say; raises ValueError when they say nothing, or both the same."""
+    """Returns what the names of the files say; raises ValueError when they say nothing, or both the same."""
     given, wanted = _form(source), _form(target)
     if given is not None and given == wanted:
         raise ValueError(f"{source} and {target} are both .{given} by their names; give --to to convert all the same")

@@ -22,7 +22,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    """Runs trace-link with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
+    wrong usage.
+    """
     parser = CommandParser(
         NAME,
         "Joins the host trace and the device trace that the PyTorch profiler wrote of one process.",
@@ -109,7 +111,7 @@ def _link(options: argparse.Namespace) -> None:
 
 
 def in_words(machine: "MachineCalibration") -> str:
-    """What was measured of a machine, in µs.
+    """Returns what was measured of a machine, in µs.
 
     >>> from execgraph.schema.machine import Machine, Usual
     >>> in_words(MachineCalibration(clock_offset_ns=2900, launch={"": Usual(14_200, 20_000, 90)}, gap={"": Usual(1_100, 2_000, 50)}))
@@ -127,7 +129,7 @@ def in_words(machine: "MachineCalibration") -> str:
 
 
 def summary(linked: "LinkedTrace") -> str:
-    """What was matched, linked, noted, dropped and guessed, a line each."""
+    """Returns what was matched, linked, noted, dropped and guessed, a line each."""
     report = linked.report
     share = f"{report.matched} of {report.host_ops} host ops matched by {report.matched_by}, agreement {report.agreement_pct:g} %"
     alone = f"{report.device_ops} from the device trace alone"

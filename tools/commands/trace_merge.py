@@ -1,4 +1,6 @@
-"""The command trace-merge: merges the device traces of all ranks into one trace for Perfetto or one database for counting."""
+"""The command trace-merge: merges the device traces of all ranks into one trace for Perfetto or one database for
+counting.
+"""
 
 import argparse
 import logging
@@ -23,7 +25,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-merge with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    """Runs trace-merge with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
+    wrong usage.
+    """
     parser = CommandParser(
         NAME,
         "Merges the device traces of all ranks (Kineto or rocpd) into one file: .json or .json.gz to look at in Perfetto, with a\n"
@@ -74,7 +78,7 @@ def _instead(found: TraceFiles) -> str:
 
 
 def summary(report: MergeReport) -> str:
-    """A line per rank, and one for each thing to know."""
+    """Returns a line per rank, and one for each thing to know."""
     lines = [
         f"rank {r.rank:<6} {r.activities:>9} activities  {r.rows:>9} rows  clock +{r.clock_correction_ns / 1000:g} µs  {r.file}"
         for r in report.ranks

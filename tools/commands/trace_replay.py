@@ -41,7 +41,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-replay with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    """Runs trace-replay with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
+    wrong usage.
+    """
     parser = CommandParser(
         NAME,
         "Replays execution graphs along their data dependencies and compares with the measured run.",
@@ -129,7 +131,7 @@ def _read(path: str) -> ExecutionGraph:
 
 
 def _graphs(given: str) -> list[str]:
-    """The file itself, or the graphs in a folder in the order of their ranks."""
+    """Returns the file itself, or the graphs in a folder in the order of their ranks."""
     folder = Path(given)
     if not folder.is_dir():
         return [given]

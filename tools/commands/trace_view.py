@@ -22,7 +22,9 @@ log = logging.getLogger("execgraph")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs trace-view with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2 wrong usage."""
+    """Runs trace-view with these arguments, by default those of the process, and ends it: 0 done, 1 unusable data, 2
+    wrong usage.
+    """
     parser = CommandParser(
         NAME,
         "Writes an execution graph or a part of it for viewing: lanes over time as .svg, for Graphviz as .dot, or with all\n"
@@ -69,7 +71,7 @@ def _window(text: str) -> tuple[float, float]:
 
 
 def _form(path: str) -> str:
-    """The suffix that tells the form, without .gz."""
+    """Returns the suffix that tells the form, without .gz."""
     return "." + path.removesuffix(".gz").rpartition(".")[2]
 
 

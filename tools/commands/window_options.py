@@ -45,7 +45,7 @@ def add_modules_option(parser: OptionGroup) -> None:
 
 
 def window_of(options: argparse.Namespace) -> "Window":
-    """The window that these options give; the whole trace without any."""
+    """Returns the window that these options give; the whole trace without any."""
     from ...linker.windows import Window
 
     return Window(options.steps, options.annotation, options.window)

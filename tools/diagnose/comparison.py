@@ -14,7 +14,7 @@ MARKED = {"note": "fewer than others"}
 
 
 def compare(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """What the processes with device traces, if several, do not have in common. Linear in their groups' members."""
+    """Yields what the processes with device traces, if several, do not have in common. Linear in their groups' members."""
     recorded = [process for process in processes if process.device and not process.error and not process.merged]
     try:
         yield from _ranks(recorded)
@@ -29,7 +29,7 @@ def compare(processes: Sequence[Inspection]) -> Iterator[Finding]:
 
 
 def most_kernels(processes: Sequence[Inspection]) -> int:
-    """The kernels of the process that has most."""
+    """Returns the kernels of the process that has most."""
     return max((process.kernels for process in processes if not process.merged), default=0)
 
 
@@ -53,7 +53,7 @@ def _other_steps(processes: Sequence[Inspection]) -> Iterator[Finding]:
 
 
 def _missing_collectives(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """Groups of known members in which not all of those that are here recorded equally many, and the same ones."""
+    """Yields groups of known members in which not all of those that are here recorded equally many, and the same ones."""
     here = {process.rank: process for process in processes if process.rank is not None}
     groups: dict[tuple[int, ...], dict[int, GroupCount]] = defaultdict(dict)
     for rank, process in here.items():
@@ -75,7 +75,9 @@ def _collectives(group: GroupCount) -> str:
 
 
 def _ranks(processes: Sequence[Inspection]) -> Iterator[Finding]:
-    """What the other commands say of traces whose ranks are unknown or the same. Raises DataError where they are of no job."""
+    """Yields what the other commands say of traces whose ranks are unknown or the same. Raises DataError where they are
+    of no job.
+    """
     if len(processes) == 1:
         yield from filter(None, map(no_rank, processes))
     talking = {process.device for process in processes if process.collectives}

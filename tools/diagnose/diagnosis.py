@@ -61,7 +61,7 @@ def _leave_out_merged(found: TraceFiles, given: Sequence[Path]) -> None:
 
 
 def _processes(found: TraceFiles) -> list[ProcessFiles]:
-    """Pairs by process; then those that only their ranks or loneliness put together, which the findings judge."""
+    """Returns pairs by process; then those that only their ranks or loneliness put together, which the findings judge."""
     host_of = hosts_of(found.devices, found.hosts)
     devices = [trace for trace in found.devices if trace.name not in host_of]
     hosts = [trace for trace in found.hosts if trace.name not in set(host_of.values())]
@@ -82,13 +82,13 @@ def _files(device: Trace, host: str) -> ProcessFiles:
 
 
 def in_turn(function: Callable[[ProcessFiles], Inspection], tasks: Sequence[ProcessFiles]) -> Outcomes:
-    """One after the other, here."""
+    """Yields one after the other, here."""
     for task in tasks:
         yield task, function(task)
 
 
 def in_parallel_if_large(function: Callable[[ProcessFiles], Inspection], tasks: Sequence[ProcessFiles]) -> Outcomes:
-    """In processes on all cores, where the files are large enough to make up for starting them."""
+    """Yields in processes on all cores, where the files are large enough to make up for starting them."""
     size = sum(Path(path).stat().st_size for task in tasks for path in (task.device, task.host) if path)
     run = in_turn if size < WORTH_PROCESSES or len(tasks) < 2 else partial(in_processes, jobs=os.cpu_count() or 1)
     yield from run(function, tasks)

@@ -26,7 +26,9 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def findings_of(process: Inspection) -> Iterator[Finding]:
-    """What the rules say of one process. A process whose files cannot be read, or are of several ranks, says only that."""
+    """Yields what the rules say of one process. A process whose files cannot be read, or are of several ranks, says
+    only that.
+    """
     if process.error:
         yield Finding(WRONG, [process.name], process.error, "record it again, or leave the file out")
         return
@@ -43,13 +45,13 @@ def findings_of(process: Inspection) -> Iterator[Finding]:
 
 
 def merged_ranks(process: Inspection) -> Finding:
-    """The device trace holds several ranks."""
+    """Returns the device trace holds several ranks."""
     what = f"several ranks merged into one file ({'; '.join(process.merged)})"
     return Finding(WRONG, [process.name], what, "use each rank's own file, or trace-link --rank N to take one out")
 
 
 def other_process(process: Inspection) -> Finding | None:
-    """Ops have the same names on all ranks of a job: only process and rank tell a swap."""
+    """Returns ops have the same names on all ranks of a job: only process and rank tell a swap."""
     if process.host_process is None or not process.processes or process.host_process in process.processes:
         return None
     recorded = ", ".join(map(str, process.processes[:4]))
@@ -69,7 +71,7 @@ def other_run(process: Inspection) -> Finding | None:
 
 
 def swapped_names(process: Inspection) -> Finding | None:
-    """The files of one process are named as of different ranks."""
+    """Returns the files of one process are named as of different ranks."""
     named = {_rank_named(process.device), _rank_named(process.host)} - {None}
     ranks = named | ({process.rank} if process.records_rank else set())
     beyond = process.rank is not None and process.world_size is not None and process.rank >= process.world_size
@@ -83,7 +85,7 @@ def swapped_names(process: Inspection) -> Finding | None:
 
 
 def misnamed_rank(process: Inspection) -> Finding | None:
-    """A device trace without a host trace records another rank than its name says."""
+    """Returns a device trace without a host trace records another rank than its name says."""
     named = _rank_named(process.device)
     if not process.records_rank or named in (None, process.rank) or process.matched_by:
         return None
@@ -92,7 +94,7 @@ def misnamed_rank(process: Inspection) -> Finding | None:
 
 
 def no_partner(process: Inspection) -> Finding | None:
-    """One of the two traces is missing."""
+    """Returns one of the two traces is missing."""
     if process.device and process.host:
         return None
     if process.host:
@@ -112,7 +114,7 @@ def no_rank(process: Inspection) -> Finding | None:
 
 
 def no_activities(process: Inspection) -> Finding | None:
-    """A device trace in which nothing ran on a device."""
+    """Returns a device trace in which nothing ran on a device."""
     if not process.device or process.activities:
         return None
     advice = "if the job used GPUs, add the device to the profiler's activities (ProfilerActivity.CUDA)"
@@ -120,7 +122,7 @@ def no_activities(process: Inspection) -> Finding | None:
 
 
 def activities_without_call(process: Inspection) -> Finding | None:
-    """Activities whose launch was not recorded: wrong if they are more than half."""
+    """Returns activities whose launch was not recorded: wrong if they are more than half."""
     count = process.dropped.get("activities without a launch call", 0)
     if not count:
         return None
@@ -148,7 +150,7 @@ def graphs_not_recorded(process: Inspection) -> Finding | None:
 
 
 def no_sync_records(process: Inspection) -> Finding | None:
-    """A CUDA trace with calls and activities, but without cuda_sync rows."""
+    """Returns a CUDA trace with calls and activities, but without cuda_sync rows."""
     if process.sync_records or not process.calls or not process.activities or process.vendor != "cuda":
         return None
     advice = "waits are derived from the order of calls; _ExperimentalConfig(enable_cuda_sync_events=True) records them"
@@ -156,7 +158,7 @@ def no_sync_records(process: Inspection) -> Finding | None:
 
 
 def no_record_function_ids(process: Inspection) -> Finding | None:
-    """The two files had to be matched by the names of their ops."""
+    """Returns the two files had to be matched by the names of their ops."""
     if not process.matched_by or process.matched_by == "record function id":
         return None
     old = process.versions.get("host schema", "").startswith(BEFORE_RECORD_FUNCTION_IDS)
@@ -170,7 +172,7 @@ def no_record_function_ids(process: Inspection) -> Finding | None:
 
 
 def several_places(process: Inspection) -> Finding | None:
-    """The host trace is shorter than the device trace and could be several parts of it."""
+    """Returns the host trace is shorter than the device trace and could be several parts of it."""
     if process.places < 2:
         return None
     what = "the host trace fits in several places of the device trace"
@@ -178,7 +180,7 @@ def several_places(process: Inspection) -> Finding | None:
 
 
 def unknown_categories(process: Inspection) -> Finding | None:
-    """Rows of categories that are none of the known ones."""
+    """Returns rows of categories that are none of the known ones."""
     count = sum(count for reason, count in process.dropped.items() if reason.startswith("unknown"))
     if not count:
         return None
@@ -204,7 +206,7 @@ RULES: tuple[Callable[[Inspection], Finding | None], ...] = (
 
 
 def _without_folders(process: Inspection, text: str) -> str:
-    """The text with the process's files by their names alone."""
+    """Returns the text with the process's files by their names alone."""
     for path in filter(None, (process.device, process.host)):
         text = text.replace(path, _file(path))
     return text
@@ -215,6 +217,6 @@ def _file(path: str) -> str:
 
 
 def _rank_named(path: str) -> int | None:
-    """The rank that a file's name spells out; a bare number may be anything."""
+    """Returns the rank that a file's name spells out; a bare number may be anything."""
     found = (pattern.search(_file(path)) for pattern in RANK_SPELT)
     return next((int(rank.group(1)) for rank in found if rank), None)

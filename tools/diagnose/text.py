@@ -21,7 +21,9 @@ LONGEST_NAME = 110
 
 
 def report(diagnosis: Diagnosis, every_process: bool = False) -> str:
-    """The processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the findings."""
+    """Returns the processes, versions, longest kernels (with `every_process` of each), what graphs would lack, and the
+    findings.
+    """
     processes = diagnosis.processes
     if not processes:
         return "\n".join(in_one_line(f"{found.severity:<6} {in_words(found)}") for found in diagnosis.findings)
@@ -81,7 +83,7 @@ def _versions(processes: Sequence[Inspection]) -> list[str]:
 
 
 def _summed(processes: Iterable[Inspection]) -> list[KernelTime]:
-    """The longest kernels of all processes, out of the longest of each."""
+    """Returns the longest kernels of all processes, out of the longest of each."""
     count, total = Counter[str](), defaultdict[str, float](float)
     for process in processes:
         for kernel in process.top_kernels:

@@ -1,4 +1,6 @@
-"""What wrote a trace: the versions that stand at the beginning of a device trace, and the PyTorch that a host schema belongs to."""
+"""What wrote a trace: the versions that stand at the beginning of a device trace, and the PyTorch that a host schema
+belongs to.
+"""
 
 import json
 import re
@@ -28,7 +30,7 @@ PYTORCH = {
 
 
 def host_versions(schema: str) -> dict[str, str]:
-    """The schema of a host trace, and the PyTorch releases that write it."""
+    """Returns the schema of a host trace, and the PyTorch releases that write it."""
     pytorch = PYTORCH.get(schema.partition("-")[0])
     return {"host schema": schema} | ({"PyTorch": pytorch} if pytorch else {})
 
@@ -48,7 +50,7 @@ def device_versions(path: str) -> dict[str, str]:
 
 
 def _top_level(path: str) -> dict[str, Any]:
-    """The keys before the events; none where the file begins otherwise."""
+    """Returns the keys before the events; none where the file begins otherwise."""
     try:
         with open_input(path) as stream:
             head = with_plain_letters(stream.read(HEAD))
@@ -60,7 +62,7 @@ def _top_level(path: str) -> dict[str, Any]:
 
 
 def _values(top: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every key with its value, nested ones too."""
+    """Yields every key with its value, nested ones too."""
     for name, value in top.items():
         if isinstance(value, dict):
             yield from _values(value)

@@ -21,7 +21,7 @@ def joined(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def in_words(found: Finding) -> str:
-    """One line: where, how many, what, and what to do, where that is not part of it."""
+    """Returns one line: where, how many, what, and what to do, where that is not part of it."""
     place = f"{places(found.where)}: " if found.where else ""
     count = f" ({amount(found.counts)})" if found.counts else ""
     return f"{place}{found.what}{count}" + (f"; {found.advice}" if found.advice else "")
@@ -39,7 +39,7 @@ def amount(counts: list[int]) -> str:
 
 
 def places(where: list[str]) -> str:
-    """The processes of a finding, ranks in short.
+    """Returns the processes of a finding, ranks in short.
 
     >>> places(["rank 0", "rank 1", "rank 2", "other.json"])
     'ranks 0-2, other.json'

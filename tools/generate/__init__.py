@@ -1,14 +1,11 @@
-"""Synthetic training jobs with known truth: a job is built, simulated under CUDA semantics, and written as the
-profiler would.
+"""Synthetic training jobs with known truth: a job is built, simulated under CUDA semantics, and written as the profiler
+would.
 
-job = build_job("ddp", ranks=2, steps=2, layers=4, seed=1, machine=draw_machine(1))
-run = simulate(job)
-write_traces(run, "out", sync_records=True)
-changed = simulate(job, {"class:communication": 2.0})
-changed.makespan_ns
+job = build_job("ddp", ranks=2, steps=2, layers=4, seed=1, machine=draw_machine(1)) run = simulate(job)
+write_traces(run, "out", sync_records=True) changed = simulate(job, {"class:communication": 2.0}) changed.makespan_ns
 
-Jobs of other programs are built from a table of one's own, presets=PRESETS | {"mine": Preset(...)}; `programs` has what they
-are written with.
+Jobs of other programs are built from a table of one's own, presets=PRESETS | {"mine": Preset(...)}; `programs` has what
+they are written with.
 """
 
 from .job import Job as Job

@@ -26,7 +26,7 @@ class Job:
     machine: Machine = DEFAULT
 
     def instructions(self, rank: int) -> list[Iterator[Instruction]]:
-        """The instructions of each thread of a rank; a step is made when the first of them needs it."""
+        """Yields the instructions of each thread of a rank; a step is made when the first of them needs it."""
         steps = self.program(rank)
         waiting: list[deque[Sequence[Instruction]]] = [deque() for _ in self.threads]
 

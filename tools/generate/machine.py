@@ -1,7 +1,7 @@
 """The machine that a job runs on: a record of what launching costs, how its clocks read and what goes wrong on it.
 
-A job's program is drawn with these figures and its traces are written with them, so a changed run of the job meets the same
-machine. `draw_machine` gives every seed one of its own; DEFAULT is an undisturbed one with perfect clocks.
+A job's program is drawn with these figures and its traces are written with them, so a changed run of the job meets the
+same machine. `draw_machine` gives every seed one of its own; DEFAULT is an undisturbed one with perfect clocks.
 """
 
 import math
@@ -22,7 +22,7 @@ class Clock:
     drift_ppb: int = 0
 
     def read(self, ns: Times) -> Times:
-        """What it reads at a time from the start of the run, on the host's clock.
+        """Returns what it reads at a time from the start of the run, on the host's clock.
 
         >>> Clock(-3000, 100_000).read(20_000_000)
         19999000
@@ -41,11 +41,12 @@ class Stalls:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`latency_ns` from a launch's submission to its arrival, `gap_ns` from one activity to the next of a stream, both around
-    their mean; `return_factor` is how long waiting calls take to return, times the usual.
+    """`latency_ns` from a launch's submission to its arrival, `gap_ns` from one activity to the next of a stream, both
+    around their mean; `return_factor` is how long waiting calls take to return, times the usual.
 
-    Rank r has the r-th of the `clocks`, and again the first after the last. All times are written in `whole_us` or in ns. A device
-    runs `at_once` activities at the same time, any number if that is None. The share `lost` of the activities is not in its trace.
+    Rank r has the r-th of the `clocks`, and again the first after the last. All times are written in `whole_us` or in
+    ns. A device runs `at_once` activities at the same time, any number if that is None. The share `lost` of the
+    activities is not in its trace.
     """
 
     name: str = "default machine"
@@ -62,7 +63,7 @@ class Machine:
     lost: float = 0.0
 
     def clock(self, rank: int) -> Clock:
-        """The clock of a rank's device."""
+        """Returns the clock of a rank's device."""
         return self.clocks[rank % len(self.clocks)]
 
     @property
@@ -90,7 +91,9 @@ CLOCKS = 8
 
 
 def draw_machine(seed: int, *, lost_records: bool = False) -> Machine:
-    """A machine as they are out there, an own one for every seed; one loses records only where that is asked for."""
+    """Returns a machine as they are out there, an own one for every seed; one loses records only where that is asked
+    for.
+    """
     random = Random(f"machine {seed}")
     machine = Machine(
         name=f"machine {seed}",
@@ -112,7 +115,7 @@ def _spread_over(random: Random, least: float, most: float) -> float:
 
 
 def stretched(random: Random, stalls: Stalls, ns: int) -> int:
-    """How long a piece of host work takes that may be held up."""
+    """Returns how long a piece of host work takes that may be held up."""
     if not stalls.per_thousand or random.random() >= stalls.per_thousand / 1000:
         return ns
     return ns + round(1000 * _spread_over(random, stalls.shortest_us, stalls.longest_us))

@@ -11,7 +11,8 @@ MOST_UNREADABLE = 100
 
 
 def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
-    """The outermost complete objects of the text from a place on, up to the hundredth place where none can be read.
+    """Yields the outermost complete objects of the text from a place on, up to the hundredth place where none can be
+    read.
 
     >>> list(objects_in('"b": 1}, {"c": {}}, {"d": {"e": 2}, "f":'))
     [{'c': {}}, {'e': 2}]
@@ -27,7 +28,7 @@ def objects_in(text: str, at: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def objects_after(key: re.Pattern[str], text: str) -> Iterator[dict[str, Any]]:
-    """The complete objects that begin where the key ends, but for those inside another one of them."""
+    """Yields the complete objects that begin where the key ends, but for those inside another one of them."""
     end, left = 0, MOST_UNREADABLE
     for match in key.finditer(text):
         if match.end() < end:
@@ -42,7 +43,7 @@ def objects_after(key: re.Pattern[str], text: str) -> Iterator[dict[str, Any]]:
 
 
 def _decoded(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
-    """The object that begins at a brace, and where it ends; None for none, and where the next one may begin."""
+    """Returns the object that begins at a brace, and where it ends; None for none, and where the next one may begin."""
     try:
         found, end = DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):

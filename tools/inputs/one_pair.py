@@ -1,4 +1,6 @@
-"""The files of one process that a command line names, in any order or by their folder: which is the host trace, which the device trace."""
+"""The files of one process that a command line names, in any order or by their folder: which is the host trace, which
+the device trace.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +23,12 @@ class OnePair(NamedTuple):
 
 
 def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
-    """Tells the host trace from the device trace among one or two files, or finds both in a folder; of several ranks there `rank` chooses.
+    """Tells the host trace from the device trace among one or two files, or finds both in a folder; of several ranks
+    there `rank` chooses.
 
-    Standard input is the device trace, and so is what is no trace at all: its reader says what is wrong with it. Raises RequestError
-    where the files are two of one kind or a folder holds several ranks, DataError where one cannot be read.
+    Standard input is the device trace, and so is what is no trace at all: its reader says what is wrong with it. Raises
+    RequestError where the files are two of one kind or a folder holds several ranks, DataError where one cannot be
+    read.
     """
     if len(given) == 1 and Path(given[0]).is_dir():
         return _in_folder(Path(given[0]), rank)

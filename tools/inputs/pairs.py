@@ -1,7 +1,7 @@
 """Pairs the host and device traces of every rank in a folder, and says of each trace without a place why it has none.
 
-A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on the order in
-which the folder is listed.
+A device trace's host trace is the one of its process, as host traces record no rank. What is found does not depend on
+the order in which the folder is listed.
 """
 
 import os
@@ -34,7 +34,9 @@ Key = Callable[[Trace], tuple[Hashable, ...]]
 
 @dataclass(slots=True)
 class Pairs:
-    """A pair per rank in their order, traces that cannot be built, traces that nothing matches, the other files by kind."""
+    """A pair per rank in their order, traces that cannot be built, traces that nothing matches, the other files by
+    kind.
+    """
 
     ranks: list[Pair] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -55,11 +57,11 @@ def find_pairs(
     allow_mismatch: bool = False,
     otherwise: str = "",
 ) -> Pairs:
-    """Pairs the traces in `folder` and below, or `among` files and folders there; hidden files and those for which `is_output` holds are
-    not looked at.
+    """Returns pairs the traces in `folder` and below, or `among` files and folders there; hidden files and those for
+    which `is_output` holds are not looked at.
 
-    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of none can be told.
-    Reads a few hundred KB of each file.
+    Raises DataError when there is no such folder, it holds no device trace, or, as `assign_ranks` has it, the ranks of
+    none can be told. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, Kind.DEVICE))
@@ -93,14 +95,16 @@ def find_pairs(
 
 
 def _below(folder: Path, traces: list[Trace]) -> list[Trace]:
-    """The traces by their paths below the folder."""
+    """Returns the traces by their paths below the folder."""
     return [trace._replace(name=Path(trace.name).relative_to(folder).as_posix()) for trace in traces]
 
 
 def hosts_of(devices: list[Trace], hosts: list[Trace]) -> dict[str, str]:
-    """The host trace of each device trace that has one: each key pairs those that are alone on their side in having it.
+    """Returns the host trace of each device trace that has one: each key pairs those that are alone on their side in
+    having it.
 
-    Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they agree.
+    Containers give one pid to many processes, so a key may need more than the pid. Where both pids are known they
+    agree.
     """
     found: dict[str, str] = {}
     for key in KEYS:
@@ -158,11 +162,11 @@ class Others(NamedTuple):
 
     @staticmethod
     def of(traces: list[Trace]) -> "Others":
-        """The traces by process and by rank."""
+        """Returns the traces by process and by rank."""
         return Others(_grouped(_by_process, traces), _grouped(_by_rank, traces))
 
     def near(self, trace: Trace) -> str:
-        """The process of a trace, and which of the others are of that process, or else of its rank."""
+        """Returns the process of a trace, and which of the others are of that process, or else of its rank."""
         same_process = self.by_process.get((trace.pid,), []) if trace.pid is not None else []
         same_rank = self.by_rank.get((trace.rank,), []) if trace.rank is not None else []
         process = f"process {'unknown' if trace.pid is None else trace.pid}"

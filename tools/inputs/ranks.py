@@ -1,7 +1,7 @@
 """Assigns its rank to each device trace: the recorded one, else that of its name. No rank is made up of an order alone.
 
-Traces that tell no rank are numbered by process where something shows that they are of one job. Several traces of one process are
-windows of its recording, never ranks.
+Traces that tell no rank are numbered by process where something shows that they are of one job. Several traces of one
+process are windows of its recording, never ranks.
 """
 
 import re
@@ -34,7 +34,9 @@ class RankTrace(NamedTuple):
 
 
 class AssignedRanks(NamedTuple):
-    """The traces of which each is the only one of its rank, by rank; a line for each that cannot be used, or that was numbered."""
+    """The traces of which each is the only one of its rank, by rank; a line for each that cannot be used, or that was
+    numbered.
+    """
 
     traces: list[Trace]
     failures: list[str]
@@ -44,10 +46,11 @@ class AssignedRanks(NamedTuple):
 def assign_ranks(
     devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool = False, otherwise: str = ""
 ) -> AssignedRanks:
-    """The ranks of device traces; a lone one without is rank 0.
+    """Returns the ranks of device traces; a lone one without is rank 0.
 
-    Traces of which none tells a rank are numbered by their processes, as launchers start ranks in that order, if all of them
-    communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what the command has for them.
+    Traces of which none tells a rank are numbered by their processes, as launchers start ranks in that order, if all of
+    them communicate, or with `allow_mismatch`. Else it raises DataError, which says `otherwise`, too: what the command
+    has for them.
     """
     notes: list[str] = []
     if len(devices) == 1:
@@ -67,7 +70,9 @@ def assign_ranks(
 
 
 def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[RankTrace], list[str]]:
-    """The device traces by rank, in order, and a line for each that was numbered. Raises DataError where one cannot be used."""
+    """Returns the device traces by rank, in order, and a line for each that was numbered. Raises DataError where one
+    cannot be used.
+    """
     traces, failures, notes = assign_ranks(devices, communicating(host_of))
     if failures:
         raise DataError("; ".join(failures))
@@ -75,7 +80,9 @@ def by_rank(devices: Sequence[Trace], host_of: Mapping[str, str]) -> tuple[list[
 
 
 def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communicates:
-    """Whether a device trace below `folder`, or its host trace, records that its process communicates. Reads up to where it does."""
+    """Returns whether a device trace below `folder`, or its host trace, records that its process communicates. Reads up
+    to where it does.
+    """
 
     def look(trace: Trace) -> bool:
         paths = (trace.name, host_of.get(trace.name))
@@ -85,7 +92,9 @@ def communicating(host_of: Mapping[str, str], folder: Path = Path()) -> Communic
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """What the file holds, with the end of each piece again before the next one; of a damaged one what comes before the damage."""
+    """Yields what the file holds, with the end of each piece again before the next one; of a damaged one what comes
+    before the damage.
+    """
     text = b""
     with open_input(str(path)) as stream:
         while True:
@@ -105,7 +114,9 @@ def _numbered(devices: Sequence[Trace]) -> list[Trace]:
 
 
 def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_mismatch: bool, otherwise: str) -> None:
-    """Raises DataError where traces that tell no rank are windows of one process, or nothing shows that they are of one job."""
+    """Raises DataError where traces that tell no rank are windows of one process, or nothing shows that they are of one
+    job.
+    """
     of_process: dict[int | None, list[Trace]] = defaultdict(list)
     for trace in devices:
         of_process[trace.pid].append(trace)
@@ -128,7 +139,7 @@ def _check_one_job(devices: Sequence[Trace], communicates: Communicates, allow_m
 
 
 def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterator[str]:
-    """A line for each trace without a rank among others that have one."""
+    """Yields a line for each trace without a rank among others that have one."""
     ranked = {trace.pid: trace.name for trace in devices if trace.rank is not None and trace.pid is not None}
     for trace in rankless:
         if trace.pid in ranked:
@@ -138,7 +149,7 @@ def _without_rank(rankless: Sequence[Trace], devices: Sequence[Trace]) -> Iterat
 
 
 def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
-    """A line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
+    """Yields a line for all ranks with as many traces of one kind: of one process, of several, or of unknown ones."""
     alike: dict[tuple[int, str], list[int]] = defaultdict(list)
     for rank, own in several.items():
         processes = {trace.pid for trace in own}
@@ -157,7 +168,7 @@ def _of_one_rank(several: Mapping[int, Sequence[Trace]]) -> Iterator[str]:
 
 
 def _one_of(own: Sequence[Trace], what: str) -> str:
-    """How to give one of several windows or runs."""
+    """Returns how to give one of several windows or runs."""
     folders = sorted({PurePath(trace.name).parent.as_posix() for trace in own})
     if len(folders) == len(own):
         return f"give those of one {what}, such as {folders[0]}"

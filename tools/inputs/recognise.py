@@ -1,7 +1,7 @@
 """Recognises a file by its content: a trace with its process and rank, something made from traces, or neither.
 
-Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it looks at the
-tables and at who launched.
+Looks at the first and, where these do not tell, the last few hundred KB; the rest is never parsed. Of a database it
+looks at the tables and at who launched.
 """
 
 import codecs
@@ -70,7 +70,9 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path) -> Recognised:
-    """What the file is, by content. Raises DataError when it cannot be read, is empty, or is damaged from its start on."""
+    """Returns what the file is, by content. Raises DataError when it cannot be read, is empty, or is damaged from its
+    start on.
+    """
     if is_database(str(path)):
         return _of_database(path)
     with open_input(str(path)) as stream:
@@ -82,13 +84,13 @@ def recognise(path: Path) -> Recognised:
 
 
 def kind_at_start(path: Path) -> Kind:
-    """What the file begins like, which takes less time to see. Raises DataError as `recognise` does."""
+    """Returns what the file begins like, which takes less time to see. Raises DataError as `recognise` does."""
     with open_input(str(path)) as stream:
         return _kind_of(_beginning(stream, path), path)
 
 
 def _beginning(stream: BinaryIO, path: Path) -> bytes:
-    """The first bytes; of JSON up to where its rows begin and as many more."""
+    """Returns the first bytes; of JSON up to where its rows begin and as many more."""
     head = b"".join(_pieces(stream, END))
     if not head:
         raise DataError(f"{path}: damaged compressed file; copy it again")
@@ -103,7 +105,7 @@ def _beginning(stream: BinaryIO, path: Path) -> bytes:
 
 
 def _kind_of(head: bytes, path: Path) -> Kind:
-    """What a file begins like: of traces the kind that they may be."""
+    """Returns what a file begins like: of traces the kind that they may be."""
     text = _text(head).lstrip("\ufeff \t\r\n")
     if not text.startswith(JSON_START):
         return _kind_of_other(head, text, path)
@@ -124,7 +126,7 @@ def _kind_of_other(head: bytes, text: str, path: Path) -> Kind:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether this is the beginning of a text that people write, which may end amid a character."""
+    """Returns whether this is the beginning of a text that people write, which may end amid a character."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -133,7 +135,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def _of_database(path: Path) -> Recognised:
-    """The process is the one that the file tells, else that of its name."""
+    """Returns the process is the one that the file tells, else that of its name."""
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
             return Recognised(Kind.COUNTED if is_merged(database) else Kind.OTHER_DATABASE)
@@ -196,19 +198,19 @@ def _signs(text: str) -> _Signs:
 
 
 def _recorded_ranks(text: str) -> set[int]:
-    """The ranks of every `distributedInfo` in the text; what linking takes for none is none here."""
+    """Returns the ranks of every `distributedInfo` in the text; what linking takes for none is none here."""
     ranks = {integer(described.get("rank"), -1) for described in objects_after(DISTRIBUTED, text)}
     return {rank for rank in ranks if 0 <= rank <= INT32_MAX}
 
 
 def _first_event(text: str) -> int | None:
-    """Where the list of events begins; None where there is none."""
+    """Returns where the list of events begins; None where there is none."""
     events = ONLY_EVENTS.match(text) or EVENTS.search(text)
     return events.end() if events else None
 
 
 def _last(stream: BinaryIO) -> bytes:
-    """The end of the stream, from where it stands; a compressed one has to be run through."""
+    """Returns the end of the stream, from where it stands; a compressed one has to be run through."""
     if stream.seekable():
         stream.seek(max(stream.tell(), os.fstat(stream.fileno()).st_size - END))
     last = bytearray()
@@ -220,7 +222,7 @@ def _last(stream: BinaryIO) -> bytes:
 
 
 def _pieces(stream: BinaryIO, most: int = sys.maxsize) -> Iterator[bytes]:
-    """What the stream holds, up to `most` bytes; of a damaged file what comes before the damage."""
+    """Yields what the stream holds, up to `most` bytes; of a damaged file what comes before the damage."""
     read = cast(io.BufferedIOBase, stream).read1
     while most > 0:
         try:

@@ -86,7 +86,7 @@ def find_traces(
 
 
 def rank_in_name(name: str, process: int | None = None) -> int | None:
-    """The rank that a path tells, by the file's own name before those of the folders around it.
+    """Returns the rank that a path tells, by the file's own name before those of the folders around it.
 
     A bare number that is the process is none.
 
@@ -100,13 +100,13 @@ def rank_in_name(name: str, process: int | None = None) -> int | None:
 
 
 def listing(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Returns the first few names, and how many more there are."""
     more = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _files(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Each file once, with its name as it is given or below the folder that is."""
+    """Yields each file once, with its name as it is given or below the folder that is."""
     seen: set[Path] = set()
     for path in given:
         if not path.exists():

@@ -21,10 +21,11 @@ LOOKED_AT = 32
 
 @contextmanager
 def reading(path: str | None, wanted: Kind, here: Mapping[Kind, str] | None = None) -> Iterator[None]:
-    """Where the block cannot read `path`, and it is of another kind than the wanted one, the DataError says that instead.
+    """Where the block cannot read `path`, and it is of another kind than the wanted one, the DataError says that
+    instead.
 
-    `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as standard input, can be
-    read once only, and is left alone.
+    `here` is how this command wants files of other kinds that it takes, as "as --host-trace". What is no file, as
+    standard input, can be read once only, and is left alone.
     """
     file = Path(path or "")
     found = kind_of(file, kind_at_start) if wanted in READS_AS_WELL else None
@@ -40,7 +41,9 @@ def reading(path: str | None, wanted: Kind, here: Mapping[Kind, str] | None = No
 
 
 def wrong_kind(path: Path, wanted: Kind, here: Mapping[Kind, str] | None = None) -> str:
-    """What the file or folder is, in a sentence; nothing where it is of the wanted kind, or cannot be looked at."""
+    """Returns what the file or folder is, in a sentence; nothing where it is of the wanted kind, or cannot be looked
+    at.
+    """
     if path.is_dir():
         remedy = instead_of_folder(path, wanted) or f"give {USES[wanted].to_give}"
         return f"{path} is a folder, not {USES[wanted].name}: {remedy}"
@@ -51,7 +54,9 @@ def wrong_kind(path: Path, wanted: Kind, here: Mapping[Kind, str] | None = None)
 
 
 def instead(path: str | Path, found: Kind, wanted: Use, here: Mapping[Kind, str] | None = None) -> str:
-    """What the file is, what was wanted, and what to do: "x.json is a linked trace, not a graph: pass it to trace-convert"."""
+    """Returns what the file is, what was wanted, and what to do: "x.json is a linked trace, not a graph: pass it to
+    trace-convert".
+    """
     use = USES[found]
     remedy = f"pass it to {use.taken_by}" if use.taken_by else f"give {wanted.to_give}"
     if here and found in here:
@@ -60,7 +65,7 @@ def instead(path: str | Path, found: Kind, wanted: Use, here: Mapping[Kind, str]
 
 
 def file_for_folder(path: Path, holding: Kind) -> str:
-    """What to say of a path that was given for a folder of traces or graphs."""
+    """Returns what to say of a path that was given for a folder of traces or graphs."""
     if not path.exists():
         return f"{path}: no such folder; check the path"
     found, wanted = kind_of(path), FOLDERS[holding]
@@ -71,7 +76,7 @@ def file_for_folder(path: Path, holding: Kind) -> str:
 
 
 def instead_of_folder(folder: Path, wanted: Kind) -> str:
-    """What to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
+    """Returns what to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
     held: dict[Kind, Path] = {}
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     for path in islice(files, LOOKED_AT):
@@ -86,7 +91,7 @@ def instead_of_folder(folder: Path, wanted: Kind) -> str:
 
 
 def kind_of(path: Path, look: Callable[[Path], Kind] = lambda path: recognise(path).kind) -> Kind | None:
-    """The kind of a file; None for what is none, or cannot be read."""
+    """Returns the kind of a file; None for what is none, or cannot be read."""
     try:
         return look(path) if path.is_file() else None
     except DataError:

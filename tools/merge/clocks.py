@@ -1,6 +1,7 @@
 """Aligns the clocks of a job's device traces, so that collectives that several ranks share end together.
 
-A collective that waits for all its members ends on all of them at nearly the same time; the median over many is the difference of clocks.
+A collective that waits for all its members ends on all of them at nearly the same time; the median over many is the
+difference of clocks.
 """
 
 from collections import Counter, defaultdict, deque
@@ -30,7 +31,7 @@ class Ends(NamedTuple):
 
 
 def collective_ends(trace: DeviceTrace) -> Ends:
-    """The ends by which a rank's clock is compared."""
+    """Returns the ends by which a rank's clock is compared."""
     rows = trace.activities
     kernels = np.flatnonzero(is_communication_kernel(rows.name))
     kernels = kernels[np.argsort(rows.start[kernels], kind="stable")]
@@ -45,7 +46,9 @@ def collective_ends(trace: DeviceTrace) -> Ends:
 
 
 def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
-    """The ends of each rank that may be those of other ranks. Without recorded numbers only ranks that saw equally many saw the same."""
+    """Returns the ends of each rank that may be those of other ranks. Without recorded numbers only ranks that saw
+    equally many saw the same.
+    """
     met = match([own.calls for own in ranks.values()])
     found: dict[int, Shared] = {}
     for (rank, own), groups, matched in zip(ranks.items(), met.group, met.matched, strict=True):
@@ -60,7 +63,9 @@ def comparable(ranks: Mapping[int, Ends]) -> dict[int, Shared]:
 
 
 def clock_corrections(ranks: Mapping[int, Shared]) -> dict[int, int]:
-    """ns to add to each rank's clock, at least 0. A rank that shares no collective with others keeps its clock as it is to theirs."""
+    """Returns ns to add to each rank's clock, at least 0. A rank that shares no collective with others keeps its clock
+    as it is to theirs.
+    """
     members: dict[Hashable, list[int]] = defaultdict(list)
     for rank, groups in sorted(ranks.items()):
         for group in groups:

@@ -10,12 +10,12 @@ edge(rank, kind, source, target)                            nested: op in op; ca
                                                             stream: activity, the next one on its stream
 dropped(rank, reason, count)                                what of a file is in no table
 
-SELECT rank, device, count(*) FROM activity GROUP BY 1, 2;
-SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS total_us FROM activity GROUP BY 1 ORDER BY 3 DESC LIMIT 10;
-SELECT rank, device, stream, 1.0 * sum(end_ns - start_ns) / (max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3;
-SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN call ON call.id = launch.call GROUP BY 1;
-SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM launch) GROUP BY 1;
-SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call = target GROUP BY 1;
+SELECT rank, device, count(*) FROM activity GROUP BY 1, 2; SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS
+total_us FROM activity GROUP BY 1 ORDER BY 3 DESC LIMIT 10; SELECT rank, device, stream, 1.0 * sum(end_ns - start_ns) /
+(max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3; SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN
+call ON call.id = launch.call GROUP BY 1; SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM
+launch) GROUP BY 1; SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call
+= target GROUP BY 1;
 """
 
 import sqlite3
@@ -69,7 +69,9 @@ CREATE INDEX activities_of_device ON activities (rank, device, stream, start_ns)
 
 
 def merge_for_counting(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
-    """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be read."""
+    """Writes the database, whole or not at all; memory is that of one rank. Raises DataError for a trace that cannot be
+    read.
+    """
     known = survey(ranks, progress)
     report = MergeReport(output, notes=[*known.notes])
     with _written_beside(output) as connection:
@@ -146,7 +148,7 @@ class _Rank:
         self._insert("activities", activities.device, activities.stream, *named, *times, activities.correlation)
 
     def _next(self, table: str) -> int:
-        """The first id that no row of the table has."""
+        """Returns the first id that no row of the table has."""
         (largest,) = self.connection.execute(f"SELECT COALESCE(max(id), 0) FROM {table}").fetchone()
         return int(largest) + 1
 
@@ -161,7 +163,7 @@ class _Rank:
             self.connection.executemany(f"INSERT INTO {table} VALUES ({places})", zip(*part, strict=True))
 
     def _texts(self, column: Categorical) -> Int64:
-        """The ids of the texts, which are added where they are new."""
+        """Returns the ids of the texts, which are added where they are new."""
         self.connection.executemany("INSERT OR IGNORE INTO text (text) VALUES (?)", ((text,) for text in column.table))
         query = "SELECT id FROM text WHERE text = ?"
         ids = [self.connection.execute(query, (text,)).fetchone()[0] for text in column.table]

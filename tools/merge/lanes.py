@@ -1,7 +1,7 @@
 """Moves rows of a rank that cross others to lanes beside their threads.
 
-Viewers show the rows of a thread only where they nest, and drop a row that begins inside another and outlasts it: a kernel that starts
-before the one before it has ended, or beside a record of waiting.
+Viewers show the rows of a thread only where they nest, and drop a row that begins inside another and outlasts it: a
+kernel that starts before the one before it has ended, or beside a record of waiting.
 """
 
 from collections.abc import Iterable
@@ -68,12 +68,12 @@ class Lanes:
         return self._first + len(self.numbers)
 
     def of_flow(self, thread: Thread, time: bytes) -> int | None:
-        """The lane of the row that a flow begins or ends with."""
+        """Returns the lane of the row that a flow begins or ends with."""
         starts = self._starts.get(thread)
         return starts.get(int(exact_times([time]).ns[0])) if starts else None
 
     def recorded_threads(self) -> dict[int, int]:
-        """The thread beside which each lane is."""
+        """Returns the thread beside which each lane is."""
         return {number: identity(json_value(lane.thread.thread)) for lane, number in self.numbers.items()}
 
     def _complete_rows(self, piece: list[PlacedRow], before: int) -> Int64:

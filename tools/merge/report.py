@@ -4,7 +4,9 @@ import msgspec
 
 
 class RankReport(msgspec.Struct):
-    """`clock_correction_ns` is what shared collectives say this rank's clock is behind; `activities` are counted by device."""
+    """`clock_correction_ns` is what shared collectives say this rank's clock is behind; `activities` are counted by
+    device.
+    """
 
     rank: int
     file: str

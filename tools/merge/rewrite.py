@@ -1,7 +1,7 @@
 """Rewrites the rows of one rank's Chrome trace so that they can stand in one file with those of other ranks.
 
-Processes, correlations and flow ids become unique, times move by a whole number of µs, rows that cross others go to a lane beside
-their thread; nothing else of a row changes.
+Processes, correlations and flow ids become unique, times move by a whole number of µs, rows that cross others go to a
+lane beside their thread; nothing else of a row changes.
 """
 
 from collections import defaultdict
@@ -30,8 +30,8 @@ DEVICE_WAITS = tuple(f'"{name}"'.encode() for name in DEVICE_SIDE_WAITS)
 class RankRows:
     """The rows of one rank on their way; `record` then says how to undo what was done to them.
 
-    `hosts` are the processes of its host rows, `last_process` the last one that an earlier rank took. `largest_id` is the largest
-    correlation or flow id so far.
+    `hosts` are the processes of its host rows, `last_process` the last one that an earlier rank took. `largest_id` is
+    the largest correlation or flow id so far.
     """
 
     def __init__(self, record: MergedRank, hosts: frozenset[int], last_process: int, lanes: Lanes) -> None:
@@ -50,13 +50,13 @@ class RankRows:
         self._activity_categories: dict[bytes, bool] = {}
 
     def rewritten(self, rows: list[Row]) -> bytes:
-        """The rows as JSON, separated by commas."""
+        """Returns the rows as JSON, separated by commas."""
         kept = [new for number, row in enumerate(rows, self.rows) if (new := self._rewrite(row, number)) is not None]
         self.rows += len(rows)
         return msgspec.json.encode(kept)[1:-1]
 
     def names(self) -> bytes:
-        """Rows that name the rank's processes and lanes, and put the ranks in order."""
+        """Returns rows that name the rank's processes and lanes, and put the ranks in order."""
         hosts = sum(identity(json_value(recorded)) in self._hosts for recorded in self._process)
         rows: list[dict[str, object]] = []
         for recorded, process in self._process.items():
@@ -136,7 +136,7 @@ class RankRows:
         return known
 
     def _later(self, time: bytes) -> msgspec.Raw:
-        """The time moved, digit by digit as it was written."""
+        """Returns the time moved, digit by digit as it was written."""
         whole, point, fraction = time.strip(b'"').partition(b".")
         if whole.isdigit() and (fraction.isdigit() or not point):
             return msgspec.Raw(b"%d%b%b" % (int(whole) + self._shift_us, point, fraction))
@@ -147,7 +147,7 @@ class RankRows:
         return msgspec.Raw(str(moved).encode() if moved.is_finite() else time)
 
     def _unique_id(self, recorded: msgspec.Raw) -> msgspec.Raw:
-        """Ids from 1 to LARGEST_ID move; 0 and less mean that there is none."""
+        """Returns ids from 1 to LARGEST_ID move; 0 and less mean that there is none."""
         value = json_value(recorded)
         number = integer(value, 0) if isinstance(value, int | float | str) else 0
         if not 0 < number <= LARGEST_ID:

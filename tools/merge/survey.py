@@ -25,7 +25,9 @@ class Clock(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The epoch of the common clock, and for each rank its clock and the processes of its host rows; what is to be said of them."""
+    """The epoch of the common clock, and for each rank its clock and the processes of its host rows; what is to be said
+    of them.
+    """
 
     base_time_ns: int
     clocks: dict[int, Clock]
@@ -34,8 +36,9 @@ class Survey(NamedTuple):
 
 
 def survey(ranks: Sequence[RankTrace], progress: Progress) -> Survey:
-    """Reads each trace once; keeps a few numbers of each collective. Raises DataError for one that cannot be read, or whose clock
-    is too far from the others' for 64 bits."""
+    """Reads each trace once; keeps a few numbers of each collective. Raises DataError for one that cannot be read, or
+    whose clock is too far from the others' for 64 bits.
+    """
     bases: dict[int, int] = {}
     hosts: dict[int, frozenset[int]] = {}
     ends: dict[int, Ends] = {}
@@ -60,6 +63,6 @@ def _clock(base: int, first: int, correction: int) -> Clock:
 
 
 def _hosts(trace: DeviceTrace) -> frozenset[int]:
-    """The processes of host rows; some profilers show calls on devices too."""
+    """Returns the processes of host rows; some profilers show calls on devices too."""
     devices = np.setdiff1d(trace.activities.device, trace.ops.process)
     return frozenset(trace.processes) - frozenset(devices.tolist())

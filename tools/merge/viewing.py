@@ -1,4 +1,5 @@
-"""Merges the device traces of all ranks into one Chrome trace for Perfetto, from which each rank's own trace can be taken again.
+"""Merges the device traces of all ranks into one Chrome trace for Perfetto, from which each rank's own trace can be
+taken again.
 
 Every row is kept. Memory is that of one rank's columns and one piece of its file, however many ranks there are.
 """
@@ -28,7 +29,9 @@ T = TypeVar("T")
 
 
 def merge_for_viewing(ranks: Sequence[RankTrace], output: str, progress: Progress = unwatched) -> MergeReport:
-    """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing then."""
+    """Writes the merged trace (.gz compresses). Raises DataError for a trace that cannot be read, and leaves nothing
+    then.
+    """
     known = survey(ranks, progress)
     report, records = MergeReport(output, notes=[*known.notes]), []
     with open_output(output) as out:
@@ -88,7 +91,7 @@ class _Rows(Generic[T]):
 
 
 def _metadata(reader: ArrayReader[T]) -> Row:
-    """The keys beside the rows; of a damaged file those that say whose it is."""
+    """Returns the keys beside the rows; of a damaged file those that say whose it is."""
     try:
         top = msgspec.json.decode(reader.document, type=Row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,5 @@
-"""Execution graphs of PyTorch runs: link a host and a device trace, convert them, replay the graph, ask what a change would bring.
+"""Execution graphs of PyTorch runs: link a host and a device trace, convert them, replay the graph, ask what a change
+would bring.
 
 >>> import execgraph
 >>> folder = "tests/data/training"

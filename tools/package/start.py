@@ -1,7 +1,7 @@
 """How the installed commands start: `start.trace_link()` loads and runs trace-link, and so on for all.
 
-To load a command and its libraries takes most of a second, in which a signal is to end it as it does later: in one line. So nothing
-that takes long is loaded here.
+To load a command and its libraries takes most of a second, in which a signal is to end it as it does later: in one
+line. So nothing that takes long is loaded here.
 """
 
 import os
@@ -15,7 +15,7 @@ STOPPED = 130
 
 
 def __getattr__(name: str) -> Callable[..., NoReturn]:
-    """The command `trace-link` for trace_link."""
+    """Returns the command `trace-link` for trace_link."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -33,9 +33,11 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
 
 
 def _open_closed_streams() -> None:
-    """Gives the standard streams that are closed a descriptor each, else that of the next file, which would get what is meant for people.
+    """Gives the standard streams that are closed a descriptor each, else that of the next file, which would get what is
+    meant for people.
 
-    Python still knows those of input and output as closed, so who wants one is told; what goes to standard error goes nowhere.
+    Python still knows those of input and output as closed, so who wants one is told; what goes to standard error goes
+    nowhere.
     """
     for number in range(3):
         try:

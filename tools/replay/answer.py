@@ -59,7 +59,7 @@ def answer(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _condition(scale: Sequence[Scale]) -> str:
-    """What is changed, by how much it is."""
+    """Returns what is changed, by how much it is."""
     subjects: dict[str, list[str]] = {}
     for one in scale:
         subjects.setdefault(_predicate(one.factor), []).append(_subject(one.target))
@@ -85,7 +85,9 @@ def _times(factor: float) -> str:
 
 
 def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
-    """What takes most of the critical path of what is as it was measured, and its share; nothing where that is hardly any."""
+    """Returns what takes most of the critical path of what is as it was measured, and its share; nothing where that is
+    hardly any.
+    """
     pieces, changed = pieces_of(replay), _is_changed(replay)
     kind = np.where(pieces.kind == NodeClass.COMMUNICATION, _communication(replay)[pieces.row], pieces.kind)
     is_changed = changed[pieces.row] & (pieces.kind < len(NodeClass))
@@ -101,7 +103,7 @@ def limit_of_gain(replay: Replay, scale: Sequence[Scale]) -> str:
 
 
 def _communication(replay: Replay) -> Int64:
-    """For each row of the schedule the place in NAMES of the communication that it is."""
+    """Returns for each row of the schedule the place in NAMES of the communication that it is."""
     work = replay.work
     types = np.concatenate([graph.collective_types() for graph in work.graphs])
     collectives = np.flatnonzero(np.isin(types, list(CollectiveType)))
@@ -112,7 +114,7 @@ def _communication(replay: Replay) -> Int64:
 
 
 def _is_changed(replay: Replay) -> Bool:
-    """Which rows of the schedule last longer or shorter than measured; a collective does where a member does."""
+    """Returns which rows of the schedule last longer or shorter than measured; a collective does where a member does."""
     work = replay.work
     measured = np.concatenate([graph.duration_ns for graph in work.graphs])
     nodes = np.flatnonzero(work.duration_ns != measured)

@@ -27,21 +27,24 @@ WAITS = (
 
 GAP, HOST_DELAY, MEASURED_START = "gap", "host delay", "measured start"
 KINDS = (*(one.label for one in NodeClass), *(label for _, label in WAITS), GAP, HOST_DELAY, MEASURED_START)
-"""What time on the path is spent on: a node's own by its class, in the order of NodeClass; the wait before it by what was waited for, a gap
-where that is not said; time that a device's work waited for the host, left out of the graph; and time up to a start without any cause."""
+"""What time on the path is spent on: a node's own by its class, in the order of NodeClass; the wait before it by what
+was waited for, a gap where that is not said; time that a device's work waited for the host, left out of the graph; and
+time up to a start without any cause.
+"""
 
 
 @dataclass(slots=True)
 class CriticalPath:
-    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first and for those that
-    waited for room on their device."""
+    """Schedule rows in order of time, and for each the dependency (its index) that it waited for, -1 for the first and
+    for those that waited for room on their device.
+    """
 
     row: Int64
     dependency: Int64
 
 
 def critical_path(replay: Replay) -> CriticalPath:
-    """The chain that ends last; O(n + e). Where several dependencies end at once, the first listed counts."""
+    """Returns the chain that ends last; O(n + e). Where several dependencies end at once, the first listed counts."""
     schedule = replay.schedule
     if not len(schedule.end_ns):
         return CriticalPath(*np.empty((2, 0), np.int64))
@@ -58,7 +61,7 @@ def critical_path(replay: Replay) -> CriticalPath:
 
 
 def _binding_dependencies(schedule: Schedule) -> Int64:
-    """For each row the first dependency that ends when the row becomes ready, -1 for rows without dependencies."""
+    """Returns for each row the first dependency that ends when the row becomes ready, -1 for rows without dependencies."""
     ready = schedule.end_ns - schedule.cost_ns
     held = np.flatnonzero(schedule.end_ns[schedule.source] + schedule.lag_ns == ready[schedule.target])
     rows, first = np.unique(schedule.target[held], return_index=True)
@@ -70,7 +73,9 @@ def _binding_dependencies(schedule: Schedule) -> Int64:
 
 @dataclass(slots=True)
 class Pieces:
-    """The path in order of time: piece i is of the schedule row `row`, of `kind` (a place in KINDS), from `start` on, `time` ns long."""
+    """The path in order of time: piece i is of the schedule row `row`, of `kind` (a place in KINDS), from `start` on,
+    `time` ns long.
+    """
 
     row: Int64
     kind: Int64
@@ -79,10 +84,11 @@ class Pieces:
 
 
 def pieces_of(replay: Replay) -> Pieces:
-    """The pieces that the path consists of; they fill the replayed makespan without a gap and without overlap. Linear.
+    """Returns the pieces that the path consists of; they fill the replayed makespan without a gap and without overlap.
+    Linear.
 
-    A node contributes the wait before it, by what was waited for, and its own time, by its class; what several ranks do together is a
-    piece of its own.
+    A node contributes the wait before it, by what was waited for, and its own time, by its class; what several ranks do
+    together is a piece of its own.
     """
     work, path = replay.work, critical_path(replay)
     own = path.row < len(work)
@@ -111,7 +117,7 @@ def _wait_kind(reasons: Int64) -> Int64:
 
 
 def time_by_kind(pieces: Pieces) -> dict[str, int]:
-    """The path's ns by what they are spent on, longest first."""
+    """Returns the path's ns by what they are spent on, longest first."""
     total = np.zeros(len(KINDS), np.int64)
     np.add.at(total, pieces.kind, pieces.time)
     order = np.argsort(-total, kind="stable").tolist()

@@ -13,7 +13,9 @@ from .workload import Workload
 
 
 class Problem(NamedTuple):
-    """A row costs `cost_ns` after the latest end of its sources, each `lag_ns` later; dependencies are sorted by target."""
+    """A row costs `cost_ns` after the latest end of its sources, each `lag_ns` later; dependencies are sorted by
+    target.
+    """
 
     source: Int64
     target: Int64
@@ -22,7 +24,7 @@ class Problem(NamedTuple):
 
 
 def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
-    """The end of each row, and the row whose place it had to wait for, -1 for none. O((n + e) log n)."""
+    """Returns the end of each row, and the row whose place it had to wait for, -1 for none. O((n + e) log n)."""
     source, target, lag, cost = problem
     count = len(cost)
     by_source = np.argsort(source, kind="stable")
@@ -71,7 +73,9 @@ def ends_with_room(problem: Problem, work: Workload) -> tuple[Int64, Int64]:
 
 
 class _Ties:
-    """What is ready on a device, for the choice of what was ready at one time as far as its clock tells: up to `apart` ns later."""
+    """What is ready on a device, for the choice of what was ready at one time as far as its clock tells: up to `apart`
+    ns later.
+    """
 
     def __init__(self, apart: int) -> None:
         self._apart = apart

@@ -1,8 +1,8 @@
 """Replays execution graphs: when every node starts and ends if only data dependencies hold it up.
 
 A node starts when its last dependency has ended and its gap has passed. Over several ranks a collective starts when the
-last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself. Times are int64
-ns from the run's start.
+last member arrives and lasts the shortest measured duration among its members; members on hosts end each for itself.
+Times are int64 ns from the run's start.
 """
 
 import logging
@@ -44,7 +44,8 @@ RANKS_NAMED = 8
 
 @dataclass(slots=True, repr=False)
 class Schedule(SummaryRepr):
-    """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`, plus `cost_ns`.
+    """The run as an earliest-start problem: `end_ns` of a row is the latest end of its sources, each with its `lag_ns`,
+    plus `cost_ns`.
 
     A row that had to wait for room on its device takes the place of the row `place_of`, -1 for none.
 
@@ -79,22 +80,22 @@ class Replay(SummaryRepr):
         return 100 * (self.makespan_ns - self.measured_ns) / self.measured_ns if self.measured_ns else None
 
     def summary(self) -> Summary:
-        """How many nodes of how many ranks, and how long they take."""
+        """Returns how many nodes of how many ranks, and how long they take."""
         error = "" if self.error_pct is None else f", {self.error_pct:+.2f} %"
         lines = {"measured": microseconds(self.measured_ns), "replayed": f"{microseconds(self.makespan_ns)}{error}"}
         ranks = len(self.work.graphs)
         return Summary(f"Replay: {len(self.work):,} nodes of {ranks} rank{'s' if ranks != 1 else ''}", lines)
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame with a row per node, rank after rank; ImportError where pandas is not installed.
+        """Returns a pandas.DataFrame with a row per node, rank after rank; ImportError where pandas is not installed.
 
-        Columns: rank, id, name, class, and in ns from the run's start start_ns, end_ns, measured_start_ns and measured_end_ns, the
-        latter null where they were not recorded.
+        Columns: rank, id, name, class, and in ns from the run's start start_ns, end_ns, measured_start_ns and
+        measured_end_ns, the latter null where they were not recorded.
         """
         return to_pandas(self._frame())
 
     def to_polars(self) -> Any:
-        """The same as a polars.DataFrame; ImportError where polars is not installed."""
+        """Returns the same as a polars.DataFrame; ImportError where polars is not installed."""
         return to_polars(self._frame())
 
     def _frame(self) -> dict[str, Values]:
@@ -130,7 +131,7 @@ def replay_ranks(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale] = ()) 
 
 
 def replays(graphs: Sequence[ExecutionGraph], changes: Iterable[Sequence[Scale]]) -> Iterator[Replay]:
-    """The same with each change; what these replays have in common is gathered once."""
+    """Yields the same with each change; what these replays have in common is gathered once."""
     members = rendezvous(graphs)
     work = on_one_clock(gather(graphs), members)
     if work.missing_dependencies:
@@ -189,14 +190,14 @@ def _schedule(work: Workload, members: MatchedNodes) -> Schedule:
 
 
 def _ends(order: Rows, problem: Problem, work: Workload) -> tuple[Int64, Rows]:
-    """When each row ends, and whose place it takes."""
+    """Returns when each row ends, and whose place it takes."""
     if work.place.max(initial=-1) >= 0:
         return ends_with_room(problem, work)
     return earliest_ends(order, problem), np.full(len(problem.cost_ns), -1)
 
 
 def topological_order(source: Int64, target: Int64, count: int) -> Rows:
-    """Rows with every source before its targets; rows on a cycle or behind one are missing. O(count + edges)."""
+    """Returns rows with every source before its targets; rows on a cycle or behind one are missing. O(count + edges)."""
     if np.all(source < target):
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
@@ -214,7 +215,9 @@ def topological_order(source: Int64, target: Int64, count: int) -> Rows:
 
 
 def earliest_ends(order: Rows, problem: Problem) -> Int64:
-    """For each row the latest end of its sources plus their lag, 0 without any, plus its cost. The `order` has sources before targets."""
+    """Returns for each row the latest end of its sources plus their lag, 0 without any, plus its cost. The `order` has
+    sources before targets.
+    """
     source, target, lag, cost = problem
     place = np.empty(len(cost), np.int64)
     place[order] = np.arange(len(cost))
@@ -228,12 +231,12 @@ def earliest_ends(order: Rows, problem: Problem) -> Int64:
 
 
 def _numbers(column: Int64) -> "array[int]":
-    """A column for loops over its numbers: as fast as a list, in a fifth of its memory."""
+    """Returns a column for loops over its numbers: as fast as a list, in a fifth of its memory."""
     return array("q", np.ascontiguousarray(column, np.int64).tobytes())
 
 
 def _never_ready(work: Workload, stuck: Int64) -> str:
-    """Where each rank stands still: the first, by id, of its nodes that never end."""
+    """Returns where each rank stands still: the first, by id, of its nodes that never end."""
     ids = np.concatenate([graph.id for graph in work.graphs])[stuck]
     ranks = np.searchsorted(work.first_row, stuck, side="right") - 1
     by_rank = np.lexsort((ids, ranks))

@@ -1,7 +1,7 @@
 """What ends the transfers of hosts (gloo) that are one collective or message of several ranks.
 
-gloo's members of a collective end each for itself: by as long as measured after the last one had arrived, or, in what has a root and
-in messages, after the last of those that had arrived before it ended.
+gloo's members of a collective end each for itself: by as long as measured after the last one had arrived, or, in what
+has a root and in messages, after the last of those that had arrived before it ended.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,9 @@ from .workload import Workload
 
 
 class Ends(NamedTuple):
-    """Rows of a schedule beside the nodes: dependencies of them, sorted by target, what each costs, and the one that ends each member."""
+    """Rows of a schedule beside the nodes: dependencies of them, sorted by target, what each costs, and the one that
+    ends each member.
+    """
 
     source: Int64
     target: Int64
@@ -25,13 +27,13 @@ class Ends(NamedTuple):
 
 
 def meet_on_hosts(work: Workload, nodes: MatchedNodes) -> Bool:
-    """Which of the pairs are of a match all of whose members ran on a host thread at a recorded time."""
+    """Returns which of the pairs are of a match all of whose members ran on a host thread at a recorded time."""
     elsewhere = ~work.is_timed[nodes.row] | work.is_activity[nodes.row]
     return np.asarray(np.bincount(nodes.matched[elsewhere], minlength=nodes.count)[nodes.matched] == 0)
 
 
 def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
-    """The ends of the members `row` of each match, in rows from `first` on. O(n log n).
+    """Returns the ends of the members `row` of each match, in rows from `first` on. O(n log n).
 
     Per member there is a row for it and those before it having arrived, and a row for its end.
     """
@@ -58,7 +60,9 @@ def ends(work: Workload, row: Int64, matched: Int64, first: int) -> Ends:
 
 
 def _last_arrived(group: Int64, start: Int64, end: Int64) -> Int64:
-    """For each member, sorted by match and start, the last of its match that had arrived before it ended, itself at least."""
+    """Returns for each member, sorted by match and start, the last of its match that had arrived before it ended,
+    itself at least.
+    """
     firsts = np.flatnonzero(np.append(True, np.diff(group) != 0))[: len(group)]
     last = np.arange(len(group))
     for begin, until in zip(firsts.tolist(), [*firsts[1:].tolist(), len(group)], strict=False):

@@ -18,7 +18,8 @@ UNRECORDED_WORK = ("unrecorded host",)
 COMMUNICATION_TYPES = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 MEMORY_NAME = re.compile(r"__amd_rocclr_(copy|fill)Buffer|MEMORY_COPY_|dma_request$")
-"""Copies and sets that are recorded like kernels: ROCm's runtime does them by kernels of its own, MTIA by DMA requests."""
+"""Copies and sets that are recorded like kernels: ROCm's runtime does them by kernels of its own, MTIA by DMA requests.
+"""
 
 
 class NodeClass(IntEnum):
@@ -39,7 +40,7 @@ class NodeClass(IntEnum):
 
 
 def node_classes(graph: ExecutionGraph) -> Classes:
-    """The NodeClass of each of the graph's n nodes."""
+    """Returns the NodeClass of each of the graph's n nodes."""
     classes = np.where(graph.is_activity, NodeClass.COMPUTATION, NodeClass.HOST).astype(np.uint8)
     classes[graph.name.equal(*UNRECORDED_WORK) & ~graph.is_activity] = NodeClass.UNRECORDED
     memory = graph.is_activity & moves_memory(graph.name, graph.texts("cat"))
@@ -51,6 +52,6 @@ def node_classes(graph: ExecutionGraph) -> Classes:
 
 
 def moves_memory(name: Categorical, category: Categorical) -> Bool:
-    """Which activities only copy or set memory: by category, or by name where the category is that of kernels."""
+    """Returns which activities only copy or set memory: by category, or by name where the category is that of kernels."""
     by_category = category.where(lambda text: text.lower() in MEMORY_CATEGORIES)
     return by_category | name.where(lambda text: MEMORY_NAME.match(text) is not None)

@@ -11,7 +11,7 @@ from .rendezvous import communication_of
 
 
 def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
-    """What tells that they are not, in words; empty where nothing does. O(n log n) in the communication nodes."""
+    """Returns what tells that they are not, in words; empty where nothing does. O(n log n) in the communication nodes."""
     ranks = [graph.number("rank", -1) for graph in graphs]
     twice = [rank for rank, count in Counter(ranks).items() if count > 1 and rank >= 0]
     if twice:
@@ -29,7 +29,9 @@ def why_not_one_job(graphs: Sequence[ExecutionGraph]) -> str:
 
 
 def _never_meeting(graphs: Sequence[ExecutionGraph], ranks: list[int]) -> tuple[int, int] | None:
-    """The first rank that has collectives with other given ranks, and meets none of them in any; and how many these are."""
+    """Returns the first rank that has collectives with other given ranks, and meets none of them in any; and how many
+    these are.
+    """
     if len(graphs) < 2 or -1 in ranks:
         return None
     calls = [communication_of(graph, place) for place, graph in enumerate(graphs)]

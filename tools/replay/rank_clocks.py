@@ -12,7 +12,8 @@ from .workload import Workload
 
 
 def on_one_clock(work: Workload, nodes: MatchedNodes) -> Workload:
-    """The workload with the measured times of each rank, and the waits that count from its start, moved to where it began.
+    """Returns the workload with the measured times of each rank, and the waits that count from its start, moved to
+    where it began.
 
     O(m log m) in the nodes that meet, besides the columns.
     """
@@ -41,7 +42,7 @@ def _attendance(work: Workload, nodes: MatchedNodes) -> Attendance:
 
 
 def await_each_other(work: Workload, row: Int64) -> Bool:
-    """Which of the nodes are of collectives that no member can end before all have come: those without a root."""
+    """Returns which of the nodes are of collectives that no member can end before all have come: those without a root."""
     kind = np.concatenate([graph.collective_types() for graph in work.graphs])[row]
     types = np.concatenate([graph.type for graph in work.graphs])[row]
     return np.asarray((types == NodeType.COMM_COLL) & awaits_all(kind))

@@ -1,4 +1,6 @@
-"""Finds the nodes of several ranks' graphs that are one collective or message. What has no counterpart among these ranks is left out."""
+"""Finds the nodes of several ranks' graphs that are one collective or message. What has no counterpart among these
+ranks is left out.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from ...schema.graph import ExecutionGraph, NodeType
 
 @dataclass(slots=True)
 class MatchedNodes:
-    """Pairs (row, number of its match), sorted by match, of which there are `count`; rows count over all graphs, one after the other."""
+    """Pairs (row, number of its match), sorted by match, of which there are `count`; rows count over all graphs, one
+    after the other.
+    """
 
     row: Int64
     matched: Int64
@@ -38,8 +42,9 @@ def rendezvous(graphs: Sequence[ExecutionGraph]) -> MatchedNodes:
 
 
 def communication_of(graph: ExecutionGraph, place: int) -> Calls:
-    """The collectives and messages of a rank, in the order in which they were issued."""
-    # a send without a time of its own is part of a kernel that carried several messages, and its last one has the kernel's time
+    """Returns the collectives and messages of a rank, in the order in which they were issued."""
+    # a send without a time of its own is part of a kernel that carried several messages, and its last one has the
+    # kernel's time
     instant = (graph.type == NodeType.COMM_SEND) & (graph.duration_ns == 0)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION) & ~instant)
     by_id = rows[np.argsort(graph.id[rows], kind="stable")]

@@ -1,7 +1,8 @@
 """What limits a kernel on its device, by the roofline model: operations, or the bytes that they need.
 
-A kernel that does more operations per byte than the device can do while it moves one is bound by compute, else by memory (Williams,
-Waterman and Patterson, Roofline, 2009). Measured time is not asked: a kernel far below its roof is limited by something else besides.
+A kernel that does more operations per byte than the device can do while it moves one is bound by compute, else by
+memory (Williams, Waterman and Patterson, Roofline, 2009). Measured time is not asked: a kernel far below its roof is
+limited by something else besides.
 """
 
 import re
@@ -29,13 +30,15 @@ class Bound(Enum):
 
 
 class LeastTime(NamedTuple):
-    """The seconds that each of n kernels takes at least for its operations and for its bytes; NaN where work or peak is not known."""
+    """The seconds that each of n kernels takes at least for its operations and for its bytes; NaN where work or peak is
+    not known.
+    """
 
     compute: Summary
     memory: Summary
 
     def bound_by(self, bound: Bound) -> Bool:
-        """Which kernels are, of those of which both are known; what takes none of either is bound by nothing."""
+        """Returns which kernels are, of those of which both are known; what takes none of either is bound by nothing."""
         known = (self.compute > 0) | (self.memory > 0)
         chosen = self.compute > self.memory if bound is Bound.COMPUTE else self.compute <= self.memory
         return np.asarray(known & chosen)
@@ -52,14 +55,16 @@ class Kernels(NamedTuple):
 
 
 def device_peaks(names: Mapping[int, str], given: Mapping[str, float] | None = None) -> dict[int, Peak]:
-    """The peak of each device by number, from its recorded name, with what is `given` by field of Peak instead; others are left out."""
+    """Returns the peak of each device by number, from its recorded name, with what is `given` by field of Peak instead;
+    others are left out.
+    """
     known = {device: peak_of(name) or UNKNOWN_DEVICE for device, name in names.items()}
     peaks = {device: peak._replace(**(given or {})) for device, peak in known.items()}
     return {device: peak for device, peak in peaks.items() if peak != UNKNOWN_DEVICE}
 
 
 def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
-    """What the peak of each kernel's device leaves it, for its number format. O(n log n)."""
+    """Returns what the peak of each kernel's device leaves it, for its number format. O(n log n)."""
     compute, memory = roofs(kernels, peaks)
     operations = np.where(kernels.operations != ABSENT, kernels.operations, np.nan)
     moved = np.where(kernels.bytes != ABSENT, kernels.bytes, np.nan)
@@ -68,7 +73,9 @@ def least_time(kernels: Kernels, peaks: Mapping[int, Peak]) -> LeastTime:
 
 
 def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary]:
-    """For each kernel the FLOP/s and the bytes/s that its device can do at most for its number format; NaN where not known."""
+    """Returns for each kernel the FLOP/s and the bytes/s that its device can do at most for its number format; NaN
+    where not known.
+    """
     compute, memory = np.full((2, len(kernels.device)), np.nan)
     tf32 = kernels.name.where(lambda name: TF32.search(name) is not None)
     for number, own in rows_of_each(kernels.device).items():
@@ -82,7 +89,7 @@ def roofs(kernels: Kernels, peaks: Mapping[int, Peak]) -> tuple[Summary, Summary
 
 
 def bound_by(graph: ExecutionGraph, classes: Classes, bound: Bound, given: Mapping[str, float] | None = None) -> Bool:
-    """Which nodes are computation bound so, as far as their work and their device are known."""
+    """Returns which nodes are computation bound so, as far as their work and their device are known."""
     device = graph.integers("device")
     numbers = np.unique(device[graph.is_activity]).tolist()
     names = {number: str(graph.metadata.get(f"{DEVICE_NAME}{number}", "")) for number in numbers}

@@ -1,7 +1,7 @@
 """What-if factors by which durations of nodes are multiplied, written `REGEX=F`, `class:CLASS=F` or `bound:RESOURCE=F`.
 
-`bound:compute=0.5` asks for a device of twice the operations per second, `bound:memory=0.5` for one of twice the bandwidth.
-`class:host` covers idle time between ops too, but not the time of work that the trace did not record.
+`bound:compute=0.5` asks for a device of twice the operations per second, `bound:memory=0.5` for one of twice the
+bandwidth. `class:host` covers idle time between ops too, but not the time of work that the trace did not record.
 """
 
 import logging
@@ -33,7 +33,8 @@ NO_BOUND = ": no kernel of known work is bound so on a device of known peak; nam
 
 
 class Scale(NamedTuple):
-    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name contains a match.
+    """Multiplies the durations of one class of nodes, of what is bound by one resource, or of the nodes whose name
+    contains a match.
 
     `peaks` are the fields of Peak, of all devices, that count instead of the table's to tell what is bound by what.
     """
@@ -44,7 +45,7 @@ class Scale(NamedTuple):
     peaks: Mapping[str, float] = {}
 
     def matches(self, graph: ExecutionGraph, classes: Classes) -> Bool:
-        """Which nodes of the graph it changes."""
+        """Returns which nodes of the graph it changes."""
         if isinstance(self.target, NodeClass):
             return np.asarray(classes == self.target)
         if isinstance(self.target, Bound):
@@ -96,7 +97,9 @@ def _target(selector: str) -> NodeClass | Bound | re.Pattern[str]:
 
 
 def check_names(graphs: Sequence[ExecutionGraph], scale: Sequence[Scale]) -> None:
-    """Raises RequestError for a regular expression that is found in no node's name: its answer would be that of the unchanged run."""
+    """Raises RequestError for a regular expression that is found in no node's name: its answer would be that of the
+    unchanged run.
+    """
     for one in scale:
         if isinstance(one.target, re.Pattern) and not any(
             graph.name.where(_found(one.target)).any() for graph in graphs
@@ -111,7 +114,7 @@ def _found(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], scale: Sequence[Scale]) -> list[Factors]:
-    """For each graph the factor of each node's duration; a scale that no node of any graph matches is said."""
+    """Returns for each graph the factor of each node's duration; a scale that no node of any graph matches is said."""
     factors = [np.ones(len(graph)) for graph in graphs]
     for one in scale:
         matched = 0
@@ -127,5 +130,5 @@ def node_factors(graphs: Sequence[ExecutionGraph], classes: Sequence[Classes], s
 
 
 def class_factor(scale: Sequence[Scale], node_class: NodeClass) -> float:
-    """The product of the factors given for a whole class."""
+    """Returns the product of the factors given for a whole class."""
     return math.prod(one.factor for one in scale if one.target == node_class)

@@ -1,9 +1,9 @@
 """How long ASTRA-sim's replay mode takes a rank: the graph played by that simulator's rules.
 
-It runs one host node, one computation and one communication at a time, each for its `duration_micros`, as soon as all data and control
-dependencies have ended; of several that are ready it takes the one with the lowest id. Streams and threads do not count, and ranks do not
-wait for each other. Read from the generations of 2025-08 and 2026-03 and compared with them: the same to the ns, but for 1 ns per node of
-0 µs, which either may take.
+It runs one host node, one computation and one communication at a time, each for its `duration_micros`, as soon as all
+data and control dependencies have ended; of several that are ready it takes the one with the lowest id. Streams and
+threads do not count, and ranks do not wait for each other. Read from the generations of 2025-08 and 2026-03 and
+compared with them: the same to the ns, but for 1 ns per node of 0 µs, which either may take.
 """
 
 import heapq
@@ -23,7 +23,9 @@ HOST, COMPUTATION, TRANSFER = range(3)
 
 
 class SimulatedRank(msgspec.Struct, frozen=True):
-    """When a rank finishes in the simulator, and when the run that was measured did, in µs from its start; `error_pct` between the two."""
+    """When a rank finishes in the simulator, and when the run that was measured did, in µs from its start; `error_pct`
+    between the two.
+    """
 
     finish_us: float
     measured_us: float
@@ -39,7 +41,9 @@ class Simulated(msgspec.Struct, frozen=True):
 
 
 def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
-    """What the simulator will say of each rank. O((n + e) log n). Raises DataError for a graph that is not for it, or has a cycle."""
+    """Returns what the simulator will say of each rank. O((n + e) log n). Raises DataError for a graph that is not for
+    it, or has a cycle.
+    """
     work = gather(graphs)
     ranks = {}
     for place, (label, graph) in enumerate(zip(work.rank_labels(), graphs, strict=True)):
@@ -53,7 +57,7 @@ def simulated(graphs: Sequence[ExecutionGraph]) -> Simulated:
 
 
 def simulated_ends(graph: ExecutionGraph) -> Int64:
-    """When each node of a graph ends by these rules, in ns. Raises DataError where nodes never become ready."""
+    """Returns when each node of a graph ends by these rules, in ns. Raises DataError where nodes never become ready."""
     count, slot = len(graph), _slots(graph)
     data, control = data_edges(graph), control_edges(graph)
     edges = np.unique(
@@ -97,7 +101,7 @@ def _slots(graph: ExecutionGraph) -> list[int]:
 
 
 def describe_simulated(found: Simulated) -> str:
-    """A line per rank, for people."""
+    """Returns a line per rank, for people."""
     lines = [
         f"rank {label:<10}{rank.finish_us:>14,.1f} µs simulated{rank.measured_us:>14,.1f} µs measured  {rank.error_pct:+.2f} %"
         for label, rank in found.ranks.items()

@@ -44,7 +44,9 @@ class ReplaySummary(msgspec.Struct, frozen=True):
 
 
 def summarise(replay: Replay) -> ReplaySummary:
-    """The figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of it. O(n log n) for sorts."""
+    """Returns the figures of a replay; critical_path_us sums up to makespan_us, explained_pct is what delays leave of
+    it. O(n log n) for sorts.
+    """
     path = time_by_kind(pieces_of(replay))
     return ReplaySummary(
         makespan_us=replay.makespan_ns / 1000,
@@ -58,12 +60,12 @@ def summarise(replay: Replay) -> ReplaySummary:
 
 
 def explained_pct(replay: Replay, path: dict[str, int]) -> float:
-    """What delays leave of the makespan, by the path's `time_by_kind`."""
+    """Returns what delays leave of the makespan, by the path's `time_by_kind`."""
     return 100 - 100 * path.get(NodeClass.DELAY.label, 0) / max(replay.makespan_ns, 1)
 
 
 def trust(replay: Replay) -> str:
-    """How far what follows from the replay can be relied on, in a few words."""
+    """Returns how far what follows from the replay can be relied on, in a few words."""
     if replay.error_pct is None:
         return "there is no measured time to compare the replay with"
     explained = explained_pct(replay, time_by_kind(pieces_of(replay)))
@@ -82,7 +84,7 @@ def start_error(replay: Replay) -> StartError:
 
 
 def busy_ns(replay: Replay) -> dict[str, int]:
-    """For each device stream the time in which one of its activities runs; a collective runs while it waits."""
+    """Returns for each device stream the time in which one of its activities runs; a collective runs while it waits."""
     work = replay.work
     rows = np.flatnonzero(work.is_activity)
     rows = rows[np.lexsort((replay.start_ns[rows], work.lane[rows]))]
@@ -105,7 +107,7 @@ def stream_label(lane: Lane, ranks: list[str] | None) -> str:
 
 
 def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()) -> str:
-    """The summary as aligned text; of a changed run the answer comes last, in a sentence."""
+    """Returns the summary as aligned text; of a changed run the answer comes last, in a sentence."""
     starts, error = summary.start_error_us, summary.error_pct
     verdict = "" if error is None else f"  {error:+.2f} %"
     whole, busy, path = summary.makespan_us, list(summary.busy_us.items()), list(summary.critical_path_us.items())
@@ -127,7 +129,9 @@ def describe(replay: Replay, summary: ReplaySummary, scale: Sequence[Scale] = ()
 
 
 def _threads(replay: Replay, whole_us: float) -> list[str]:
-    """What a run without a device has in place of streams: the host threads, the busiest first, without their idle time."""
+    """Returns what a run without a device has in place of streams: the host threads, the busiest first, without their
+    idle time.
+    """
     work = replay.work
     idle = np.concatenate([graph.name.equal(IDLE) for graph in work.graphs])
     total = np.bincount(work.lane, np.where(idle, 0, work.duration_ns), len(work.lanes)) / 1000
@@ -152,6 +156,6 @@ def _node_counts(work: Workload) -> dict[str, int]:
 
 
 def _dependency_counts(kind: Int64) -> dict[str, int]:
-    """By kind; a dependency with several reasons counts under each."""
+    """Returns by kind; a dependency with several reasons counts under each."""
     counts = {bit.label: int((kind & bit != 0).sum()) for bit in DependencyKind}
     return counts | {"of unknown kind": int((kind == 0).sum())}

@@ -1,7 +1,8 @@
 """Writes a replay as a Chrome trace for Perfetto: per rank the measured run and the replay as two processes.
 
-One track per host thread and device stream, and counters of live bytes where nodes tell them; both processes start at 0. Written as it
-is made, in constant memory beside the columns. Nodes without a recorded time stand in the replay only, metadata in neither.
+One track per host thread and device stream, and counters of live bytes where nodes tell them; both processes start at
+0. Written as it is made, in constant memory beside the columns. Nodes without a recorded time stand in the replay only,
+metadata in neither.
 """
 
 from collections.abc import Iterator
@@ -105,7 +106,7 @@ def _events(replay: Replay, pid: int, process: Process, part: slice) -> Iterator
 
 
 def _live_bytes(replay: Replay, pid: int, process: Process) -> Iterator[str]:
-    """A counter for the host and for each device: the bytes that live whenever a node that tells them starts."""
+    """Yields a counter for the host and for each device: the bytes that live whenever a node that tells them starts."""
     graph, own_rows = replay.work.graphs[process.rank], process.row - replay.work.first_row[process.rank]
     value, device = graph.integers("live_bytes")[own_rows], graph.integers("device", HOST)[own_rows]
     told = np.flatnonzero(value != ABSENT)

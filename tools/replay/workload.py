@@ -43,7 +43,7 @@ class Lane(NamedTuple):
 
 
 def number_text(number: int) -> str:
-    """A device, stream or thread number, `?` where none was recorded."""
+    """Returns a device, stream or thread number, `?` where none was recorded."""
     return "?" if number == ABSENT else str(number)
 
 
@@ -58,13 +58,13 @@ class Places(NamedTuple):
 class Columns(Table):
     """n nodes and e dependencies: `source` before `target`, rows, sorted by target.
 
-    A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a gap, and lies
-    `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies that counts from the rank's
-    start: the measured start for the first node of a lane, else nothing, so that a missing dependency shows. Measured times are ABSENT
-    where none were recorded, and on the host's clock.
+    A node follows each of its dependencies by `lag_ns` at least, an activity its launch by a latency and others by a
+    gap, and lies `wait_ns` behind all: the host delay in front of it (`host_delay_ns`, included). Without dependencies
+    that counts from the rank's start: the measured start for the first node of a lane, else nothing, so that a missing
+    dependency shows. Measured times are ABSENT where none were recorded, and on the host's clock.
 
-    Where durations are changed and a device has room for some activities only, `place` is the position in a Workload's `places` of how
-    many, -1 for what takes no place.
+    Where durations are changed and a device has room for some activities only, `place` is the position in a Workload's
+    `places` of how many, -1 for what takes no place.
     """
 
     node_class: Classes
@@ -95,7 +95,7 @@ class Workload(Columns):
         return len(self.lane)
 
     def summary(self) -> Summary:
-        """How many nodes, dependencies, ranks and lanes there are."""
+        """Returns how many nodes, dependencies, ranks and lanes there are."""
         counts = {"dependencies": len(self.source), "ranks": len(self.graphs), "lanes": len(self.lanes)}
         return Summary(f"Workload: {len(self):,} nodes", {"of": format_counts(counts)})
 
@@ -111,15 +111,15 @@ class Workload(Columns):
         return np.asarray(on_stream & (self.node_class != NodeClass.METADATA))
 
     def rank_of(self, row: int) -> int:
-        """The place in `graphs` of the graph that a row is of."""
+        """Returns the place in `graphs` of the graph that a row is of."""
         return int(np.searchsorted(self.first_row, row, side="right")) - 1
 
     def ranks_of(self, rows: Int64) -> Int64:
-        """The same for many rows."""
+        """Returns the same for many rows."""
         return np.searchsorted(self.first_row, rows, side="right").astype(np.int64) - 1
 
     def rank_labels(self) -> list[str]:
-        """The recorded ranks, or the order of the graphs where these do not tell them apart."""
+        """Returns the recorded ranks, or the order of the graphs where these do not tell them apart."""
         recorded = [str(graph.metadata.get("rank", "")) for graph in self.graphs]
         if "" not in recorded and len(set(recorded)) == len(recorded):
             return recorded
@@ -127,7 +127,7 @@ class Workload(Columns):
 
 
 def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
-    """The nodes of all graphs; time and memory linear in nodes and dependencies.
+    """Returns the nodes of all graphs; time and memory linear in nodes and dependencies.
 
     Raises DataError where a graph's times are beyond any clock.
     """
@@ -188,7 +188,9 @@ def _rank_columns(graph: ExecutionGraph, lane: Int64) -> Columns:
 
 
 def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
-    """The workload as it was measured with changed durations. In the run as it was, what waited for room waited as long as measured."""
+    """Returns the workload as it was measured with changed durations. In the run as it was, what waited for room waited
+    as long as measured.
+    """
     graphs = work.graphs
     factor = np.concatenate(node_factors(graphs, np.split(work.node_class, work.first_row[1:]), scale))
     host_delay = np.rint(work.host_delay_ns * class_factor(scale, NodeClass.HOST)).astype(np.int64)
@@ -204,19 +206,21 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
 
 
 def rooms(graph: ExecutionGraph) -> dict[int, Places]:
-    """What room each device had, of devices that were full."""
+    """Returns what room each device had, of devices that were full."""
     devices = np.unique(graph.integers("device")).tolist()
     known = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
     return {device: Places(count, _cut_off(graph)) for device, count in known if count > 0}
 
 
 def _cut_off(graph: ExecutionGraph) -> int:
-    """By how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut off."""
+    """Returns by how many ns a recorded duration is too short on average: where times are in whole µs the rest was cut
+    off.
+    """
     return graph.number("resolution_ns", 1) // 2
 
 
 def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
-    """Of what takes a place on a device that was full the position of the device among all such, -1 elsewhere."""
+    """Returns of what takes a place on a device that was full the position of the device among all such, -1 elsewhere."""
     places, before = [], 0
     for graph in graphs:
         place, device = np.full(len(graph), -1), graph.integers("device")
@@ -232,7 +236,9 @@ def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
 
 
 def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
-    """For each dependency the time that passes after its end: the launch latency of the target, or its gap after others."""
+    """Returns for each dependency the time that passes after its end: the launch latency of the target, or its gap
+    after others.
+    """
     gap = graph.integers("gap_ns", 0)
     launched, chained = (graph.integers(name) for name in ("latency_ns", "chain_gap_ns"))
     launched, chained = (np.where(column == ABSENT, gap, column) for column in (launched, chained))
@@ -240,7 +246,9 @@ def _lags(graph: ExecutionGraph, target: Int64, kind: Int64) -> Int64:
 
 
 def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tuple[Int64, Int64]:
-    """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it as is known."""
+    """Recorded start and end, ABSENT for nodes without a recorded time, from the first start on, or as much `before` it
+    as is known.
+    """
     recorded = (graph.integers("start_time_ns") != ABSENT) | (graph.start_time_micros > 0)
     recorded &= node_class != NodeClass.METADATA
     start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
@@ -251,7 +259,7 @@ def _measured(graph: ExecutionGraph, node_class: Classes, before: Int64) -> tupl
 
 
 def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
-    """For each node the number of its lane, and for each lane its place and stream."""
+    """Returns for each node the number of its lane, and for each lane its place and stream."""
     activity = graph.is_activity
     thread = np.where(graph.is_delay, ABSENT, graph.integers("tid", 0))
     place = np.where(activity, graph.integers("device"), thread)
@@ -262,7 +270,7 @@ def _lanes(graph: ExecutionGraph) -> tuple[Int64, list[tuple[int, int]]]:
 
 
 def _first_of_lane(lane: Int64, start: Int64) -> Int64:
-    """The row of the earliest recorded start of each lane, the first of equals."""
+    """Returns the row of the earliest recorded start of each lane, the first of equals."""
     timed = np.flatnonzero(start != ABSENT)
     earliest = np.full(int(lane.max(initial=-1)) + 1, FOREVER)
     np.minimum.at(earliest, lane[timed], start[timed])

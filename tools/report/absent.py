@@ -1,4 +1,6 @@
-"""What a run has nothing of, each reason said once. A run without a device lacks all that is about one, for that one reason."""
+"""What a run has nothing of, each reason said once. A run without a device lacks all that is about one, for that one
+reason.
+"""
 
 from collections.abc import Iterable
 
@@ -13,7 +15,9 @@ NO_ROWS = "no rows"
 
 
 def absent(tables: Iterable[Table], on_device: bool) -> dict[str, list[str]]:
-    """The titles of the tables without rows by the reason why; details that lack it with their table are not named."""
+    """Returns the titles of the tables without rows by the reason why; details that lack it with their table are not
+    named.
+    """
     found: dict[str, dict[str, str]] = {}
     for table in tables:
         if len(table):

@@ -32,7 +32,7 @@ LONGEST = 1000
 
 
 def heading(name: str, unit: str) -> str:
-    """A column's name as people read it, with its unit.
+    """Returns a column's name as people read it, with its unit.
 
     >>> heading("start_skew", "µs"), heading("idle_pct", "%"), heading("pct", "%"), heading("count", "")
     ('start skew [µs]', 'idle [%]', '%', 'count')
@@ -42,7 +42,7 @@ def heading(name: str, unit: str) -> str:
 
 
 def kind(column: Column) -> str:
-    """How the values of a column are formatted: `text`, `identity`, `whole` or `number`."""
+    """Returns how the values of a column are formatted: `text`, `identity`, `whole` or `number`."""
     if isinstance(column.values, list):
         return "text"
     if column.name in IDENTITIES and not column.unit:
@@ -51,7 +51,8 @@ def kind(column: Column) -> str:
 
 
 def cell(value: Any, column: str = "", unit: str = "") -> str:
-    """Numbers with separators and a fraction that still tells something, identities as they are, names in short.
+    """Returns numbers with separators and a fraction that still tells something, identities as they are, names in
+    short.
 
     >>> cell(1234.56, "time", "µs"), cell(0.0363, "share", "%"), cell(1234, "count"), cell(41000, "tid"), cell(-1, "stream"), cell(None)
     ('1,234.6', '0.036', '1,234', '41000', '–', '')
@@ -68,11 +69,11 @@ def cell(value: Any, column: str = "", unit: str = "") -> str:
 
 
 def short_and_full(text: str) -> str | list[str]:
-    """A text of at most LONGEST letters as it is shown and in full, or once where that is the same."""
+    """Returns a text of at most LONGEST letters as it is shown and in full, or once where that is the same."""
     shown, full = shortened(cell(text), LONGEST), shortened(text, LONGEST)
     return full if shown == full else [shown, full]
 
 
 def shortened(text: str, letters: int) -> str:
-    """At most so many letters, the last one an ellipsis where some are left out."""
+    """Returns at most so many letters, the last one an ellipsis where some are left out."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"

@@ -1,4 +1,6 @@
-"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to search, a timeline they lead to."""
+"""Writes a report as one HTML file that needs no network: charts with values on hover, tables to search, a timeline
+they lead to.
+"""
 
 import hashlib
 from base64 import b64encode
@@ -33,7 +35,9 @@ HALF = {"axis": {"labelLimit": 230}, "legend": {"columns": 4}}
 
 
 class ShownTable(NamedTuple):
-    """What stands around the rows of a table: how many the page holds, by the largest values of which column, and of how many."""
+    """What stands around the rows of a table: how many the page holds, by the largest values of which column, and of
+    how many.
+    """
 
     name: str
     title: str
@@ -44,8 +48,9 @@ class ShownTable(NamedTuple):
 
 
 class ShownSection(NamedTuple):
-    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables by name,
-    a remark, and modules as a tree."""
+    """An analysis on the page: what it is called, how to read it, its charts by the ids of their elements, tables by
+    name, a remark, and modules as a tree.
+    """
 
     name: str
     label: str
@@ -58,7 +63,9 @@ class ShownSection(NamedTuple):
 
 
 class Page:
-    """Charts by the id of the element that they are drawn in, and tables with the column by which their rows are picked."""
+    """Charts by the id of the element that they are drawn in, and tables with the column by which their rows are
+    picked.
+    """
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -66,7 +73,7 @@ class Page:
         self.tables: dict[str, tuple[Table, str]] = {}
 
     def add(self, name: str, charts: list[Chart], half: bool = False) -> list[str]:
-        """The charts' elements, on the whole page or on half of it."""
+        """Returns the charts' elements, on the whole page or on half of it."""
         names = [f"{name}-{number}" for number in range(len(charts))]
         for one, chart in zip(names, charts, strict=True):
             spec = chart.to_dict(validate=False)  # that takes longer than all analyses
@@ -89,7 +96,7 @@ class Page:
         return ShownSection(section.name, section.label, title, reads, charts, shown, tables[0].note, modules)
 
     def table(self, table: Table, by: str = "") -> str:
-        """The name of a table that is put on the page, of a long one with the largest values of a column first."""
+        """Returns the name of a table that is put on the page, of a long one with the largest values of a column first."""
         self.tables[table.name] = table, by if len(table) > FEWEST else ""
         return table.name
 
@@ -101,7 +108,7 @@ def _shown(table: Table, held: Embedded) -> ShownTable:
 
 
 def drawn(report: Report) -> str:
-    """The page."""
+    """Returns the page."""
     # to check each chart against its schema takes longer than to make it; browsers do in the tests
     with debug_mode(False):
         return _drawn(report)
@@ -160,9 +167,11 @@ def _drawn(report: Report) -> str:
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """What a browser lets the page do: run these very scripts, look as its styles say, show what it holds, and ask nobody for anything.
+    """Returns what a browser lets the page do: run these very scripts, look as its styles say, show what it holds, and
+    ask nobody for anything.
 
-    Styles are not told one by one, as the drawing library sets many; where nothing can be asked for they can only change looks.
+    Styles are not told one by one, as the drawing library sets many; where nothing can be asked for they can only
+    change looks.
     """
     digests = " ".join(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
     return f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -174,7 +183,7 @@ def _in_script(json: bytes) -> str:
 
 
 def _script(text: str) -> str:
-    """A script ends at the first `</script`, even inside a string; line ends as browsers read them."""
+    """Returns a script ends at the first `</script`, even inside a string; line ends as browsers read them."""
     return text.replace("</script", "<\\/script").replace("\r\n", "\n")
 
 

@@ -25,7 +25,7 @@ class Embedded(NamedTuple):
 
 
 def embedded(tables: Mapping[str, tuple[Table, str]], room: int = ROOM) -> dict[str, Embedded]:
-    """The tables by name, each with the column by which its rows are picked, "" for its own order.
+    """Returns the tables by name, each with the column by which its rows are picked, "" for its own order.
 
     The small ones are whole, the large ones share equally what these leave.
     """
@@ -57,7 +57,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def _numbers(column: Column) -> list[Any]:
-    """Times to the ns, other fractions to six digits, null for unknown numbers."""
+    """Returns times to the ns, other fractions to six digits, null for unknown numbers."""
     values = np.asarray(column.values)
     if values.dtype.kind != "f":
         return [int(value) for value in values.tolist()]

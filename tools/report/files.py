@@ -21,7 +21,7 @@ FORMULA = (*"=+-@\t\r\n", *"＝＋－＠")
 
 
 def with_notes(tables: Iterable[Table]) -> Iterator[Table]:
-    """The tables, and one of what their readers must know."""
+    """Yields the tables, and one of what their readers must know."""
     notes: dict[str, str] = {}
     for table in tables:
         notes |= {table.name: table.note} if table.note else {}
@@ -70,7 +70,8 @@ def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def _no_formula(value: Any) -> Any:
-    r"""A text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed; numbers are no texts.
+    r"""Returns a text that a spreadsheet would take for a formula begins with ' in the file, as it does when typed;
+    numbers are no texts.
 
     What acts on a terminal is an escape.
 
@@ -85,7 +86,7 @@ def _no_formula(value: Any) -> Any:
 
 
 def overlay_path(path: str, rank: int, several: bool) -> str:
-    """Where a rank's overlay goes: `path`, or of several ranks one beside it for each.
+    """Returns where a rank's overlay goes: `path`, or of several ranks one beside it for each.
 
     >>> overlay_path("out/run.json.gz", 3, several=True)
     'out/run.rank3.json.gz'
@@ -97,7 +98,9 @@ def overlay_path(path: str, rank: int, several: bool) -> str:
 
 
 def lay_over(rank: RankTrace, path: str, options: Options) -> None:
-    """Writes the rank's device trace with counters, the critical path and kernel patterns. Raises DataError where it has none."""
+    """Writes the rank's device trace with counters, the critical path and kernel patterns. Raises DataError where it
+    has none.
+    """
     if not rank.path:
         raise DataError(
             f"rank {rank.rank}: has no device trace to lay anything over; give it in place of what was made from it"

@@ -40,8 +40,9 @@ REPORTED = (Kind.HOST, Kind.DEVICE, Kind.MERGED, Kind.COUNTED, *MADE)
 
 
 class Source(NamedTuple):
-    """The files of one rank: a device trace and its host trace, or what was made of them. `rank` None: what is recorded; `told` is the
-    rank as far as it shows before all is read."""
+    """The files of one rank: a device trace and its host trace, or what was made of them. `rank` None: what is
+    recorded; `told` is the rank as far as it shows before all is read.
+    """
 
     path: Path
     host: Path | None = None
@@ -59,7 +60,7 @@ class Sources(NamedTuple):
 
 
 def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sources:
-    """What the paths hold. Raises DataError where one cannot be used or all of them hold no trace of a run."""
+    """Returns what the paths hold. Raises DataError where one cannot be used or all of them hold no trace of a run."""
     names = [path.name for path in sorted((path.resolve() for path in paths), key=_numbers_by_value)]
     more = f" and {len(names) - TITLED} more" if len(names) > TITLED else ""
     sources, files = Sources(", ".join(names[:TITLED]) + more, [], []), []
@@ -78,7 +79,7 @@ def find_sources(paths: Sequence[Path], progress: Progress = unwatched) -> Sourc
 
 
 def of_ranks(sources: Sources, wanted: Collection[int]) -> Sources:
-    """The sources of these ranks. Raises DataError where one of them is not there."""
+    """Returns the sources of these ranks. Raises DataError where one of them is not there."""
     ranks = [
         source._replace(told=place, rank=place) if source.told is None else source
         for place, source in enumerate(sources.ranks)
@@ -98,8 +99,8 @@ def read_ranks(
     memory: bool = False,
     modules: bool = False,
 ) -> Iterator[RankTrace]:
-    """Each source as a rank, or a part of it, with its graph unless told otherwise, and if told so with the recorded allocations and with
-    Python's calls. `advanced` is told of each of the READ_STAGES of a rank.
+    """Yields each source as a rank, or a part of it, with its graph unless told otherwise, and if told so with the
+    recorded allocations and with Python's calls. `advanced` is told of each of the READ_STAGES of a rank.
 
     Raises DataError where a file cannot be used or two are of one rank.
     """
@@ -117,7 +118,7 @@ def read_ranks(
 def _read(
     source: Source, alone: bool, graphs: bool, advanced: Advanced, window: Window, memory: bool, modules: bool
 ) -> RankTrace:
-    """A rank that is not recorded is the one that is told, or 0 of what is alone."""
+    """Returns a rank that is not recorded is the one that is told, or 0 of what is alone."""
     if window != EVERYTHING and source.kind in MADE:
         raise DataError(
             f"{source.path}: of {source.kind.value} no part can be taken; give the traces, or link that part"
@@ -165,7 +166,7 @@ def _numbers_by_value(path: Path) -> list[str]:
 
 
 def _made_from_traces(folder: Path) -> list[Source]:
-    """In the order of their names, numbers in them by value."""
+    """Returns in the order of their names, numbers in them by value."""
     found: dict[Kind, list[Source]] = defaultdict(list)
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     for path in sorted(paths, key=_numbers_by_value):

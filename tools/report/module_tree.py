@@ -32,12 +32,14 @@ class ModuleTree(NamedTuple):
 
 
 def module_time(table: Table) -> str:
-    """Which time tells most of a table of modules: `device`, or `host` where nothing ran on a device."""
+    """Returns which time tells most of a table of modules: `device`, or `host` where nothing ran on a device."""
     return "device" if np.asarray(table["device_subtree"], np.float64).any() else "host"
 
 
 def module_tree(table: Table) -> ModuleTree:
-    """The tree of a table of modules, of the largest ones of a very long one; several ranks stand below each other."""
+    """Returns the tree of a table of modules, of the largest ones of a very long one; several ranks stand below each
+    other.
+    """
     time = module_time(table)
     columns = {
         f"{time} [µs]": (f"{time}_subtree", "µs"), "self [µs]": (f"{time}_self", "µs"), "of all [%]": ("share", "%"),
@@ -64,13 +66,13 @@ def module_tree(table: Table) -> ModuleTree:
 
 
 def _largest(rows: list[dict[str, Any]], column: str) -> Iterator[dict[str, Any]]:
-    """As many as are shown, in their order: what a module is in is no smaller, and comes before it."""
+    """Yields as many as are shown, in their order: what a module is in is no smaller, and comes before it."""
     sizes = np.array([row[column] or 0.0 for row in rows], np.float64)
     for place in sorted(np.argsort(-sizes, kind="stable")[:MOST].tolist()):
         yield rows[place]
 
 
 def _only(branch: Branch, used: list[int]) -> Branch:
-    """The branch with what is told of any."""
+    """Returns the branch with what is told of any."""
     inner = [_only(one, used) for one in branch.inner]
     return branch._replace(told=[branch.told[place] for place in used], inner=inner)

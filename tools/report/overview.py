@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
 
 def figures(tables: Tables) -> list[Figure]:
-    """What to know at a glance: the length of the run, and how its devices spent it; of two runs, both."""
+    """Returns what to know at a glance: the length of the run, and how its devices spent it; of two runs, both."""
     if OF_TWO_RUNS in tables:
         return _of_two_runs(tables)
     ranks, replays = _rows(tables, "ranks"), _rows(tables, "critical_path_replay")
@@ -71,7 +71,7 @@ def _percent(value: float) -> str:
 
 
 def _over_ranks(label: str, values: list[float], text: Any) -> Figure:
-    """The mean, and the range where ranks differ."""
+    """Returns the mean, and the range where ranks differ."""
     low, high = text(min(values)), text(max(values))
     of_low = low.removesuffix(high.lstrip("0123456789.,"))
     return Figure(text(sum(values) / len(values)), label, "" if low == high else f"{of_low} to {high}")
@@ -97,7 +97,7 @@ def _ran(tables: Tables) -> Iterator[str]:
 
 
 def _host_alone(tables: Tables) -> Iterator[str]:
-    """A run of the host alone, and what of it takes longest."""
+    """Yields a run of the host alone, and what of it takes longest."""
     ranks, ops = _rows(tables, "ranks"), _rows(tables, "host_time_per_op")
     if not _without_devices(ranks):
         return
@@ -194,7 +194,7 @@ def _rows(tables: Tables, name: str) -> list[Row]:
 
 
 def _sums(rows: list[Row], key: str, value: str) -> dict[Any, float]:
-    """The total of a column by another one, the largest first."""
+    """Returns the total of a column by another one, the largest first."""
     total: dict[Any, float] = defaultdict(float)
     for row in rows:
         total[row[key]] += row[value]

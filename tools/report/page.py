@@ -5,7 +5,7 @@ from .report import Report
 
 
 def render(report: Report) -> str:
-    """The page. Raises MissingLibrary where the libraries that draw it are not installed."""
+    """Returns the page. Raises MissingLibrary where the libraries that draw it are not installed."""
     require("report")
     from .drawn_page import drawn
 

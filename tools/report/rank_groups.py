@@ -1,7 +1,9 @@
-"""Which ranks stand for thousands: groups of ranks that spent their time alike, found from what the analyses say of each.
+"""Which ranks stand for thousands: groups of ranks that spent their time alike, found from what the analyses say of
+each.
 
-The first to stand for others is the rank nearest to the median, the next ones those farthest from all before (Gonzalez, Clustering to
-minimize the maximum intercluster distance, 1985), so that ranks that are unlike the rest come up as groups of their own. Linear in ranks.
+The first to stand for others is the rank nearest to the median, the next ones those farthest from all before (Gonzalez,
+Clustering to minimize the maximum intercluster distance, 1985), so that ranks that are unlike the rest come up as
+groups of their own. Linear in ranks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +35,7 @@ class RankGroup(NamedTuple):
 
 
 def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
-    """The groups, the largest first; none where there are so few ranks that each can be shown."""
+    """Returns the groups, the largest first; none where there are so few ranks that each can be shown."""
     ranks = np.unique(np.asarray(tables["ranks"]["rank"], np.int64))
     if len(ranks) <= MANY:
         return []
@@ -53,7 +55,7 @@ def rank_groups(tables: Mapping[str, Table]) -> list[RankGroup]:
 
 
 def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
-    """A row per rank, a column per feature, of the median."""
+    """Returns a row per rank, a column per feature, of the median."""
     columns = []
     for name, features in FEATURES.items():
         table = tables.get(name)
@@ -70,7 +72,7 @@ def _features(ranks: Int64, tables: Mapping[str, Table]) -> Floats:
 
 
 def of_ranks(table: Table, ranks: Collection[int]) -> Table:
-    """The rows of these ranks; a table without ranks as it is."""
+    """Returns the rows of these ranks; a table without ranks as it is."""
     if all(column.name != "rank" for column in table.columns):
         return table
     chosen = np.isin(np.asarray(table["rank"], np.int64), list(ranks))
@@ -87,7 +89,7 @@ def _taken(column: Column, chosen: Bool) -> Column:
 
 
 def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
-    """What was recorded of the ranks that stand for others, and for whom."""
+    """Returns what was recorded of the ranks that stand for others, and for whom."""
     shown = of_ranks(ranks, [group.rank for group in groups])
     by_rank = {group.rank: group.ranks for group in groups}
     members = [by_rank[rank] for rank in np.asarray(shown["rank"]).tolist()]
@@ -100,7 +102,7 @@ def groups_table(groups: Sequence[RankGroup], ranks: Table) -> Table:
 
 
 def in_words(groups: Sequence[RankGroup]) -> str:
-    """A sentence for the page."""
+    """Returns a sentence for the page."""
     count = sum(len(group.ranks) for group in groups)
     if len(groups) == 1:
         return f"All {count:,} ranks spend their time alike; rank {groups[0].rank} is shown for them."

@@ -1,4 +1,6 @@
-"""Collects all that is shown of a run in one pass over its ranks; of these only the graphs are kept, to replay them together."""
+"""Collects all that is shown of a run in one pass over its ranks; of these only the graphs are kept, to replay them
+together.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +36,8 @@ DEFAULT = Options()
 class Report:
     """The tables by name, the ranks as a table, and what a reader should know about the inputs.
 
-    A page shows besides: timelines of some ranks, and what the run would take if one class of work were twice as fast. Of many ranks
-    it shows those that stand for a group.
+    A page shows besides: timelines of some ranks, and what the run would take if one class of work were twice as fast.
+    Of many ranks it shows those that stand for a group.
     """
 
     title: str
@@ -53,15 +55,18 @@ class Report:
         return bool(np.any(np.asarray(self.ranks["activities"])))
 
     def shown(self, name: str) -> Table | None:
-        """A table as a page shows it, None where it was not asked for: of many ranks only those that stand for others."""
+        """Returns a table as a page shows it, None where it was not asked for: of many ranks only those that stand for
+        others.
+        """
         table = self.tables.get(name)
         return of_ranks(table, [group.rank for group in self.groups]) if table and self.groups else table
 
 
 class Wanted(NamedTuple):
-    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and, where `perfetto`
-    names a file, the device trace with what the analyses add to it. `options` are those of the analyses, `window` the part of each rank,
-    and with `modules` Python's calls are read, too."""
+    """What to make of a run: the analyses named in `only`, or all; its replay with `scales`; what a page draws; and,
+    where `perfetto` names a file, the device trace with what the analyses add to it. `options` are those of the
+    analyses, `window` the part of each rank, and with `modules` Python's calls are read, too.
+    """
 
     only: Sequence[str] | None = None
     scales: Sequence[Scale] = ()
@@ -104,7 +109,9 @@ def report_on(sources: Sources, wanted: Wanted = ALL_OF_IT, progress: Progress =
 
 
 def _add_pictures(report: Report, sources: Sources, seen: "_Seen", progress: Progress) -> None:
-    """Of many ranks those that are shown are read once more: which ones was not known while they passed, and all take too much memory."""
+    """Of many ranks those that are shown are read once more: which ones was not known while they passed, and all take
+    too much memory.
+    """
     report.groups = rank_groups(report.tables | {"ranks": report.ranks})
     if report.groups:
         order = np.asarray(report.ranks["rank"]).tolist()
@@ -126,7 +133,7 @@ def report_on_diff(
     window: Window = EVERYTHING,
     modules: bool = False,
 ) -> Report:
-    """What differs between two runs, or that part of both; with `modules` Python's calls are read, too.
+    """Returns what differs between two runs, or that part of both; with `modules` Python's calls are read, too.
 
     Raises DataError where a file cannot be used.
     """
@@ -172,7 +179,7 @@ class _Seen:
             yield rank
 
     def notes(self) -> list[str]:
-        """The remarks of the linker, each once, with the ranks that it is about."""
+        """Returns the remarks of the linker, each once, with the ranks that it is about."""
         ranks: dict[str, list[int]] = {}
         for rank, remark in self.remarks:
             ranks.setdefault(remark, []).append(rank)
@@ -196,7 +203,7 @@ def _facts(rank: RankTrace) -> tuple[int | str, ...]:
 
 
 def _ranks_table(facts: list[tuple[int | str, ...]], runs: list[str] | None = None) -> Table:
-    """A row per rank; of two runs with a column that tells which."""
+    """Returns a row per rank; of two runs with a column that tells which."""
     columns = zip(FACTS, zip(*facts, strict=True), strict=True)
     made = [Column(name, "", list(map(str, of)) if name in FILES else np.array(of, np.int64)) for name, of in columns]
     return Table("ranks", "What was recorded", [*([Column("run", "", runs)] if runs else []), *made])

@@ -11,22 +11,22 @@ Row = dict[str, Any]
 
 
 def first_rows(table: Table, most: int) -> list[Row]:
-    """The first rows, at most `most`."""
+    """Returns the first rows, at most `most`."""
     return first(table, most).rows()
 
 
 def largest_rows(table: Table, by: str, most: int) -> list[Row]:
-    """The rows with the largest numbers in a column, the largest first; unknown numbers last."""
+    """Returns the rows with the largest numbers in a column, the largest first; unknown numbers last."""
     return largest(table, by, most).rows()
 
 
 def first(table: Table, most: int) -> Table:
-    """The table of its first rows."""
+    """Returns the table of its first rows."""
     return _taken(table, np.arange(min(len(table), most)))
 
 
 def largest(table: Table, by: str, most: int) -> Table:
-    """The table of its rows with the largest numbers in a column."""
+    """Returns the table of its rows with the largest numbers in a column."""
     values = np.nan_to_num(np.asarray(table[by], np.float64), nan=-np.inf)
     return _taken(table, np.argsort(-values, kind="stable")[:most])
 

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 
 class Section(NamedTuple):
-    """An analysis by name, its link and what to look for in it, with the options that count; its tables, each with the column by which
-    the rows shown are picked."""
+    """An analysis by name, its link and what to look for in it, with the options that count; its tables, each with the
+    column by which the rows shown are picked.
+    """
 
     name: str
     label: str

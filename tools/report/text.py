@@ -1,4 +1,6 @@
-"""A report for a terminal: tables with aligned columns, the first rows, how many are not shown, and what there is nothing of."""
+"""A report for a terminal: tables with aligned columns, the first rows, how many are not shown, and what there is
+nothing of.
+"""
 
 from ..analyses import Column, Table
 from ..terminal import in_one_line
@@ -10,7 +12,7 @@ ROWS, WIDEST = 12, 56
 
 
 def report_text(report: Report) -> str:
-    """All tables that have rows, and why the others have none."""
+    """Returns all tables that have rows, and why the others have none."""
     tables = report.tables.values()
     parts = [as_text(table) for table in tables if len(table)]
     missing = [f"  {reason}: {'; '.join(titles)}" for reason, titles in absent(tables, report.on_device).items()]
@@ -18,7 +20,7 @@ def report_text(report: Report) -> str:
 
 
 def as_text(table: Table, rows: int = ROWS) -> str:
-    """The title, the note, and the first `rows` rows of a table."""
+    """Returns the title, the note, and the first `rows` rows of a table."""
     lines = [in_one_line(table.title + (f" ({table.note})" if table.note else ""))]
     if len(table):
         lines += _grid([_cells(column, rows) for column in table.columns])
@@ -28,7 +30,7 @@ def as_text(table: Table, rows: int = ROWS) -> str:
 
 
 def _cells(column: Column, rows: int) -> list[str]:
-    """The heading and the cells, as wide as the widest; numbers to the right, texts to the left."""
+    """Returns the heading and the cells, as wide as the widest; numbers to the right, texts to the left."""
     if isinstance(column.values, list):
         cells = [heading(column.name, column.unit), *map(_shortened, column.values[:rows])]
         return [text.ljust(max(map(len, cells))) for text in cells]

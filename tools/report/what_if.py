@@ -37,7 +37,7 @@ def unchanged(graphs: Sequence[ExecutionGraph], replays: Sequence[Replay] = ()) 
 
 
 def classes_twice_as_fast(graphs: Sequence[ExecutionGraph], before: Unchanged) -> Table:
-    """The same for half the duration of each class of nodes that the graphs have."""
+    """Returns the same for half the duration of each class of nodes that the graphs have."""
     present = {NodeClass(one) for graph in graphs for one in np.unique(node_classes(graph)).tolist()}
     changes = {
         label: [parse_scale(f"class:{label}={TWICE_AS_FAST}")] for label, one in SCALABLE.items() if one in present
@@ -65,7 +65,9 @@ def _makespan(replay: Replay) -> int:
 
 
 def _note(replay: Replay) -> str:
-    """Whose replay it is, where that is not plain, and how far it is off; a part of a job misses what the others would have waited for."""
+    """Returns whose replay it is, where that is not plain, and how far it is off; a part of a job misses what the
+    others would have waited for.
+    """
     graphs = replay.work.graphs
     world = max(graph.number("world_size", 0) for graph in graphs)
     alone = f"{len(graphs)} of {world:,} ranks, without waiting for the others" if len(graphs) < world else ""

@@ -34,10 +34,11 @@ Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Generator[tuple[Any, An
 def scale(
     input_dir: Path, output_dir: Path, growth: Growth, run: Runner, progress: Progress = unwatched
 ) -> ScaleReport:
-    """Writes OUT/graph.N.et for each rank N of the scaled job, OUT/comm_groups.json and OUT/scale.json; for ASTRA-sim its configuration.
+    """Writes OUT/graph.N.et for each rank N of the scaled job, OUT/comm_groups.json and OUT/scale.json; for ASTRA-sim
+    its configuration.
 
-    Raises DataError where the input is no whole job, the growth would make it another program, `output_dir` is not empty, or another
-    process is scaling into it.
+    Raises DataError where the input is no whole job, the growth would make it another program, `output_dir` is not
+    empty, or another process is scaling into it.
     """
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise DataError(f"{output_dir}: is there and not empty; name a new folder")
@@ -67,7 +68,7 @@ def scale(
 
 
 def _graph_files(folder: Path) -> dict[int, Path]:
-    """The graph of each rank."""
+    """Returns the graph of each rank."""
     if not folder.is_dir():
         raise DataError(file_for_folder(folder, Kind.GRAPH))
     try:
@@ -83,7 +84,7 @@ def _graph_files(folder: Path) -> dict[int, Path]:
 def _done(
     run: Runner, work: Callable[[Any], Any], tasks: Sequence[Any], progress: Progress, what: str, unit: str
 ) -> list[tuple[Any, Any]]:
-    """Each task with its result; raises what one raised."""
+    """Returns each task with its result; raises what one raised."""
     found = []
     with closing(run(work, tasks)) as outcomes:
         for task, outcome in progress(outcomes, what, len(tasks), unit):

@@ -15,7 +15,9 @@ LARGEST_NUMBER = 2_147
 
 
 class GroupLine(msgspec.Struct, frozen=True):
-    """A group as the traced job has it, why the copies join theirs (empty where they do not), and its members before and then."""
+    """A group as the traced job has it, why the copies join theirs (empty where they do not), and its members before
+    and then.
+    """
 
     group: str
     joined: str
@@ -54,7 +56,7 @@ class ScaleReport(msgspec.Struct):
 
 
 def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
-    """The report of a plan, before anything is written."""
+    """Returns the report of a plan, before anything is written."""
     places = plan.places
     return ScaleReport(
         ranks=places.world_size,
@@ -107,7 +109,7 @@ def _notes(plan: ScalePlan, is_simulated: bool) -> Iterator[str]:
 
 
 def lines(report: ScaleReport) -> Iterator[str]:
-    """The report for people; groups that are alike in a line."""
+    """Yields the report for people; groups that are alike in a line."""
     kept = report.ranks - len(report.removed)
     yield titled("ranks", f"{report.ranks} -> {report.ranks_then}, {report.copies} copies of {kept}")
     alike = defaultdict[tuple[object, ...], list[GroupLine]](list)

@@ -27,7 +27,7 @@ class CopyTask(NamedTuple):
 
 
 def survey_rank(source: Path) -> RankFacts:
-    """The facts of a graph file. Raises DataError, naming it, where it is none."""
+    """Returns the facts of a graph file. Raises DataError, naming it, where it is none."""
     graph = ExecutionGraph.read(str(source), tensors=False)
     number = int(source.name.split(".")[1])
     if graph.metadata.get("rank") != number:

@@ -1,4 +1,6 @@
-"""Execution graphs as GraphML, for networkx, yEd and Gephi, and as DOT, for Graphviz; nodes by id, edges with the reasons they have."""
+"""Execution graphs as GraphML, for networkx, yEd and Gephi, and as DOT, for Graphviz; nodes by id, edges with the
+reasons they have.
+"""
 
 from collections import defaultdict
 from typing import IO
@@ -17,7 +19,7 @@ FILL = {
 
 
 def reasons(kind: int) -> str:
-    """Why a dependency exists, in words.
+    """Returns why a dependency exists, in words.
 
     >>> reasons(DependencyKind.LAUNCH | DependencyKind.STREAM_ORDER)
     'launch, stream order'
@@ -26,7 +28,9 @@ def reasons(kind: int) -> str:
 
 
 def write_graphml(graph: ExecutionGraph, stream: IO[bytes]) -> None:
-    """The graph with all attributes of its nodes; edges have `kind`, the bit mask, and `reason`. What XML cannot hold becomes ?."""
+    """The graph with all attributes of its nodes; edges have `kind`, the bit mask, and `reason`. What XML cannot hold
+    becomes ?.
+    """
     import networkx as nx  # slow to load
 
     for column in (graph.name, *graph.attributes.values()):

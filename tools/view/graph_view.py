@@ -20,8 +20,8 @@ UNRECORDED = (NodeClass.UNRECORDED, NodeClass.METADATA, NodeClass.DELAY)
 class Selection(NamedTuple):
     """What to look at; a node must meet every condition given.
 
-    `around` is a node id: those at most `hops` dependencies away, either way. `streams` are numbers of device streams. `time_us` is a
-    window from the graph's first start, in which a node runs for at least an instant.
+    `around` is a node id: those at most `hops` dependencies away, either way. `streams` are numbers of device streams.
+    `time_us` is a window from the graph's first start, in which a node runs for at least an instant.
     """
 
     around: int | None = None
@@ -31,8 +31,9 @@ class Selection(NamedTuple):
 
 
 class View(NamedTuple):
-    """The selected nodes as a graph, the start of the graph they are from, how many dependencies joined them to the rest, and the
-    window they were selected by, if any."""
+    """The selected nodes as a graph, the start of the graph they are from, how many dependencies joined them to the
+    rest, and the window they were selected by, if any.
+    """
 
     graph: ExecutionGraph
     origin_ns: int
@@ -41,7 +42,7 @@ class View(NamedTuple):
 
 
 def view(graph: ExecutionGraph, selection: Selection) -> View:
-    """The part of the graph that is selected. O(n log n + hops · e). Raises DataError where no node is."""
+    """Returns the part of the graph that is selected. O(n log n + hops · e). Raises DataError where no node is."""
     work = gather([graph])
     chosen = np.ones(len(graph), bool)
     if selection.around is not None:
@@ -60,8 +61,9 @@ def view(graph: ExecutionGraph, selection: Selection) -> View:
 
 
 def lane_names(work: Workload) -> list[str]:
-    """The lanes as people know them: `thread 4711`, `device 0 stream 7`, `delays`, or `unrecorded host` of a thread without recorded
-    nodes."""
+    """Returns the lanes as people know them: `thread 4711`, `device 0 stream 7`, `delays`, or `unrecorded host` of a
+    thread without recorded nodes.
+    """
     recorded = np.zeros(len(work.lanes), bool)
     recorded[work.lane[~np.isin(work.node_class, UNRECORDED)]] = True
     return [_lane_name(lane, known) for lane, known in zip(work.lanes, recorded.tolist(), strict=True)]
@@ -120,5 +122,5 @@ def _is_chosen(graph: ExecutionGraph, ids: Int64, chosen: Bool) -> Bool:
 
 
 def _filtered(column: Ragged, kept: Bool, rows: Int64) -> Ragged:
-    """The kept values of these rows."""
+    """Returns the kept values of these rows."""
     return take_rows(Ragged.grouped(column.rows()[kept], column.values[kept], len(column)), rows)

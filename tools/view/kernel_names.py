@@ -8,7 +8,7 @@ ONE_WORD = re.compile(r"\(\w+\)")
 
 
 def short_name(name: str) -> str:
-    """The name without what C++ puts around it; names of ops, copies and what is no C++ stay as they are.
+    """Returns the name without what C++ puts around it; names of ops, copies and what is no C++ stay as they are.
 
     >>> short_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float*)")
     'vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>'

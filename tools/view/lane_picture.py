@@ -1,6 +1,7 @@
 """Draws an execution graph as SVG: threads and streams as lanes over time, dependencies between lanes as arrows.
 
-The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's light or dark mode.
+The order within a lane is that of time and has no arrows. Hovering a bar tells its node; colours follow the viewer's
+light or dark mode.
 """
 
 import html
@@ -21,12 +22,15 @@ from .kernel_names import short_name
 LEFT, TOP, RIGHT, LANE, BAR, FOOT, UNIT = 150, 34, 16, 46, 22, 34, 60
 NARROWEST, WIDEST, PER_NODE = 1200, 12_000, 14
 CHARACTER, THINNEST, BEND = 6.6, 0.6, 15
-"""Sizes in px: of the picture, of the first number's room beside its unit; of what a node of the busiest lane is given; of a letter, of a
-bar, of an arrow's bend."""
+"""Sizes in px: of the picture, of the first number's room beside its unit; of what a node of the busiest lane is given;
+of a letter, of a bar, of an arrow's bend.
+"""
 SHORTEST_US = 1e-3
 
 LOOKS = (*(node_class.label for node_class in NodeClass), "waiting", "idle")
-"""How nodes are drawn: as their class, or as waiting where the host does nothing but wait, or idle between what is recorded of it."""
+"""How nodes are drawn: as their class, or as waiting where the host does nothing but wait, or idle between what is
+recorded of it.
+"""
 ARROWS = (*(label for _, label in WAITS), "unknown")
 WAITING = re.compile(r"Synchronize")
 IDLE = "host idle"
@@ -43,7 +47,9 @@ path{fill:none}.launch{stroke:#a9b4c0;stroke-width:.7}.host-sync{stroke:#138a7e;
 
 
 class Scene(NamedTuple):
-    """What is drawn and where: `drawn` are rows of the graph, times are µs; px per µs from `first_us` on, a row per lane."""
+    """What is drawn and where: `drawn` are rows of the graph, times are µs; px per µs from `first_us` on, a row per
+    lane.
+    """
 
     graph: ExecutionGraph
     work: Workload
@@ -62,18 +68,19 @@ class Scene(NamedTuple):
         return TOP + LANE * len(self.row_of)
 
     def x(self, time_us: float) -> float:
-        """Where a time is, px."""
+        """Returns where a time is, px."""
         return LEFT + (time_us - self.first_us) * self.scale
 
     def y(self, lane: int) -> float:
-        """The middle of a lane."""
+        """Returns the middle of a lane."""
         return TOP + LANE * (self.row_of[lane] + 0.5)
 
 
 def draw_lanes(
     graph: ExecutionGraph, origin_ns: int, sought: int | None = None, time_us: tuple[float, float] | None = None
 ) -> str:
-    """The picture, times in µs from `origin_ns`; the node with the id `sought` is outlined. With a window it ends where that does.
+    """Returns the picture, times in µs from `origin_ns`; the node with the id `sought` is outlined. With a window it
+    ends where that does.
 
     Nodes without a recorded time are left out. Raises DataError where no node has one.
     """
@@ -96,7 +103,7 @@ def draw_lanes(
 
 
 def _scene(graph: ExecutionGraph, origin_ns: int, time_us: tuple[float, float] | None) -> Scene:
-    """Host threads above streams, each in order of number; wide enough for the busiest lane."""
+    """Returns host threads above streams, each in order of number; wide enough for the busiest lane."""
     work = gather([graph])
     drawn = np.flatnonzero(work.is_timed)
     if not len(drawn):
@@ -155,7 +162,7 @@ def _bars(scene: Scene, sought: int | None) -> Iterator[str]:
 
 
 def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
-    """For each node the position in LOOKS of how it is drawn."""
+    """Returns for each node the position in LOOKS of how it is drawn."""
     host = classes == NodeClass.HOST
     waits = host & graph.name.where(lambda name: bool(WAITING.search(name)))
     found = np.where(waits, LOOKS.index("waiting"), classes)
@@ -163,7 +170,7 @@ def looks(graph: ExecutionGraph, classes: Classes) -> Int64:
 
 
 def _shortened(name: str, width: float) -> str:
-    """What of the name fits into a bar, nothing if that is too little to tell it."""
+    """Returns what of the name fits into a bar, nothing if that is too little to tell it."""
     letters = int((width - 8) / CHARACTER)
     return name if len(name) <= letters else f"{name[: letters - 1]}…" if letters >= 6 else ""
 
@@ -187,7 +194,7 @@ def _kind_label(kind: int) -> str:
 
 
 def _legend(scene: Scene) -> Iterator[str]:
-    """The colours that occur, in a line at the top."""
+    """Yields the colours that occur, in a line at the top."""
     work = scene.work
     seen = {LOOKS[scene.look[row]] for row in scene.drawn}
     across = work.lane[work.source] != work.lane[work.target]

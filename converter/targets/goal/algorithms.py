@@ -1,9 +1,9 @@
-"""Collectives as the messages of an algorithm: for each member what it sends and receives, and what of that must be over before.
+"""Collectives as the messages of an algorithm: for each member what it sends and receives, and what of that must be
+over before.
 
-Members are known by their places, 0 to n − 1. Both ends list the messages between two members in one order. A message waits only for
-messages of earlier rounds, and both its ends are of the same round, so that nobody waits for ever, whether sends wait for their receives
-or not.
-What a reduction computes takes no time of its own.
+Members are known by their places, 0 to n − 1. Both ends list the messages between two members in one order. A message
+waits only for messages of earlier rounds, and both its ends are of the same round, so that nobody waits for ever,
+whether sends wait for their receives or not. What a reduction computes takes no time of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,9 @@ Sizes = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """A message of `size` bytes that a member sends to or receives from its `peer`, after its steps of the numbers `after`."""
+    """A message of `size` bytes that a member sends to or receives from its `peer`, after its steps of the numbers
+    `after`.
+    """
 
     sends: bool
     peer: int
@@ -23,8 +25,9 @@ class Step(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A member's part: of so many `members` it is the one at `place`; bytes that each puts in, that each sends to each in an all-to-all,
-    the place of the root, and the longest message."""
+    """A member's part: of so many `members` it is the one at `place`; bytes that each puts in, that each sends to each
+    in an all-to-all, the place of the root, and the longest message.
+    """
 
     place: int
     members: int
@@ -63,7 +66,7 @@ def reduce_scatter_ring(part: Part) -> list[Step]:
 
 
 def all_gather_ring(part: Part) -> list[Step]:
-    """What each member puts in goes round in n − 1 rounds."""
+    """Returns what each member puts in goes round in n − 1 rounds."""
     return _ring(part, part.members - 1, 0, part.sizes)
 
 
@@ -75,21 +78,21 @@ def broadcast_ring(part: Part) -> list[Step]:
 
 
 def reduce_ring(part: Part) -> list[Step]:
-    """A broadcast backwards: pieces are added up along the ring, from the member before the root to the root."""
+    """Returns a broadcast backwards: pieces are added up along the ring, from the member before the root to the root."""
     place = (part.place - part.root) % part.members
     source = _neighbour(part, 1) if place < part.members - 1 else None
     return _handed_on(part, source, _neighbour(part, -1) if place else None, max(part.sizes))
 
 
 def gather_direct(part: Part) -> list[Step]:
-    """Every member sends what it puts in to the root."""
+    """Returns every member sends what it puts in to the root."""
     if part.place != part.root:
         return _in_turn([(True, part.root, part.sizes[part.place])], part.chunk)
     return _in_turn([(False, peer, part.sizes[peer]) for peer in _others(part)], part.chunk)
 
 
 def scatter_direct(part: Part) -> list[Step]:
-    """The root sends every member its block of what it puts in."""
+    """Returns the root sends every member its block of what it puts in."""
     block = blocks(part.sizes[part.root], part.members)
     if part.place != part.root:
         return _in_turn([(False, part.root, block[part.place])], part.chunk)
@@ -97,7 +100,7 @@ def scatter_direct(part: Part) -> list[Step]:
 
 
 def all_to_all_pairwise(part: Part) -> list[Step]:
-    """In round k each member sends to the one k places on and receives from the one k places back."""
+    """Returns in round k each member sends to the one k places on and receives from the one k places back."""
     steps: list[Step] = []
     before: tuple[int, ...] = ()
     for distance in range(1, part.members):
@@ -117,7 +120,7 @@ def all_to_all_pairwise(part: Part) -> list[Step]:
 
 
 def barrier_dissemination(part: Part) -> list[Step]:
-    """In round k each member sends a byte 2^k places on: after ⌈log2 n⌉ rounds all know that all have come."""
+    """Returns in round k each member sends a byte 2^k places on: after ⌈log2 n⌉ rounds all know that all have come."""
     steps: list[Step] = []
     after: tuple[int, ...] = ()
     distance = 1
@@ -130,7 +133,7 @@ def barrier_dissemination(part: Part) -> list[Step]:
 
 
 def all_reduce_doubling(part: Part) -> list[Step]:
-    """In round k each member of 2^m swaps all it has with the one whose place differs in bit k."""
+    """Returns in round k each member of 2^m swaps all it has with the one whose place differs in bit k."""
     steps: list[Step] = []
     held: list[int] = []
     whole = pieces(max(part.sizes), part.chunk)
@@ -140,7 +143,7 @@ def all_reduce_doubling(part: Part) -> list[Step]:
 
 
 def all_gather_doubling(part: Part) -> list[Step]:
-    """The same; what is swapped doubles each time."""
+    """Returns the same; what is swapped doubles each time."""
     steps: list[Step] = []
     last: list[int] = []
     for bit in _bits(part.members):
@@ -154,7 +157,7 @@ def all_gather_doubling(part: Part) -> list[Step]:
 
 
 def message(part: Part) -> list[Step]:
-    """From member 0 to member 1."""
+    """Returns from member 0 to member 1."""
     return _in_turn([(part.place == 0, 1 - part.place, part.sizes[0])], part.chunk)
 
 
@@ -177,14 +180,18 @@ ALGORITHMS: dict[str, Callable[[Part], list[Step]]] = {
 
 @lru_cache(maxsize=256)
 def steps_of(algorithm: str, part: Part) -> tuple[list[Step], list[int]]:
-    """A member's steps, and the numbers of those that no other one of them waits for: its part is over when they are."""
+    """Returns a member's steps, and the numbers of those that no other one of them waits for: its part is over when
+    they are.
+    """
     steps = ALGORITHMS[algorithm](part)
     awaited = {number for step in steps for number in step.after}
     return steps, [number for number in range(len(steps)) if number not in awaited]
 
 
 def _ring(part: Part, rounds: int, first: int, sizes: Sizes) -> list[Step]:
-    """In round k each member sends the block `first` − k places from its own one on, and gets the one before that."""
+    """Returns in round k each member sends the block `first` − k places from its own one on, and gets the one before
+    that.
+    """
     cut = [pieces(size, part.chunk) for size in sizes]
     steps: list[Step] = []
     held: list[int] = []
@@ -196,7 +203,9 @@ def _ring(part: Part, rounds: int, first: int, sizes: Sizes) -> list[Step]:
 
 
 def _round(steps: list[Step], to: int, source: int, given: Sizes, taken: Sizes, held: Sequence[int]) -> list[int]:
-    """Adds a round in which pieces are sent, each after the receive of it in `held`, and others received in turn; the numbers of these."""
+    """Adds a round in which pieces are sent, each after the receive of it in `held`, and others received in turn; the
+    numbers of these.
+    """
     for number, size in enumerate(given):
         steps.append(Step(True, to, size, tuple(held[number : number + 1])))
     received: list[int] = []
@@ -221,7 +230,7 @@ def _handed_on(part: Part, source: int | None, to: int | None, size: int) -> lis
 
 
 def _in_turn(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step]:
-    """The pieces of each message one after the other; different messages at once."""
+    """Returns the pieces of each message one after the other; different messages at once."""
     steps: list[Step] = []
     for sends, peer, size in messages:
         after: tuple[int, ...] = ()

@@ -1,8 +1,9 @@
 """Waits from one cpu for another as LogGOPSim keeps them.
 
-There an operation that requires one on another cpu begins when its own cpu is free, though the other one has only begun: `requires` tells
-the order, and time passes on within a cpu alone, or through a nic, which sends no message before the last one that it sent. So who is
-awaited elsewhere sends the rank a byte when it has ended, and who waits sends one after that before it begins, through a nic of their own.
+There an operation that requires one on another cpu begins when its own cpu is free, though the other one has only
+begun: `requires` tells the order, and time passes on within a cpu alone, or through a nic, which sends no message
+before the last one that it sent. So who is awaited elsewhere sends the rank a byte when it has ended, and who waits
+sends one after that before it begins, through a nic of their own.
 """
 
 from collections.abc import Sequence
@@ -10,11 +11,14 @@ from collections.abc import Sequence
 from .operations import OWN, Operation, in_order
 
 MESSAGES = 0
-"""The cpu of messages to other ranks, the same on all: a message that arrives holds up the receiver's cpu of the sender's number."""
+"""The cpu of messages to other ranks, the same on all: a message that arrives holds up the receiver's cpu of the
+sender's number.
+"""
 
 
 def cross_by_messages(operations: Sequence[Operation], rank: int, lanes: int) -> list[Operation]:
-    """The operations, with messages of the rank to itself where one waits for another cpu; the cpus below `lanes` keep their order.
+    """Returns the operations, with messages of the rank to itself where one waits for another cpu; the cpus below
+    `lanes` keep their order.
 
     O(n + e).
     """

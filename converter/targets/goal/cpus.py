@@ -1,6 +1,7 @@
 """The cpus of a rank: one per host thread and stream, and as many as it takes for delays, which pass beside all work.
 
-A cpu runs one operation at a time, so that delays that pass at once need one each. Which do is taken from the measured run.
+A cpu runs one operation at a time, so that delays that pass at once need one each. Which do is taken from the measured
+run.
 """
 
 import heapq
@@ -20,7 +21,9 @@ MOST = 256
 
 @dataclass(frozen=True, slots=True)
 class Cpus:
-    """The cpu of each node (metadata: -1), what each cpu stands for, and the ones of lanes, which run in the order of the nodes."""
+    """The cpu of each node (metadata: -1), what each cpu stands for, and the ones of lanes, which run in the order of
+    the nodes.
+    """
 
     of_node: Int64
     names: list[str]
@@ -28,7 +31,9 @@ class Cpus:
 
 
 def cpus_of(graph: ExecutionGraph, times: MeasuredTimes, first: list[str]) -> Cpus:
-    """The cpus of a graph, after those of the names `first`. O(n log n). Raises DataError where it takes more than GOAL has."""
+    """Returns the cpus of a graph, after those of the names `first`. O(n log n). Raises DataError where it takes more
+    than GOAL has.
+    """
     runs, delays = graph.type != NodeType.METADATA, graph.is_delay
     of_node = np.full(len(graph), -1, np.int64)
     work = np.flatnonzero(runs & ~delays)
@@ -66,7 +71,9 @@ def _number(graph: ExecutionGraph, name: str, row: int) -> str:
 
 
 def _beside_each_other(start: Int64, end: Int64) -> Int64:
-    """A number for each so that what overlaps has different ones; of those that are free the one that is so for longest."""
+    """Returns a number for each so that what overlaps has different ones; of those that are free the one that is so for
+    longest.
+    """
     number, taken = np.zeros(len(start), np.int64), list[tuple[int, int]]()
     for row in np.argsort(start, kind="stable").tolist():
         if taken and taken[0][0] <= start[row]:

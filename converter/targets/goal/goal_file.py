@@ -20,8 +20,9 @@ MESSAGES_OF_LANES = "messages"
 
 @dataclass(slots=True)
 class GoalRank:
-    """A rank of the file: its number there and in the job, its node and GPU, when it began and had ended in the measured run, on one clock
-    of all ranks, what each cpu stands for, and how many operations it has by kind."""
+    """A rank of the file: its number there and in the job, its node and GPU, when it began and had ended in the
+    measured run, on one clock of all ranks, what each cpu stands for, and how many operations it has by kind.
+    """
 
     number: int
     rank: int
@@ -35,7 +36,9 @@ class GoalRank:
 
 @dataclass(slots=True)
 class GoalReport:
-    """What a GOAL file holds: its ranks, how its communication is done and what was lost, and the bytes that cross the network."""
+    """What a GOAL file holds: its ranks, how its communication is done and what was lost, and the bytes that cross the
+    network.
+    """
 
     ranks: list[GoalRank]
     communication: dict[str, int]
@@ -45,7 +48,8 @@ class GoalReport:
 def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], options: GoalOptions) -> GoalReport:
     """Writes the job whose graphs, one per rank, `read` gives by place, each twice; one of them at a time is in memory.
 
-    The file is written whole or not at all. Raises DataError where the graphs are of no one job, or more than GOAL can hold.
+    The file is written whole or not at all. Raises DataError where the graphs are of no one job, or more than GOAL can
+    hold.
     """
     job = job_of([rank_communication(read(place), place) for place in range(ranks)], options)
     report = GoalReport([_rank(job, place, options) for place in range(ranks)], dict(sorted(job.counts.items())))
@@ -61,7 +65,7 @@ def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], opt
 
 
 def _operations(graph: ExecutionGraph, job: Job, place: int, options: GoalOptions) -> tuple[list[Operation], list[str]]:
-    """A rank's operations, and what its cpus are."""
+    """Returns a rank's operations, and what its cpus are."""
     times = measured_times(graph)
     crosses = options.simulator == "loggopsim"
     cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])

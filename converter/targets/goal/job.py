@@ -43,8 +43,9 @@ NOT_DOUBLED = "all-reduces and all-gathers of members that are no power of two, 
 
 
 class Meeting(NamedTuple):
-    """A collective or message. `members` are ranks by their places in the job; `part` is that of the first member, from which the others
-    differ in their place. Each member takes `lasts_ns` from when all have come, as measured."""
+    """A collective or message. `members` are ranks by their places in the job; `part` is that of the first member, from
+    which the others differ in their place. Each member takes `lasts_ns` from when all have come, as measured.
+    """
 
     algorithm: str
     members: tuple[int, ...]
@@ -52,7 +53,7 @@ class Meeting(NamedTuple):
     lasts_ns: tuple[int, ...]
 
     def part_of(self, rank: int) -> Part:
-        """The part of the rank at this place of the job."""
+        """Returns the part of the rank at this place of the job."""
         return self.part._replace(place=self.members.index(rank))
 
 
@@ -65,8 +66,9 @@ class Attended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The ranks of the job as recorded, by place; when each began and had ended, in ns on one clock; what they meet in, and which
-    meetings each attends, in one order for all."""
+    """The ranks of the job as recorded, by place; when each began and had ended, in ns on one clock; what they meet in,
+    and which meetings each attends, in one order for all.
+    """
 
     ranks: tuple[int, ...]
     begin_ns: Int64
@@ -82,7 +84,8 @@ class _Member(NamedTuple):
 
 
 def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Job:
-    """Matches the calls of all ranks and says how each match is done. O(n log n) in the calls, and members squared of all-to-alls.
+    """Matches the calls of all ranks and says how each match is done. O(n log n) in the calls, and members squared of
+    all-to-alls.
 
     Raises DataError for a rank that is there twice.
     """
@@ -105,7 +108,7 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Job:
 
 
 def _together(matching: Matching) -> list[list[_Member]]:
-    """The matches of several ranks, each with its members by rank."""
+    """Returns the matches of several ranks, each with its members by rank."""
     rank = np.repeat(np.arange(len(matching.matched)), [len(own) for own in matching.matched])
     call = np.concatenate([np.empty(0, np.int64), *(np.arange(len(own)) for own in matching.matched)])
     matched = np.concatenate([np.empty(0, np.int64), *matching.matched])
@@ -145,7 +148,7 @@ def _meeting(
     options: GoalOptions,
     counts: Counter[str],
 ) -> tuple[Meeting, list[_Member]]:
-    """How a match is done, and its members in the order of their places in it."""
+    """Returns how a match is done, and its members in the order of their places in it."""
     first, own = members[0], ranks[members[0].rank].calls
     kind: int | None = None
     group: tuple[int, ...] = ()
@@ -188,7 +191,9 @@ def _algorithm(kind: int | None, part: Part, options: GoalOptions, counts: Count
 def _shares(
     ranks: Sequence[RankCommunication], order: Sequence[_Member], group: Sequence[int], counts: Counter[str]
 ) -> tuple[tuple[int, ...], ...]:
-    """The bytes of an all-to-all from each member to each: of what was recorded for the whole group what those that are there exchange."""
+    """Returns the bytes of an all-to-all from each member to each: of what was recorded for the whole group what those
+    that are there exchange.
+    """
     place = {rank: at for at, rank in enumerate(group)}
     peers = [place.get(ranks[one.rank].rank, 0) for one in order]
     found, even = list[tuple[int, ...]](), False
@@ -202,7 +207,9 @@ def _shares(
 
 
 def _lasts(ranks: Sequence[RankCommunication], begin: Int64, order: Sequence[_Member]) -> tuple[int, ...]:
-    """From the last arrival on: the shortest member's time, as the others had waited; host threads end each for itself."""
+    """Returns from the last arrival on: the shortest member's time, as the others had waited; host threads end each for
+    itself.
+    """
     duration = [int(ranks[one.rank].duration_ns[one.call]) for one in order]
     if not all(ranks[one.rank].on_host[one.call] for one in order):
         return (min(duration),) * len(order)

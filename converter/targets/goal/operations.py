@@ -8,7 +8,8 @@ NETWORK, NODE, OWN = 0, 1, 2
 
 
 class Operation(NamedTuple):
-    """A line of a rank: "calc" of so many ns, or "send" and "recv" of so many bytes; `after` are the operations that must be over before.
+    """A line of a rank: "calc" of so many ns, or "send" and "recv" of so many bytes; `after` are the operations that
+    must be over before.
 
     One that follows at the start of others follows them as soon as they begin.
     """
@@ -24,7 +25,7 @@ class Operation(NamedTuple):
 
 
 def lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
-    """The text of a rank; labels are l and the operation's number."""
+    """Yields the text of a rank; labels are l and the operation's number."""
     yield f"rank {rank} {{\n"
     for number, one in enumerate(operations):
         if one.verb == "calc":
@@ -39,5 +40,5 @@ def lines(rank: int, operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def in_order(numbers: Iterable[int]) -> tuple[int, ...]:
-    """Each number once, in ascending order."""
+    """Returns each number once, in ascending order."""
     return tuple(sorted(set(numbers)))

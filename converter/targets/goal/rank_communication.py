@@ -12,8 +12,10 @@ from ...ranks import Calls, graph_calls
 
 
 class RankCommunication(NamedTuple):
-    """The calls of a rank, and a row each: times in ns since its first node, whether a host thread communicates, the root, and what of an
-    all-to-all goes to each member of its group (empty: not known). `end_ns` is when its last node ended."""
+    """The calls of a rank, and a row each: times in ns since its first node, whether a host thread communicates, the
+    root, and what of an all-to-all goes to each member of its group (empty: not known). `end_ns` is when its last node
+    ended.
+    """
 
     rank: int
     calls: Calls
@@ -33,7 +35,7 @@ class MeasuredTimes(NamedTuple):
 
 
 def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
-    """When each node ran as measured; what is trimmed of a duration counts to the end."""
+    """Returns when each node ran as measured; what is trimmed of a duration counts to the end."""
     start = graph.start_ns + np.where(graph.is_activity, graph.number("clock_offset_ns", 0), 0)
     delay = graph.integers("host_delay_ns", 0)
     # of a graph without host the first activity's host delay is the beginning
@@ -45,7 +47,7 @@ def measured_times(graph: ExecutionGraph) -> MeasuredTimes:
 
 
 def rank_communication(graph: ExecutionGraph, place: int) -> RankCommunication:
-    """What a graph communicates; its rank is `place` where the graph does not tell. O(n log n)."""
+    """Returns what a graph communicates; its rank is `place` where the graph does not tell. O(n log n)."""
     rank = graph.number("rank", place)
     rows = np.flatnonzero(np.isin(graph.type, COMMUNICATION))
     calls = graph_calls(graph, rows[np.argsort(graph.id[rows], kind="stable")], rank)

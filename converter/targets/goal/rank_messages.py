@@ -1,6 +1,8 @@
-"""What a rank sends and receives in each meeting that it attends, with a tag for each message that no other one between the two has.
+"""What a rank sends and receives in each meeting that it attends, with a tag for each message that no other one between
+the two has.
 
-Messages from one rank to another are counted over all meetings, whose order is one for all ranks, so that both ends give each the same tag.
+Messages from one rank to another are counted over all meetings, whose order is one for all ranks, so that both ends
+give each the same tag.
 """
 
 from collections import Counter, defaultdict
@@ -16,8 +18,9 @@ LARGEST_TAG = (1 << 32) - 2
 
 
 class MeetingMessages(NamedTuple):
-    """The rank's messages in one meeting, which wait for each other by their places here; the part is over when the `last` ones are, and
-    takes `lasts_ns` from when all have come, as measured."""
+    """The rank's messages in one meeting, which wait for each other by their places here; the part is over when the
+    `last` ones are, and takes `lasts_ns` from when all have come, as measured.
+    """
 
     messages: list[Operation]
     last: list[int]
@@ -25,7 +28,7 @@ class MeetingMessages(NamedTuple):
 
 
 def rank_messages(job: Job, place: int) -> dict[int, list[MeetingMessages]]:
-    """By row of the rank's graph the meetings that it attends, as messages on cpu 0. O(messages).
+    """Returns by row of the rank's graph the meetings that it attends, as messages on cpu 0. O(messages).
 
     Raises DataError where there are more messages from one rank to another than tags.
     """

@@ -1,8 +1,9 @@
 """A rank's graph as operations: who waits for whom, what computes for how long, what is sent where.
 
-A node follows what its dependencies end with. Computation is a calc on the cpu of its lane, which lasts its host delay, its gap and its
-duration; delays are calcs beside. Communication begins with a calc of its gap, goes on with the messages that its algorithm gives the
-rank, and ends with a calc on its lane when all of them are over. What has nobody to meet is a calc of its measured time.
+A node follows what its dependencies end with. Computation is a calc on the cpu of its lane, which lasts its host delay,
+its gap and its duration; delays are calcs beside. Communication begins with a calc of its gap, goes on with the
+messages that its algorithm gives the rank, and ends with a calc on its lane when all of them are over. What has nobody
+to meet is a calc of its measured time.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ def rank_program(
     met: Mapping[int, list[MeetingMessages]],
     options: GoalOptions,
 ) -> list[Operation]:
-    """The operations of a rank, each after those that it waits for. O(n + e + messages)."""
+    """Returns the operations of a rank, each after those that it waits for. O(n + e + messages)."""
     operations: list[Operation] = []
     before = _dependencies(graph)
     rows = np.argsort(graph.id, kind="stable")
@@ -80,15 +81,16 @@ def _share_node(rank: int, peer: int, gpus: int) -> bool:
 
 
 def _dependencies(graph: ExecutionGraph) -> Ragged:
-    """The rows that each row depends on, past those that run nowhere."""
+    """Returns the rows that each row depends on, past those that run nowhere."""
     edges = spliced(data_edges(graph), np.isin(graph.type, SILENT))
     return Ragged.grouped(edges.target, edges.source, len(graph))
 
 
 def _wait(graph: ExecutionGraph, times: MeasuredTimes, before: Ragged, first: Bool, begin_ns: int) -> Int64:
-    """What passes on the cpu between the end of the dependencies and the node.
+    """Returns what passes on the cpu between the end of the dependencies and the node.
 
-    A lane's first node and delays that follow nothing begin when they did, in a rank that began `begin_ns` after the first one.
+    A lane's first node and delays that follow nothing begin when they did, in a rank that began `begin_ns` after the
+    first one.
     """
     rooted = before.lengths() == 0
     usual = graph.integers("gap_ns", 0) + graph.integers("host_delay_ns", 0)

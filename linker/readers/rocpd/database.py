@@ -1,4 +1,5 @@
-"""Opens a rocpd database (SQLite) that nobody vouches for: read-only, no extensions, views or virtual tables, no more rows than bytes.
+"""Opens a rocpd database (SQLite) that nobody vouches for: read-only, no extensions, views or virtual tables, no more
+rows than bytes.
 
 It gives the tables as columns of integers, the texts, and the dialect that the file is written in.
 """
@@ -71,12 +72,14 @@ class Database:
         return {str(name) for rows in self.read(f"SELECT name FROM sqlite_master WHERE {which}") for (name,) in rows}
 
     def _look(self) -> bool:
-        """Whether the query that runs is to be stopped."""
+        """Returns whether the query that runs is to be stopped."""
         self._steps += STEPS_BETWEEN_LOOKS
         return self._steps > max(STEPS_PER_BYTE * self._size, LEAST_STEPS)
 
     def columns(self, table: str) -> set[str]:
-        """The names of a table's columns; none of a table that is absent. Raises DataError where some are computed, by the file's rules."""
+        """Returns the names of a table's columns; none of a table that is absent. Raises DataError where some are
+        computed, by the file's rules.
+        """
         if table not in self.tables:
             return set()
         rows = [row for rows in self.read(f'PRAGMA table_xinfo("{table}")') for row in rows]
@@ -87,14 +90,16 @@ class Database:
         return {str(row[1]) for row in rows}
 
     def different(self, column: str, table: str, where: str = "TRUE") -> list[int]:
-        """The different integers in a column, ascending, of the rows that a condition chooses."""
+        """Returns the different integers in a column, ascending, of the rows that a condition chooses."""
         chosen = (
             f"SELECT DISTINCT CAST({column} AS INTEGER) FROM {table} WHERE {column} NOT NULL AND {where} ORDER BY 1"
         )
         return [int(str(number)) for rows in self.read(chosen) for (number,) in rows]
 
     def integers(self, table: str, *columns: str) -> Int64:
-        """The table in the order of its ids, shape (rows, columns); -1 for what is absent. A table that is absent has no rows."""
+        """Returns the table in the order of its ids, shape (rows, columns); -1 for what is absent. A table that is
+        absent has no rows.
+        """
         known = self.columns(table)
         if not known:
             return np.empty((0, len(columns)), np.int64)
@@ -104,7 +109,7 @@ class Database:
         return np.concatenate(pieces) if pieces else np.empty((0, len(columns)), np.int64)
 
     def texts(self, table: str, ids: str) -> dict[int, str]:
-        """The texts of a table of strings, by id, for the ids that the query `ids` gives."""
+        """Returns the texts of a table of strings, by id, for the ids that the query `ids` gives."""
         if not self.columns(table):
             return {}
         query = f'SELECT CAST(id AS INTEGER), substr(string, 1, {LONGEST_TEXT}) FROM "{table}" WHERE id IN ({ids})'
@@ -119,7 +124,9 @@ class Database:
         return found
 
     def read(self, query: str, at_a_time: int = ROWS_AT_A_TIME) -> Iterator[list[tuple[object, ...]]]:
-        """The rows of a query in pieces, never more of them than the file has bytes, and in steps that follow from those."""
+        """Yields the rows of a query in pieces, never more of them than the file has bytes, and in steps that follow
+        from those.
+        """
         self._steps = 0
         try:
             cursor, count = self._connection.execute(query), 0
@@ -173,7 +180,9 @@ def _authorize(action: int, first: str | None, second: str | None, *_: str | Non
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """An address under which nothing is written beside the file, and changes that its writer left in a log are not overlooked."""
+    """An address under which nothing is written beside the file, and changes that its writer left in a log are not
+    overlooked.
+    """
     log = _beside(path, "-wal")
     if _holds_something(log) and not _beside(path, "-shm").exists():
         # SQLite would write an index of the log beside it
@@ -194,12 +203,12 @@ def _holds_something(path: Path) -> bool:
 
 
 def is_merged(database: Database) -> bool:
-    """Several ranks merged into a database for counting."""
+    """Returns several ranks merged into a database for counting."""
     return database.tables >= MERGED
 
 
 def is_rocpd(database: Database) -> bool:
-    """Some profiler's rocpd file, whether its schema is read here or not."""
+    """Returns some profiler's rocpd file, whether its schema is read here or not."""
     return any(table.startswith("rocpd_") for table in database.tables)
 
 
@@ -231,7 +240,9 @@ def dialect(database: Database) -> Dialect:
 
 
 def processes(database: Database) -> list[int]:
-    """The processes that were traced, ascending: those that the file says it is of, else those that launched, else all with API rows."""
+    """Returns the processes that were traced, ascending: those that the file says it is of, else those that launched,
+    else all with API rows.
+    """
     recorded: list[int] = []
     if {"tag", "value"} <= database.columns("rocpd_metadata"):
         recorded = database.different("value", "rocpd_metadata", "tag = 'pid'")

@@ -9,7 +9,8 @@ from ....schema.traces import FOREVER
 
 
 def nesting_lanes(start: Int64, end: Int64) -> Int64:
-    """For ranges sorted by start the first of the lanes 0, 1, … on which each nests in what is still open there. O(n log n).
+    """Returns for ranges sorted by start the first of the lanes 0, 1, … on which each nests in what is still open
+    there. O(n log n).
 
     >>> nesting_lanes(np.array([0, 1, 2, 9]), np.array([5, 3, 8, 10])).tolist()
     [0, 0, 1, 0]
@@ -46,7 +47,7 @@ class _Room:
             self._until[node] = max(self._until[2 * node], self._until[2 * node + 1])
 
     def first(self, until: int) -> int:
-        """The lowest lane for a range that lasts so long; there is one."""
+        """Returns the lowest lane for a range that lasts so long; there is one."""
         node = 1
         while node < self._first_leaf:
             node *= 2

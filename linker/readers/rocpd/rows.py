@@ -1,6 +1,7 @@
 """Reads a rocpd database (RPD's or rocm-trace-lite's) into the columns of a device trace.
 
-One activity per device op, one call per API row, roctx ranges as annotations; times are the file's own ns. What is no work is counted.
+One activity per device op, one call per API row, roctx ranges as annotations; times are the file's own ns. What is no
+work is counted.
 """
 
 import re
@@ -53,9 +54,9 @@ class Ranges(NamedTuple):
 def read_rocpd(path: str) -> DeviceTrace:
     """Reads a database; linear in its rows, but for sorts.
 
-    Launch links are those of `rocpd_api_ops`; without them activities have no call. A stream is the hardware queue where recorded, else
-    the queue id. A file in which several processes launched is marked as merged. Raises DataError for a database that is not of these
-    dialects, is damaged, or holds nothing.
+    Launch links are those of `rocpd_api_ops`; without them activities have no call. A stream is the hardware queue
+    where recorded, else the queue id. A file in which several processes launched is marked as merged. Raises DataError
+    for a database that is not of these dialects, is damaged, or holds nothing.
     """
     skipped: Counter[str] = Counter()
     note_input(path)
@@ -98,14 +99,14 @@ NONE: Int64 = np.empty(0, np.int64)
 
 
 def _names(database: Database) -> dict[int, str]:
-    """The texts that name ops and calls. API arguments, of which there are many, are left out."""
+    """Returns the texts that name ops and calls. API arguments, of which there are many, are left out."""
     used = "SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op"
     api = " UNION SELECT apiName_id FROM rocpd_api" if "rocpd_api" in database.tables else ""
     return database.texts("rocpd_string", used + api)
 
 
 def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
-    """The texts of the roctx ranges that were recorded as API rows."""
+    """Returns the texts of the roctx ranges that were recorded as API rows."""
     if not len(markers):
         return {}
     codes = ", ".join(map(str, markers.tolist()))
@@ -113,7 +114,7 @@ def _messages(database: Database, table: str, markers: Int64) -> dict[int, str]:
 
 
 def _hardware_queues(database: Database) -> dict[int, int]:
-    """The hardware queue of each op that tells it."""
+    """Returns the hardware queue of each op that tells it."""
     if "completionSignal" not in database.columns("rocpd_op"):
         return {}
     signals = "CAST(id AS INTEGER), substr(completionSignal, 1, 256) FROM rocpd_op"
@@ -123,7 +124,9 @@ def _hardware_queues(database: Database) -> dict[int, int]:
 
 
 def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Categorical:
-    """Names by code; where one is empty, by the other code, as ops without a description are known by their type."""
+    """Returns names by code; where one is empty, by the other code, as ops without a description are known by their
+    type.
+    """
     pairs = zip(codes.tolist(), otherwise.tolist(), strict=True)
     return Categorical.of(names.get(code) or names.get(other) or "unknown" for code, other in pairs)
 
@@ -166,7 +169,7 @@ def _activities(
 
 
 def _categories(types: Int64, names: dict[int, str]) -> Categorical:
-    """The category of every op, "" where its type is not known."""
+    """Returns the category of every op, "" where its type is not known."""
     known, rows = np.unique(types, return_inverse=True)
     texts = [names.get(code, "") for code in known.tolist()]
     kinds = Categorical.of(next((kind for pattern, kind in KINDS if pattern.search(text)), "") for text in texts)
@@ -181,7 +184,7 @@ def _count_others(category: Categorical, types: Int64, names: dict[int, str], sk
 
 
 def _launchers(number: Int64, every: Int64, links: Links, skipped: Counter[str]) -> Int64:
-    """For each op, by its id, the API row that launched it, 0 for none; the first of several."""
+    """Returns for each op, by its id, the API row that launched it, 0 for none; the first of several."""
     order = np.argsort(links.op, kind="stable")
     op, api = links.op[order], links.api[order]
     skipped["launch links of ops that are not there"] += int((~np.isin(op, every)).sum())
@@ -195,7 +198,9 @@ def _launchers(number: Int64, every: Int64, links: Links, skipped: Counter[str])
 
 
 def _owners(device: Int64, launcher: Int64, links: Links, process: int) -> Int64:
-    """The process that launched each activity; where no API row tells, that of the file; where that is unknown, the device."""
+    """Returns the process that launched each activity; where no API row tells, that of the file; where that is unknown,
+    the device.
+    """
     owner = np.full_like(device, process) if process >= 0 else device.copy()
     if len(links.caller):
         place = np.minimum(np.searchsorted(links.caller, launcher), len(links.caller) - 1)
@@ -204,7 +209,7 @@ def _owners(device: Int64, launcher: Int64, links: Links, process: int) -> Int64
 
 
 def _real_queues(device: Int64, queue: Int64, skipped: Counter[str]) -> Int64:
-    """The queues, but 0 on devices where nearly every dispatch has a number of its own."""
+    """Returns the queues, but 0 on devices where nearly every dispatch has a number of its own."""
     queue = queue.copy()
     for mine in rows_of_each(device).values():
         queues = len(np.unique(queue[mine]))
@@ -256,7 +261,8 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
 def _mark_merged(trace: DeviceTrace, traced: list[int]) -> None:
     """Says so where several processes were traced.
 
-    Launchers start ranks in the order of their processes, which labels those of whose ops it is known that they are theirs.
+    Launchers start ranks in the order of their processes, which labels those of whose ops it is known that they are
+    theirs.
     """
     if len(traced) > 1:
         launched = trace.activities.correlation > 0

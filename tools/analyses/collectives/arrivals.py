@@ -36,7 +36,9 @@ class Arrival(NamedTuple):
 
 
 class RankCollectives(NamedTuple):
-    """A rank's arrivals, the calls by which they are matched, one each, and how many more are of no known group or peer."""
+    """A rank's arrivals, the calls by which they are matched, one each, and how many more are of no known group or
+    peer.
+    """
 
     rank: int
     calls: Calls
@@ -53,7 +55,9 @@ class _Span(NamedTuple):
 
 
 def collectives_of(rank: RankTrace) -> RankCollectives:
-    """The rank's communications, on the device or on the host, as they started; those that nothing places are counted."""
+    """Returns the rank's communications, on the device or on the host, as they started; those that nothing places are
+    counted.
+    """
     spans = _in_order(rank.linked)
     calls = recorded_calls([span.recorded for span in spans], [span.kernel for span in spans], rank.rank)
     placed = calls.take(np.flatnonzero(calls.is_placed))
@@ -67,7 +71,7 @@ def collectives_of(rank: RankTrace) -> RankCollectives:
 
 
 def _in_order(linked: LinkedTrace) -> list[_Span]:
-    """The rank's communications, on the device or on the host, as they started."""
+    """Returns the rank's communications, on the device or on the host, as they started."""
     found: list[_Span] = []
     for table in (linked.activities, linked.ops):
         rows = np.flatnonzero((table.communication_row >= 0) & (table.start != ABSENT))
@@ -87,7 +91,9 @@ def _in_order(linked: LinkedTrace) -> list[_Span]:
 
 
 def _exposed(linked: LinkedTrace, start: Int64, end: Int64, on_device: bool, rows: Int64) -> Int64:
-    """How long of each span the device of the activity at its row, or of a span on the host any device, computes nothing."""
+    """Returns how long of each span the device of the activity at its row, or of a span on the host any device,
+    computes nothing.
+    """
     activities, exposed = linked.activities, end - start
     computes = activity_classes(activities) == ActivityClass.COMPUTATION
     device = activities.device[rows] if on_device else np.full(len(rows), ANY_DEVICE)
@@ -118,7 +124,9 @@ def _arrival(span: _Span, own: int, base_time_ns: int, is_message: bool, kind: C
 
 
 def _size(recorded: Communication, kind: CollectiveType | None, members: int) -> int:
-    """Bytes as nccl-tests count them: of the buffer that holds every member's part, else of what one member gives."""
+    """Returns bytes as nccl-tests count them: of the buffer that holds every member's part, else of what one member
+    gives.
+    """
     given, taken = max(recorded.in_elements, 0), max(recorded.out_elements, 0)
     elements = max(given, taken)
     if kind in OF_ALL_MEMBERS and min(given, taken) == 0:

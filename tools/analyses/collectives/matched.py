@@ -17,7 +17,7 @@ class MatchedCollective(NamedTuple):
 
 
 def matched(parts: Sequence[RankCollectives]) -> list[MatchedCollective]:
-    """By when the first of their members came."""
+    """Returns by when the first of their members came."""
     met = match([part.calls for part in parts])
     found: dict[int, MatchedCollective] = {}
     for part, groups, numbers in zip(parts, met.group, met.matched, strict=True):
@@ -31,7 +31,7 @@ def matched(parts: Sequence[RankCollectives]) -> list[MatchedCollective]:
 
 
 def group_label(group: Group) -> str:
-    """The group's name and its members, runs of ranks shortened.
+    """Returns the group's name and its members, runs of ranks shortened.
 
     >>> group_label(Group("0-3,8", "tp"))
     'tp (0-3, 8)'

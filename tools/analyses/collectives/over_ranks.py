@@ -1,4 +1,5 @@
-"""Each collective as all ranks together saw it: how long it took, who came last, what bandwidth it reached, who did not record it.
+"""Each collective as all ranks together saw it: how long it took, who came last, what bandwidth it reached, who did not
+record it.
 
 Starts are compared on the traces' own clocks, which agree only within one machine.
 """
@@ -62,7 +63,9 @@ def _over_ranks(parts: Sequence[RankCollectives], _: Options) -> Table:
 
 
 def _by_size(columns: Sequence[Column], ranks: int) -> Table:
-    """What each kind of collective reaches for each group and size, beside the best that it reaches there at any size."""
+    """Returns what each kind of collective reaches for each group and size, beside the best that it reaches there at
+    any size.
+    """
     values = {column.name: np.asarray(column.values) for column in columns}
     keys = list(zip(*(values[name].tolist() for name in ("group", "collective", "size")), strict=True))
     rows: defaultdict[tuple[str, str, float], list[int]] = defaultdict(list)
@@ -95,7 +98,7 @@ def _median(values: Floats) -> float:
 
 
 def _clocks(present: list[list[Arrival]]) -> str:
-    """All members end at once; a remark where they do not even nearly, which only their clocks can explain."""
+    """Returns all members end at once; a remark where they do not even nearly, which only their clocks can explain."""
     shared = [arrivals for arrivals in present if len(arrivals) > 1]
     if not shared:
         return ""
@@ -127,7 +130,8 @@ def _figures(present: list[list[Arrival]]) -> list[Column]:
 
 
 def bus_share(kind: CollectiveType | None, members: int) -> float:
-    """How much of the algorithm bandwidth each link carries, as nccl-tests count it: n members send what is not for themselves.
+    """Returns how much of the algorithm bandwidth each link carries, as nccl-tests count it: n members send what is not
+    for themselves.
 
     >>> bus_share(CollectiveType.ALL_REDUCE, 4), bus_share(CollectiveType.ALL_GATHER, 4), bus_share(None, 4)
     (1.5, 0.75, 1.0)
@@ -137,13 +141,13 @@ def bus_share(kind: CollectiveType | None, members: int) -> float:
 
 
 def _imbalance(present: list[list[Arrival]]) -> Floats:
-    """The largest split over the mean one, of all members; NaN where none were recorded."""
+    """Returns the largest split over the mean one, of all members; NaN where none were recorded."""
     splits = [[split for arrival in arrivals for split in arrival.splits] for arrivals in present]
     return np.array([max(one) * len(one) / sum(one) if sum(one) else np.nan for one in splits], np.float64)
 
 
 def _missing(collectives: Sequence[MatchedCollective], parts: Sequence[RankCollectives]) -> list[list[int]]:
-    """For each collective the ranks that were given and belong to its group but did not record it."""
+    """Returns for each collective the ranks that were given and belong to its group but did not record it."""
     members: dict[Group, set[int]] = defaultdict(set)
     for collective in collectives:
         members[collective.group].update(ranks_of(collective.group.ranks) or (one.rank for one in collective.arrivals))

@@ -1,7 +1,8 @@
-"""Who waits for whom in collectives, how much of their time is exposed, and what members of all-to-alls send each other.
+"""Who waits for whom in collectives, how much of their time is exposed, and what members of all-to-alls send each
+other.
 
-The members of a collective that no one leaves before all have come end together, so that the one that came last is in it for the shortest
-time and each other one waits for the difference: which holds whatever the ranks' clocks say.
+The members of a collective that no one leaves before all have come end together, so that the one that came last is in
+it for the shortest time and each other one waits for the difference: which holds whatever the ranks' clocks say.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +23,7 @@ NO_SPLITS = "no all-to-all was recorded with what goes to each member"
 
 
 def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """For each pair of ranks how long the one waited for the other, which came last, the longest first."""
+    """Returns for each pair of ranks how long the one waited for the other, which came last, the longest first."""
     time, often = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for last, early in _last_and_early(collectives):
         for one in early:
@@ -39,7 +40,9 @@ def waits(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """For each rank how long it waited, how long others waited for it, and at how many collectives it came last."""
+    """Returns for each rank how long it waited, how long others waited for it, and at how many collectives it came
+    last.
+    """
     came, last_at, waited, caused = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
     for last, early in _last_and_early(collectives):
         came.update([last.rank, *(one.rank for one in early)])
@@ -61,7 +64,7 @@ def waits_by_rank(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
-    """For each rank and group the time of its communication, and what of it lies beside no computation."""
+    """Returns for each rank and group the time of its communication, and what of it lies beside no computation."""
     often, time, exposed = Counter[tuple[int, str]](), Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for collective in collectives:
         label = group_label(collective.group)
@@ -82,7 +85,7 @@ def by_group(collectives: Sequence[MatchedCollective], note: str) -> Table:
 
 
 def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
-    """What each rank sends to each in all-to-alls whose splits were recorded, summed by group."""
+    """Returns what each rank sends to each in all-to-alls whose splits were recorded, summed by group."""
     bytes_ = defaultdict[tuple[str, int, int], int](int)
     for collective in collectives:
         ranks = ranks_of(collective.group.ranks)
@@ -102,7 +105,9 @@ def all_to_all(collectives: Sequence[MatchedCollective]) -> Table:
 
 
 def _last_and_early(collectives: Sequence[MatchedCollective]) -> Iterator[tuple[Arrival, list[Arrival]]]:
-    """Of each collective that all must come to, the one that came last of those that recorded it, and the others."""
+    """Yields of each collective that all must come to, the one that came last of those that recorded it, and the
+    others.
+    """
     for collective in collectives:
         if (
             all(one.kind in AWAITED for one in collective.arrivals)

@@ -1,7 +1,8 @@
-"""What the hardware counted per kernel (CUPTI range profiler), with the op that launched it and the floating-point operations.
+"""What the hardware counted per kernel (CUPTI range profiler), with the op that launched it and the floating-point
+operations.
 
-The profiler records one range for each kernel and no times: the k-th range of a device is its k-th kernel launch. Where numbers or
-names disagree nothing is attached.
+The profiler records one range for each kernel and no times: the k-th range of a device is its k-th kernel launch. Where
+numbers or names disagree nothing is attached.
 """
 
 import re
@@ -83,7 +84,8 @@ def _of_rank(rank: RankTrace, _: Options) -> RankCounters:
 
 
 def _launches(linked: LinkedTrace, device: int, several: bool) -> list[Launch]:
-    """The kernels launched on a device, in launch order: by its recorded kernels, else by the calls that launch kernels.
+    """Returns the kernels launched on a device, in launch order: by its recorded kernels, else by the calls that launch
+    kernels.
 
     Calls do not tell their device, so that they count only where ranges were recorded on a single one.
     """

@@ -1,8 +1,9 @@
 """What builds up over time: the work queued on each stream, and the bandwidth of the copies of each kind.
 
-A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one entry. The
-bandwidth of a copy is the recorded one: the profiler takes it from exact times, of which a trace in whole µs keeps less. Where none
-was recorded it is bytes by length, of copies that are long enough for their length to be known to a tenth.
+A launch is in its stream's queue from the start of its call to the start of its first activity there; a graph is one
+entry. The bandwidth of a copy is the recorded one: the profiler takes it from exact times, of which a trace in whole µs
+keeps less. Where none was recorded it is bytes by length, of copies that are long enough for their length to be known
+to a tenth.
 """
 
 import re
@@ -50,7 +51,9 @@ class Counter(NamedTuple):
 
 
 def counters_of(rank: RankTrace, limit: int) -> list[Counter]:
-    """The queue length of each stream that was launched to, and the bandwidth of each kind of copy whose bytes were recorded."""
+    """Returns the queue length of each stream that was launched to, and the bandwidth of each kind of copy whose bytes
+    were recorded.
+    """
     return [*_queues(rank.linked, limit), *_bandwidths(rank.linked)]
 
 
@@ -85,7 +88,9 @@ def _bandwidths(linked: LinkedTrace) -> list[Counter]:
 
 
 class _Copies(NamedTuple):
-    """Rows of the copies and sets whose bandwidth (GB/s) is known; how many have none, and how many of too short a length."""
+    """Rows of the copies and sets whose bandwidth (GB/s) is known; how many have none, and how many of too short a
+    length.
+    """
 
     row: Int64
     speed: Floats
@@ -105,7 +110,7 @@ def _copies(linked: LinkedTrace) -> _Copies:
 
 
 def copy_kind(name: str) -> str:
-    """From where to where a copy goes.
+    """Returns from where to where a copy goes.
 
     >>> copy_kind("Memcpy HtoD (Pageable -> Device)"), copy_kind("CopyDeviceToHost"), copy_kind("Memset (Device)")
     ('HtoD', 'DtoH', 'Memset')
@@ -169,7 +174,9 @@ def _summary(rank: RankTrace, found: list[Counter], note: str) -> Table:
 
 
 def _figures(counter: Counter) -> tuple[float, ...]:
-    """Mean, maximum, median and 95th percentile over the time between first and last change; time above 0 and at the limit (ns)."""
+    """Mean, maximum, median and 95th percentile over the time between first and last change; time above 0 and at the
+    limit (ns).
+    """
     value, limit = counter.series.value, counter.limit
     held = np.diff(counter.series.time, append=counter.series.time[-1:])
     at_limit = float(held[value >= limit].sum()) if limit is not None else np.nan
@@ -179,7 +186,7 @@ def _figures(counter: Counter) -> tuple[float, ...]:
 
 
 def _quantiles(value: Floats, held: Int64, shares: tuple[float, ...]) -> list[float]:
-    """The smallest value that is not exceeded for each share of the time."""
+    """Returns the smallest value that is not exceeded for each share of the time."""
     order = np.argsort(value, kind="stable")
     until = np.cumsum(held[order])
     place = np.searchsorted(until, np.array(shares) * until[-1])

@@ -1,8 +1,9 @@
 """Finds the ops that a graph's kernels were captured from, in traces of captures, or what the program called them.
 
-Nodes of the graph tell where both traces recorded them: a node's number holds that of its graph, which another one has once the graph is
-made ready, and its place there, which stays. Else the whole sequence tells: as many launches of the same kinds, and of the same names where
-these were recorded. What ran before by itself is searched for the same names in a row.
+Nodes of the graph tell where both traces recorded them: a node's number holds that of its graph, which another one has
+once the graph is made ready, and its place there, which stays. Else the whole sequence tells: as many launches of the
+same kinds, and of the same names where these were recorded. What ran before by itself is searched for the same names in
+a row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +17,9 @@ BY_NODE, BY_NAME, BY_ORDER, BY_MARK = "by node", "by name", "by order", "by mark
 
 
 class Attribution(NamedTuple):
-    """The ops of a graph's launches in their order, and how they were found, "" for not at all: then `agreeing` launches in a row agree
-    with the capture that comes nearest. `others` captures fit as well, and tell other ops."""
+    """The ops of a graph's launches in their order, and how they were found, "" for not at all: then `agreeing`
+    launches in a row agree with the capture that comes nearest. `others` captures fit as well, and tell other ops.
+    """
 
     ops: list[str]
     found: str
@@ -26,7 +28,7 @@ class Attribution(NamedTuple):
 
 
 def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attribution:
-    """The ops of a graph's launches, which stand in their order. O(launches of the graph and of the captures)."""
+    """Returns the ops of a graph's launches, which stand in their order. O(launches of the graph and of the captures)."""
     for found, fitting in (
         (BY_NODE, _by_node(graph, captures)),
         (BY_NAME, _whole(graph, captures, named=True)),
@@ -41,7 +43,9 @@ def attribution(graph: Sequence[Launched], captures: Sequence[Capture]) -> Attri
 
 
 def by_mark(graph: Sequence[Launched], marks: Mapping[int, str]) -> Attribution | None:
-    """What the program called the graph's nodes while it was captured, "" for those that it did not mark; None where it marked none."""
+    """Returns what the program called the graph's nodes while it was captured, "" for those that it did not mark; None
+    where it marked none.
+    """
     ops = [marks.get(one.node, "") for one in graph]
     return Attribution(ops, BY_MARK) if any(ops) else None
 
@@ -66,7 +70,7 @@ def _whole(graph: Sequence[Launched], captures: Sequence[Capture], named: bool) 
 
 
 def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterator[list[Launched]]:
-    """By the search of Knuth, Morris and Pratt."""
+    """Yields by the search of Knuth, Morris and Pratt."""
     wanted = [one.name for one in graph]
     back = _borders(wanted)
     for capture in captures:
@@ -80,7 +84,7 @@ def _in_a_row(graph: Sequence[Launched], captures: Sequence[Capture]) -> Iterato
 
 
 def _borders(names: list[str]) -> list[int]:
-    """For each beginning of the sequence the longest shorter one that it ends with."""
+    """Returns for each beginning of the sequence the longest shorter one that it ends with."""
     found = [0] * len(names)
     length = 0
     for place in range(1, len(names)):

@@ -1,8 +1,8 @@
-"""What CUDA and HIP graphs do each time they are launched: one table of graphs, one of their kernels by place, over all launches, and
-one of the ops that these were captured from, where a trace tells.
+"""What CUDA and HIP graphs do each time they are launched: one table of graphs, one of their kernels by place, over all
+launches, and one of the ops that these were captured from, where a trace tells.
 
-A graph is told by what it runs: launches that ran activities of the same names in the same places are of one. Within a launch activities
-stand by the node of the graph that they are, where that was recorded, else by stream and start.
+A graph is told by what it runs: launches that ran activities of the same names in the same places are of one. Within a
+launch activities stand by the node of the graph that they are, where that was recorded, else by stream and start.
 """
 
 import itertools
@@ -34,7 +34,9 @@ NO_CAPTURE = "no trace of the captures was given (--capture-trace)"
 
 
 class _Launches(NamedTuple):
-    """The activities of graph launches, `row`, launch after launch; of each its launch, graph and place in it, all from 0."""
+    """The activities of graph launches, `row`, launch after launch; of each its launch, graph and place in it, all from
+    0.
+    """
 
     row: Int64
     launch: Int64
@@ -77,7 +79,9 @@ def _table(rank: RankTrace, options: Options) -> Table:
 
 
 def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: Mapping[int, str]) -> list[Attribution]:
-    """Of each graph the ops behind its places, by its first launch: from captures, else as the program marked its nodes."""
+    """Returns of each graph the ops behind its places, by its first launch: from captures, else as the program marked
+    its nodes.
+    """
     graphs, first = np.unique(found.graph, return_index=True)
     captures = [*options.captures, *captures_of(linked)] if len(graphs) else []
     kinds, activities = kinds_of(linked.activities), linked.activities
@@ -100,7 +104,7 @@ def _attributed(linked: LinkedTrace, found: _Launches, options: Options, marks: 
 
 
 def _note(ops: list[Attribution]) -> str:
-    """Which graphs' ops are not known, or not for certain."""
+    """Returns which graphs' ops are not known, or not for certain."""
     notes = []
     for graph, one in enumerate(ops):
         if not one.found:
@@ -119,7 +123,7 @@ def _note(ops: list[Attribution]) -> str:
 
 
 def _by_op(rank: RankTrace, found: _Launches, ops: list[Attribution], note: str) -> Table:
-    """The time of what was captured from each op, over all launches."""
+    """Returns the time of what was captured from each op, over all launches."""
     activities = rank.linked.activities
     lasted = (activities.end - activities.start)[found.row]
     names = [
@@ -196,7 +200,7 @@ def _launches(linked: LinkedTrace) -> _Launches:
 
 
 def _span(start: Int64, end: Int64, launch: Int64) -> Int64:
-    """From the first start to the last end of each launch."""
+    """Returns from the first start to the last end of each launch."""
     if not len(launch):
         return start
     first = np.unique(launch, return_index=True)[1]

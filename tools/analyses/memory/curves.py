@@ -1,4 +1,6 @@
-"""The bytes in use over time, by device: as the allocators recorded them, else by the lives of the storages that the host trace names."""
+"""The bytes in use over time, by device: as the allocators recorded them, else by the lives of the storages that the
+host trace names.
+"""
 
 from typing import NamedTuple
 
@@ -16,8 +18,8 @@ NONE = -1
 class Curve(NamedTuple):
     """`allocated` bytes from each `time` (ns) on, on a device; `reserved` is NaN where that is not known.
 
-    At the peak, which is at `peak`, live `live` bytes each, got by the op of the same place in `op_row` (-1 for none), and `before` more
-    that were there before the recording.
+    At the peak, which is at `peak`, live `live` bytes each, got by the op of the same place in `op_row` (-1 for none),
+    and `before` more that were there before the recording.
     """
 
     device: int
@@ -33,7 +35,7 @@ class Curve(NamedTuple):
 
 
 def curves_of(rank: RankTrace) -> list[Curve]:
-    """A curve for each device that anything is known of. O(n log n)."""
+    """Returns a curve for each device that anything is known of. O(n log n)."""
     found = rank.recorded.allocations if rank.recorded is not None else None
     if found is not None and len(found.time):
         op_row = _ops_around(rank.linked, found)
@@ -43,7 +45,9 @@ def curves_of(rank: RankTrace) -> list[Curve]:
 
 
 def _recorded(rows: Allocations, op_row: Rows) -> Curve:
-    """One device's rows in order of time. Some allocators report what they give but keep no total: these are left out."""
+    """Returns one device's rows in order of time. Some allocators report what they give but keep no total: these are
+    left out.
+    """
     freed = _freed(rows)
     total_missing = (rows.size > 0) & (rows.allocated >= 0) & (rows.allocated < rows.size)
     total_missing[freed[total_missing & (freed >= 0)]] = True
@@ -71,7 +75,7 @@ def _recorded(rows: Allocations, op_row: Rows) -> Curve:
 
 
 def _freed(rows: Allocations) -> Rows:
-    """For each block that was given the row at which it was taken back, -1 for none."""
+    """Returns for each block that was given the row at which it was taken back, -1 for none."""
     order = np.lexsort((np.arange(len(rows.time)), rows.address))
     given = rows.size[order] > 0
     same = np.append(~is_group_start(rows.address[order])[1:], False)
@@ -82,7 +86,7 @@ def _freed(rows: Allocations) -> Rows:
 
 
 def _ops_around(linked: LinkedTrace, rows: Allocations) -> Rows:
-    """The innermost op that ran on the thread of each row."""
+    """Returns the innermost op that ran on the thread of each row."""
     ops = linked.ops
     timed = np.flatnonzero(ops.start != ABSENT)
     place = np.full(len(ops) + 1, NONE)

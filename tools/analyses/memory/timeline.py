@@ -60,7 +60,7 @@ def _note(curves: list[Curve]) -> str:
 
 
 def _steps(linked: LinkedTrace, time: Int64) -> list[str]:
-    """The step that each moment lies in, "" before the first."""
+    """Returns the step that each moment lies in, "" before the first."""
     steps = steps_of(linked)
     names = [*steps.name, ""]
     return [names[place] for place in (np.searchsorted(steps.start, time, side="right") - 1).tolist()]
@@ -82,7 +82,7 @@ def _peaks(rank: RankTrace, curves: list[Curve], note: str) -> Table:
 
 
 def _whole(values: Floats) -> Floats | Int64:
-    """As whole numbers, if all are known."""
+    """Returns as whole numbers, if all are known."""
     return values.astype(np.float64) if np.isnan(values).any() else values.astype(np.int64)
 
 
@@ -92,7 +92,7 @@ def _largest(curve: Curve) -> float:
 
 
 def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
-    """What lived at each peak, by the op that it is of, the largest first."""
+    """Returns what lived at each peak, by the op that it is of, the largest first."""
     tree = op_tree(rank.linked.ops) if curves else None
     rows: list[tuple[int, str, str, int, int, int]] = []
     for one in curves:
@@ -119,7 +119,7 @@ def _live(rank: RankTrace, curves: list[Curve], note: str) -> Table:
 
 
 def _named(linked: LinkedTrace, tree: Tree, row: int) -> tuple[str, str]:
-    """The outermost op around, annotations of the user aside, and the innermost, which got the memory."""
+    """Returns the outermost op around, annotations of the user aside, and the innermost, which got the memory."""
     path = [one for one in tree.path(row) if linked.ops.scope[one] != USER_SCOPE]
     return (linked.ops.name[path[0]], linked.ops.name[path[-1]]) if path else (NO_OP, "")
 

@@ -33,7 +33,9 @@ class ModuleTimes:
 
 
 def module_difference(before: ModuleTimes, after: ModuleTimes) -> Table:
-    """A row for each module of either run, with all that is in it, depth first; of runs of the host alone the difference is the host's."""
+    """Returns a row for each module of either run, with all that is in it, depth first; of runs of the host alone the
+    difference is the host's.
+    """
     texts = list(dict.fromkeys([*before.of, *after.of]))
     texts = texts if any(texts) else []
     tree, rows = module_tree(texts)

@@ -1,4 +1,6 @@
-"""What each module of the model takes: itself, and with the modules in it, whose calls count once; and each Python function."""
+"""What each module of the model takes: itself, and with the modules in it, whose calls count once; and each Python
+function.
+"""
 
 from collections.abc import Sequence
 
@@ -37,7 +39,9 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _at(column: Floats, rows: Sequence[int], count: int) -> Floats:
-    """The values of texts in the rows of a tree, of which others have nothing of their own; NaN where nothing is known."""
+    """Returns the values of texts in the rows of a tree, of which others have nothing of their own; NaN where nothing
+    is known.
+    """
     values = np.full(count, np.nan if np.isnan(column).all() else 0.0)
     values[rows] = column[: len(rows)]
     return values
@@ -67,7 +71,7 @@ def _columns(tree: ModuleTree, own: Shares) -> list[Column]:
 
 
 def _by_function(rank: RankTrace, stands_in: bool) -> Table:
-    """Those with the most time on the device first, of a run of the host alone on the host."""
+    """Returns those with the most time on the device first, of a run of the host alone on the host."""
     found = NO_SHARES if stands_in else shares(rank, rank.linked, "python_function", annotations=False)
     known = np.array([bool(text) for text in found.text], np.bool_)
     most = found.device if found.device.any() else found.host

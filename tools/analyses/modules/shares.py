@@ -16,8 +16,9 @@ from ..rank import USER_SCOPE, Floats, RankTrace, are_annotations
 
 
 class Shares(NamedTuple):
-    """n texts in the order in which they came first, "" for none, and what is each one's own: ns of the device, operations, ns of the
-    critical path, ns of the host, ops, activities. NaN where it is not known."""
+    """n texts in the order in which they came first, "" for none, and what is each one's own: ns of the device,
+    operations, ns of the critical path, ns of the host, ops, activities. NaN where it is not known.
+    """
 
     text: list[str]
     device: Floats
@@ -32,10 +33,12 @@ NO_SHARES = Shares([], *np.empty((6, 0)))
 
 
 def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) -> Shares:
-    """The shares by `field`, `module` or `python_function`, of `linked`; `annotations` are ops only if they are what is counted by.
+    """Returns the shares by `field`, `module` or `python_function`, of `linked`; `annotations` are ops only if they are
+    what is counted by.
 
-    What an op takes without those that it called is its module's host time, as is a call outside of ops. On the critical path idle
-    time of the host belongs to the innermost module that the ops before and after it on its thread are both in.
+    What an op takes without those that it called is its module's host time, as is a call outside of ops. On the
+    critical path idle time of the host belongs to the innermost module that the ops before and after it on its thread
+    are both in.
     """
     ops, calls, activities, graph = linked.ops, linked.calls, linked.activities, rank.graph
     columns = [getattr(table, field) for table in (ops, calls, activities)]
@@ -75,7 +78,7 @@ def shares(rank: RankTrace, linked: LinkedTrace, field: str, annotations: bool) 
 
 
 def _in_order(found: Shares, starts: Iterable[tuple[Int64, Int64]]) -> Shares:
-    """Those of which there is anything, in the order of their first starts, given as pairs of codes and times."""
+    """Returns those of which there is anything, in the order of their first starts, given as pairs of codes and times."""
     began = np.full(len(found.text), np.inf)
     for code, start in starts:
         np.minimum.at(began, code, start)
@@ -95,7 +98,7 @@ def _counted(linked: LinkedTrace, annotations: bool) -> Bool:
 
 
 def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
-    """The critical path's time by the code of its nodes."""
+    """Returns the critical path's time by the code of its nodes."""
     replay = rank.replayed()
     if replay is None:
         return np.full(count, np.nan)
@@ -104,7 +107,9 @@ def _path(rank: RankTrace, of_node: Int64, count: int) -> Floats:
 
 
 def _of_nodes(graph: ExecutionGraph, field: str) -> Categorical | None:
-    """The texts of the graph's nodes, idle time and what annotations do themselves with those around them; None where it tells none."""
+    """Returns the texts of the graph's nodes, idle time and what annotations do themselves with those around them; None
+    where it tells none.
+    """
     if field not in graph.attributes:
         return None
     texts, thread = graph.texts(field), graph.integers("tid")
@@ -138,7 +143,7 @@ def _with_common(texts: Categorical, before: Rows, gap: Rows, after: Rows) -> Ca
 
 
 def common_path(one: str, other: str) -> str:
-    """The path of the innermost module that both are in, "" for none.
+    """Returns the path of the innermost module that both are in, "" for none.
 
     >>> common_path("Net_0/Block_1/Linear_2", "Net_0/Block_1/GELU_0")
     'Net_0/Block_1'

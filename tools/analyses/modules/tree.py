@@ -11,7 +11,9 @@ OUTSIDE = "outside of modules"
 
 
 class ModuleTree(NamedTuple):
-    """n modules, each behind the one that it is in: their paths, the row of the one around each (-1 for none), how deep they lie."""
+    """n modules, each behind the one that it is in: their paths, the row of the one around each (-1 for none), how deep
+    they lie.
+    """
 
     path: list[str]
     parent: list[int]
@@ -23,7 +25,7 @@ class ModuleTree(NamedTuple):
         return [path.rpartition(SEPARATOR)[2] or OUTSIDE for path in self.path]
 
     def subtree(self, own: Floats) -> Floats:
-        """For each module the sum over itself and all modules in it."""
+        """Returns for each module the sum over itself and all modules in it."""
         total = own.copy()
         for row in reversed(range(len(total))):
             if self.parent[row] >= 0:
@@ -32,7 +34,7 @@ class ModuleTree(NamedTuple):
 
 
 def module_tree(paths: Sequence[str]) -> tuple[ModuleTree, list[int]]:
-    """The tree of these paths, with those that modules between lack, and the row of each path in it."""
+    """Returns the tree of these paths, with those that modules between lack, and the row of each path in it."""
     below: dict[str, list[str]] = {"": []}
     known: set[str] = set()
     for path in paths:

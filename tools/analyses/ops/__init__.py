@@ -1,4 +1,6 @@
-"""Host ops: what they cost the host, what device time they own, and which kernels they launch over and over. A rank in, tables out."""
+"""Host ops: what they cost the host, what device time they own, and which kernels they launch over and over. A rank in,
+tables out.
+"""
 
 from .frequent_kernel_patterns import (
     Patterns as Patterns,

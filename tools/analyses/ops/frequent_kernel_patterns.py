@@ -1,4 +1,6 @@
-"""Which sequences of kernels recur: for every operator whose name contains a text, what was launched in its subtree, in launch order."""
+"""Which sequences of kernels recur: for every operator whose name contains a text, what was launched in its subtree, in
+launch order.
+"""
 
 from typing import NamedTuple
 
@@ -12,8 +14,9 @@ ARROW = " → "
 
 
 class Occurrences(NamedTuple):
-    """n operators and what each launched: `activity` rows in launch order, `first[i]` … `first[i + 1]` - 1 those of operator i.
-    `longer` counts the operators that launched more than wanted."""
+    """n operators and what each launched: `activity` rows in launch order, `first[i]` … `first[i + 1]` - 1 those of
+    operator i. `longer` counts the operators that launched more than wanted.
+    """
 
     op_row: Int64
     activity: Int64
@@ -22,7 +25,8 @@ class Occurrences(NamedTuple):
 
 
 def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences:
-    """Of every op whose name contains `operator` (annotations are no operators) what its subtree launched, up to `longest` activities.
+    """Returns of every op whose name contains `operator` (annotations are no operators) what its subtree launched, up
+    to `longest` activities.
 
     An op inside one of its own name is a part of that one's work, as where an op is dispatched again.
 
@@ -46,7 +50,7 @@ def occurrences(linked: LinkedTrace, operator: str, longest: int) -> Occurrences
 
 
 def _in_launch_order(linked: LinkedTrace) -> Int64:
-    """The rows of the activities that an op launched; one without a call counts from its op's start."""
+    """Returns the rows of the activities that an op launched; one without a call counts from its op's start."""
     ops, activities, calls = linked.ops, linked.activities, linked.calls
     row = np.flatnonzero(activities.op_row >= 0)
     call, issued = activities.call_row[row], ops.start[activities.op_row[row]]
@@ -63,7 +67,7 @@ class Patterns(NamedTuple):
 
 
 def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
-    """Groups the occurrences of equal operators with equal sequences."""
+    """Returns groups the occurrences of equal operators with equal sequences."""
     kernel = linked.activities.name.codes[found.activity].astype(np.int32)
     text, first = kernel.tobytes(), (kernel.itemsize * found.first).tolist()
     names = linked.ops.name.codes[found.op_row].tolist()
@@ -75,7 +79,7 @@ def patterns_of(found: Occurrences, linked: LinkedTrace) -> Patterns:
 
 
 def pattern_times(found: Occurrences, patterns: Patterns, linked: LinkedTrace) -> Int64:
-    """The ns of all activities of each pattern."""
+    """Returns the ns of all activities of each pattern."""
     time = np.zeros(len(patterns.kernels), np.int64)
     which = np.repeat(patterns.of_occurrence, np.diff(found.first))
     np.add.at(time, which, (linked.activities.end - linked.activities.start)[found.activity])

@@ -1,4 +1,5 @@
-"""How long ops kept the host, by name and thread and by name and input shapes: with all that they called, and without the ops among it.
+"""How long ops kept the host, by name and thread and by name and input shapes: with all that they called, and without
+the ops among it.
 
 It needs no device, so that it is what a run on the CPU alone consists of.
 """
@@ -39,7 +40,9 @@ def _table(rank: RankTrace, _: Options) -> Table:
 
 
 def _times(ops: Ops, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
-    """The kinds with the most time of their own first, and their times; ops inside an op of their kind add nothing to `total`."""
+    """Returns the kinds with the most time of their own first, and their times; ops inside an op of their kind add
+    nothing to `total`.
+    """
     length, count, own = (ops.end - ops.start)[rows], kinds.count(), kinds.total(ops.exclusive[rows])
     order = np.argsort(-own, kind="stable")
     return order, [

@@ -9,22 +9,26 @@ from ....schema.columns import Bool, Int32, Int64, Tree
 
 @dataclass(slots=True)
 class OpKinds:
-    """m kinds of n ops: the `row` of one op of each kind, each op's `number` of its kind, and whether it lies in no op of its kind."""
+    """m kinds of n ops: the `row` of one op of each kind, each op's `number` of its kind, and whether it lies in no op
+    of its kind.
+    """
 
     row: Int64
     number: Int64
     outermost: Bool
 
     def count(self) -> Int64:
-        """How many ops each kind has."""
+        """Returns how many ops each kind has."""
         return np.bincount(self.number, minlength=len(self.row)).astype(np.int64)
 
     def total(self, values: Int64) -> Int64:
-        """Per kind the sum of what each of the n ops has by itself."""
+        """Returns per kind the sum of what each of the n ops has by itself."""
         return self._sums(self.number, values)
 
     def total_once(self, values: Int64) -> Int64:
-        """Per kind the sum of what each of the n ops has with all that it called, so that ops inside one of their kind add nothing."""
+        """Returns per kind the sum of what each of the n ops has with all that it called, so that ops inside one of
+        their kind add nothing.
+        """
         return self._sums(self.number[self.outermost], values[self.outermost])
 
     def _sums(self, number: Int64, values: Int64) -> Int64:
@@ -34,7 +38,7 @@ class OpKinds:
 
 
 def op_kinds(tree: Tree, rows: Int64, *columns: Int32 | Int64) -> OpKinds:
-    """The kinds of the ops in these rows, which differ by any of these columns over all ops."""
+    """Returns the kinds of the ops in these rows, which differ by any of these columns over all ops."""
     kind = np.zeros(len(tree.parent), np.int64)
     for column in columns:
         values, code = np.unique(column, return_inverse=True)

@@ -24,7 +24,9 @@ NO_OPS = "no activity was launched by a recorded host op"
 
 @dataclass(slots=True)
 class OpDeviceTime:
-    """Of each of the n ops: the summed ns of the activities it launched itself and of those of its subtree; how many the latter are."""
+    """Of each of the n ops: the summed ns of the activities it launched itself and of those of its subtree; how many
+    the latter are.
+    """
 
     tree: Tree
     own: Int64
@@ -33,7 +35,7 @@ class OpDeviceTime:
 
 
 def device_time_of_ops(linked: LinkedTrace, tree: Tree | None = None) -> OpDeviceTime:
-    """The device time of every op, propagated once up the call tree."""
+    """Returns the device time of every op, propagated once up the call tree."""
     ops, activities = linked.ops, linked.activities
     tree = tree or op_tree(ops)
     launched = np.flatnonzero(activities.op_row >= 0)
@@ -86,7 +88,9 @@ def _by_shape(rank: RankTrace, found: OpDeviceTime, rows: Int64, note: str) -> T
 
 
 def _sums(found: OpDeviceTime, kinds: OpKinds, rows: Int64) -> tuple[Int64, list[Column]]:
-    """The kinds with the longest first, and what they own; ops inside an op of their kind count for `self` only."""
+    """Returns the kinds with the longest first, and what they own; ops inside an op of their kind count for `self`
+    only.
+    """
     subtree = kinds.total_once(found.subtree[rows])
     order = np.argsort(-subtree, kind="stable")
     return order, [

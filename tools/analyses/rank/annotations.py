@@ -1,4 +1,6 @@
-"""What stands in for modules where Python's calls are not known: the annotations of the user (record_function) around ops."""
+"""What stands in for modules where Python's calls are not known: the annotations of the user (record_function) around
+ops.
+"""
 
 from dataclasses import replace
 
@@ -13,16 +15,17 @@ USER_SCOPE = 7
 
 
 def are_annotations(ops: Ops) -> Bool:
-    """Which ops are annotations of the user that have a time and do not mark a step."""
+    """Returns which ops are annotations of the user that have a time and do not mark a step."""
     found: Bool = (ops.scope == USER_SCOPE) & (ops.start != ABSENT) & ~are_step_marks(ops.name)
     return found
 
 
 def with_modules(linked: LinkedTrace) -> LinkedTrace:
-    """The trace itself if it tells modules, else with the annotations around each op in their place, as `step/forward`.
+    """Returns the trace itself if it tells modules, else with the annotations around each op in their place, as
+    `step/forward`.
 
-    An op of a worker of the backward pass that is in none belongs to what is open on the thread that called the worker, else to that
-    of the forward op that it differentiates.
+    An op of a worker of the backward pass that is in none belongs to what is open on the thread that called the worker,
+    else to that of the forward op that it differentiates.
     """
     if linked.activities.module is not None or not len(linked.ops):
         return linked
@@ -42,7 +45,7 @@ def _none(count: int) -> Categorical:
 
 
 def _annotations(linked: LinkedTrace) -> tuple[Int64, list[str]]:
-    """For each op the path of the annotations around it, -1 for none, and the paths."""
+    """Returns for each op the path of the annotations around it, -1 for none, and the paths."""
     ops, tree, paths = linked.ops, op_tree(linked.ops), Paths()
     annotates = are_annotations(ops)
     code = np.full(len(ops), -1, np.int64)

@@ -6,7 +6,8 @@ from ....schema.traces import are_step_marks
 
 
 def began_ns(linked: LinkedTrace) -> int:
-    """When the first op, call or activity started (ns), as the timeline of its graph begins; 0 where there is none.
+    """Returns when the first op, call or activity started (ns), as the timeline of its graph begins; 0 where there is
+    none.
 
     The mark of a step counts for nothing: it starts just before what is in it.
     """

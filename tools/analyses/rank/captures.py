@@ -1,7 +1,7 @@
 """What ops launched while a graph was captured, or before it was: the way from a graph's kernels back to ops.
 
-While a stream captures, launches run nothing: the trace holds the calls and their ops, but no kernels, whose names only some profilers
-write beside the call (ROCm). Warm-ups run the same kernels one by one: they hold the names.
+While a stream captures, launches run nothing: the trace holds the calls and their ops, but no kernels, whose names only
+some profilers write beside the call (ROCm). Warm-ups run the same kernels one by one: they hold the names.
 """
 
 import re
@@ -28,7 +28,9 @@ OF_COPY = re.compile("memcpy", re.IGNORECASE)
 
 
 class Launched(NamedTuple):
-    """One launch: KERNEL, COPY or SET, what it runs by name and node of a graph ("" and -1 where not recorded), and the ops around."""
+    """One launch: KERNEL, COPY or SET, what it runs by name and node of a graph ("" and -1 where not recorded), and the
+    ops around.
+    """
 
     kind: str
     name: str
@@ -37,7 +39,9 @@ class Launched(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """Launches in their order: all of one graph (`whole`), or those that ran by themselves, among which a graph's may be."""
+    """Launches in their order: all of one graph (`whole`), or those that ran by themselves, among which a graph's may
+    be.
+    """
 
     launches: list[Launched]
     whole: bool
@@ -57,7 +61,9 @@ NAMED = re.compile(rb'"kernel"\s*:')
 
 
 def read_captures(path: str) -> list[Capture]:
-    """The captures of a device trace, and what was launched beside them. Raises DataError where it cannot be used."""
+    """Returns the captures of a device trace, and what was launched beside them. Raises DataError where it cannot be
+    used.
+    """
     names: dict[int, str] = {}
     linked = link(None, read_device_trace(path, also=partial(_add_names, names)))
     launch, count = np.unique(linked.activities.call_row, return_counts=True)
@@ -75,7 +81,7 @@ def _add_names(names: dict[int, str], text: bytes) -> None:
 
 
 def captures_of(linked: LinkedTrace) -> list[Capture]:
-    """The captures in order of time."""
+    """Returns the captures in order of time."""
     return _captures(linked, {}) if _named(linked.calls.name, BEGIN).any() else []
 
 
@@ -87,7 +93,9 @@ def _captures(linked: LinkedTrace, names: dict[int, str]) -> list[Capture]:
 
 
 def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[Launched]:
-    """What these calls launched; `names` are those of kernels by correlation, for calls whose activities were not recorded."""
+    """Returns what these calls launched; `names` are those of kernels by correlation, for calls whose activities were
+    not recorded.
+    """
     calls, activities, scope = linked.calls, linked.activities, linked.ops.scope
     called = np.flatnonzero(activities.call_row >= 0)[::-1]
     first = np.full(len(calls), -1)
@@ -114,7 +122,7 @@ def _launched(linked: LinkedTrace, rows: Int64, names: dict[int, str]) -> list[L
 
 
 def _launching(linked: LinkedTrace) -> Int64:
-    """The calls that launch, by start; of a runtime call and the driver's call in it the first."""
+    """Returns the calls that launch, by start; of a runtime call and the driver's call in it the first."""
     calls = linked.calls
     rows = np.flatnonzero(_named(calls.name, LAUNCH))
     rows = rows[nest(calls.thread[rows], calls.start[rows], calls.end[rows]).parent < 0]
@@ -122,7 +130,9 @@ def _launching(linked: LinkedTrace) -> Int64:
 
 
 def _captured_by(linked: LinkedTrace, rows: Int64) -> Int64:
-    """Which capture each launch is of, from 0 on, -1 for none: from a thread's begin of a capture to its next end."""
+    """Returns which capture each launch is of, from 0 on, -1 for none: from a thread's begin of a capture to its next
+    end.
+    """
     calls = linked.calls
     begins, ends = (np.flatnonzero(_named(calls.name, one)) for one in (BEGIN, END))
     number = np.full(len(rows), -1, np.int64)

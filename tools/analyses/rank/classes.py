@@ -29,7 +29,9 @@ LABELS = tuple(one.label for one in ActivityClass)
 
 
 def activity_classes(activities: Activities) -> Codes:
-    """The ActivityClass of each of the n activities: communication by its recorded arguments or library, memory by category or name."""
+    """Returns the ActivityClass of each of the n activities: communication by its recorded arguments or library, memory
+    by category or name.
+    """
     classes = np.full(len(activities), ActivityClass.COMPUTATION, np.uint8)
     classes[moves_memory(activities.name, activities.category)] = ActivityClass.MEMORY
     classes[activities.communication_row >= 0] = ActivityClass.COMMUNICATION
@@ -37,5 +39,5 @@ def activity_classes(activities: Activities) -> Codes:
 
 
 def intervals_of(activities: Activities) -> Intervals:
-    """When each activity ran."""
+    """Returns when each activity ran."""
     return Intervals(activities.start, activities.end)

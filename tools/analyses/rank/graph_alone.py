@@ -43,7 +43,7 @@ REMARK = "an execution graph alone: launch calls and host ops are not known, nor
 
 
 def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
-    """The rank of a graph, 0 where it records none. Activities last as recorded, with what was trimmed of them."""
+    """Returns the rank of a graph, 0 where it records none. Activities last as recorded, with what was trimmed of them."""
     rows = activity_rows(graph)
     talking = np.isin(graph.type[rows], COMMUNICATION_TYPES)
     linked = LinkedTrace(
@@ -62,7 +62,7 @@ def rank_of_graph(graph: ExecutionGraph) -> RankTrace:
 
 
 def activity_rows(graph: ExecutionGraph) -> Int64:
-    """The nodes that are the rank's activities, in their order."""
+    """Returns the nodes that are the rank's activities, in their order."""
     return np.flatnonzero(graph.is_activity & (graph.type != NodeType.METADATA))
 
 
@@ -133,6 +133,6 @@ def _communications(graph: ExecutionGraph, rows: Int64) -> list[Communication]:
 
 
 def _name(node: int, kind: int) -> str:
-    """As recorded traces call it: `all_reduce`, `send`."""
+    """Returns as recorded traces call it: `all_reduce`, `send`."""
     known = node == NodeType.COMM_COLL and kind in CollectiveType.__members__.values()
     return (CollectiveType(kind).name if known else NodeType(node).name.removeprefix("COMM_")).lower()

@@ -1,4 +1,5 @@
-"""Arithmetic of time intervals by columns: unions, intersections, time by what runs at once, ends so far. Times are int64 ns.
+"""Arithmetic of time intervals by columns: unions, intersections, time by what runs at once, ends so far. Times are
+int64 ns.
 
 Intervals are half open; an interval of no length covers nothing. Every pass is n log n.
 """
@@ -18,16 +19,16 @@ class Intervals(NamedTuple):
     end: Int64
 
     def take(self, rows: Int64 | Bool) -> "Intervals":
-        """The given intervals."""
+        """Returns the given intervals."""
         return Intervals(self.start[rows], self.end[rows])
 
     def length(self) -> int:
-        """The sum of the intervals' lengths."""
+        """Returns the sum of the intervals' lengths."""
         return int((self.end - self.start).sum())
 
 
 def union(intervals: Intervals) -> Intervals:
-    """The time that any of the intervals covers, as disjoint intervals in order."""
+    """Returns the time that any of the intervals covers, as disjoint intervals in order."""
     order = np.argsort(intervals.start, kind="stable")
     start, latest = intervals.start[order], np.maximum.accumulate(intervals.end[order])
     fresh = np.append(True, start[1:] > latest[:-1])[: len(order)]
@@ -36,7 +37,7 @@ def union(intervals: Intervals) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> int:
-    """The time that both cover; each must be disjoint in itself."""
+    """Returns the time that both cover; each must be disjoint in itself."""
     time = np.concatenate((one.start, one.end, other.start, other.end))
     step = np.repeat([1, -1, 1, -1], [len(one.start)] * 2 + [len(other.start)] * 2)
     order = np.argsort(time, kind="stable")
@@ -45,7 +46,8 @@ def intersection(one: Intervals, other: Intervals) -> int:
 
 
 def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int) -> Int64:
-    """How long which kinds ran at once: element m is the time in which exactly the kinds whose bits m has were running.
+    """Returns how long which kinds ran at once: element m is the time in which exactly the kinds whose bits m has were
+    running.
 
     Element 0 is the time inside the extent of the intervals in which nothing ran.
     """
@@ -62,8 +64,9 @@ def time_by_set(intervals: Intervals, kind: npt.NDArray[np.integer], kinds: int)
 
 
 class Sequence(NamedTuple):
-    """Intervals by lane and start: `row` is where each came from, `lane` its lane, `busy_until` the latest end among the earlier ones
-    of its lane, for the first of a lane its own start."""
+    """Intervals by lane and start: `row` is where each came from, `lane` its lane, `busy_until` the latest end among
+    the earlier ones of its lane, for the first of a lane its own start.
+    """
 
     row: Int64
     lane: Int64
@@ -71,7 +74,7 @@ class Sequence(NamedTuple):
 
 
 def sequence(intervals: Intervals, lane: Int64) -> Sequence:
-    """The intervals of each lane (0, 1, …) one after the other, with the end that each could have followed."""
+    """Returns the intervals of each lane (0, 1, …) one after the other, with the end that each could have followed."""
     order = np.lexsort((intervals.end, intervals.start, lane))
     start, end, lane = intervals.start[order], intervals.end[order], lane[order]
     if not len(order):
@@ -91,7 +94,7 @@ class Series(NamedTuple):
 
 
 def running_sum(intervals: Intervals, weight: npt.NDArray[np.float64]) -> Series:
-    """The sum of the weights of all intervals that cover a time, exactly 0 where none does."""
+    """Returns the sum of the weights of all intervals that cover a time, exactly 0 where none does."""
     time = np.concatenate((intervals.start, intervals.end))
     order = np.argsort(time, kind="stable")
     time = time[order]

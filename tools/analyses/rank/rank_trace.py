@@ -26,8 +26,8 @@ from .table import Table, joined
 class RankTrace:
     """One rank. `graph` and `recorded` may be absent: the analyses that need them then say so and give no rows.
 
-    `replay` is of `graph` alone; where it is absent the first analysis that needs it makes it. `path` is that of the device trace, if
-    the rank was read from one.
+    `replay` is of `graph` alone; where it is absent the first analysis that needs it makes it. `path` is that of the
+    device trace, if the rank was read from one.
     """
 
     rank: int
@@ -40,19 +40,19 @@ class RankTrace:
     _work: KernelWork | None = None
 
     def replayed(self) -> Replay | None:
-        """The graph's replay, made once; None without a graph or with one that has no nodes."""
+        """Returns the graph's replay, made once; None without a graph or with one that has no nodes."""
         if self.replay is None and self.graph is not None and len(self.graph):
             self.replay = replay(self.graph)
         return self.replay
 
     def shapes(self) -> Categorical:
-        """The shapes of each op's inputs, told once."""
+        """Returns the shapes of each op's inputs, told once."""
         if self._shapes is None:
             self._shapes = op_shapes(self.linked.ops)
         return self._shapes
 
     def work(self) -> KernelWork:
-        """What each activity computes and moves, told once."""
+        """Returns what each activity computes and moves, told once."""
         if self._work is None:
             self._work = kernel_work(self.linked, op_tree(self.linked.ops).parent)
         return self._work
@@ -62,9 +62,9 @@ class RankTrace:
 class Options:
     """Thresholds in µs and choices of what is shown.
 
-    `operator` is the text that an operator's name must contain to be searched for kernel patterns; patterns of more than
-    `longest_pattern` kernels are counted, not shown. `peaks` are fields of Peak that count instead of the table's, for all devices.
-    In `captures` the ops behind launched graphs are looked for, beside those in a rank's own trace.
+    `operator` is the text that an operator's name must contain to be searched for kernel patterns; patterns of more
+    than `longest_pattern` kernels are counted, not shown. `peaks` are fields of Peak that count instead of the table's,
+    for all devices. In `captures` the ops behind launched graphs are looked for, beside those in a rank's own trace.
     """
 
     kernel_wait_us: float = 30
@@ -90,13 +90,13 @@ class Analysis(NamedTuple):
     over_ranks: Callable[[Sequence[Any], Options], Table]
 
     def __call__(self, ranks: Iterable[RankTrace], options: Options | None = None) -> Table:
-        """The table over all ranks, of which there must be one."""
+        """Returns the table over all ranks, of which there must be one."""
         options = options or Options()
         return self.over_ranks([self.of_rank(rank, options) for rank in ranks], options)
 
 
 def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Analysis:
-    """An analysis that looks at each rank alone; the ranks' tables stand one below the other."""
+    """Returns an analysis that looks at each rank alone; the ranks' tables stand one below the other."""
 
     def of_rank(rank: RankTrace, options: Options) -> tuple[int, Table]:
         return rank.rank, table_of(rank, options)
@@ -108,8 +108,8 @@ def per_rank(name: str, table_of: Callable[[RankTrace, Options], Table]) -> Anal
 
 
 def graph_of(linked: LinkedTrace, work: KernelWork | None = None) -> ExecutionGraph:
-    """The execution graph, with this work of its kernels if that is known, and without the tensors of its nodes: no analysis reads them,
-    and they are most of it.
+    """Returns the execution graph, with this work of its kernels if that is known, and without the tensors of its
+    nodes: no analysis reads them, and they are most of it.
 
     Where the trace tells no modules, annotations stand in for them.
     """
@@ -130,12 +130,13 @@ def read_rank(
     modules: bool = False,
     advanced: Advanced = unseen,
 ) -> RankTrace:
-    """One rank, or a part of it, from its files, with its graph and the recorded allocations unless told otherwise.
+    """Returns one rank, or a part of it, from its files, with its graph and the recorded allocations unless told
+    otherwise.
 
     Raises DataError where they cannot be used.
 
-    With `modules` Python's calls are read, too, which tell the module of each op. A trace that records no rank is rank 0 unless `rank`
-    says which. `advanced` is told of each of the READ_STAGES.
+    With `modules` Python's calls are read, too, which tell the module of each op. A trace that records no rank is rank
+    0 unless `rank` says which. `advanced` is told of each of the READ_STAGES.
     """
     host = read_host_trace(host_path) if host_path else None
     advanced(1)
@@ -153,6 +154,6 @@ def read_rank(
 
 
 def _within(allocations: Allocations, linked: LinkedTrace) -> Allocations:
-    """Those in the time that a part of a trace takes on the host."""
+    """Returns those in the time that a part of a trace takes on the host."""
     first, last = began_ns(linked), max(int(table.end.max(initial=NEVER)) for table in (linked.ops, linked.calls))
     return allocations.where((allocations.time >= first) & (allocations.time <= last))

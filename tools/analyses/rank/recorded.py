@@ -1,5 +1,6 @@
-"""A device trace and, in the same pass, what linking does not need of it: hardware counters, what was allocated, and how the program
-marked the nodes of graphs."""
+"""A device trace and, in the same pass, what linking does not need of it: hardware counters, what was allocated, and
+how the program marked the nodes of graphs.
+"""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,9 @@ HOST_TYPE, HOST = 0, -1
 
 
 class ProfilerRange(NamedTuple):
-    """What the hardware counted during one kernel, or during a range that the user chose; `start` (ns) only tells the order."""
+    """What the hardware counted during one kernel, or during a range that the user chose; `start` (ns) only tells the
+    order.
+    """
 
     name: str
     device: int
@@ -28,7 +31,8 @@ class ProfilerRange(NamedTuple):
 
 
 class Allocations(NamedTuple):
-    """What allocators gave (`size` in bytes) and took back (below 0), in order of time (ns); `device` is -1 for the host.
+    """What allocators gave (`size` in bytes) and took back (below 0), in order of time (ns); `device` is -1 for the
+    host.
 
     After it `allocated` bytes were given and `reserved` held in all; -1 where that was not recorded.
     """
@@ -43,12 +47,12 @@ class Allocations(NamedTuple):
     reserved: Int64
 
     def where(self, chosen: "Bool | Int64") -> "Allocations":
-        """The chosen rows."""
+        """Returns the chosen rows."""
         return Allocations(*(column[chosen] for column in self))
 
 
 def no_allocations() -> Allocations:
-    """Columns without rows."""
+    """Returns columns without rows."""
     return Allocations(*np.empty((8, 0), np.int64))
 
 
@@ -68,7 +72,8 @@ class Recorded:
 def read_recorded(
     path: str, rank: int | None = None, of_ops: bool = True, memory: bool = True, modules: bool = False
 ) -> tuple[DeviceTrace, Recorded]:
-    """A rank's device trace, with the arguments of its ops and Python's calls where asked for, and this, allocations where asked for.
+    """Returns a rank's device trace, with the arguments of its ops and Python's calls where asked for, and this,
+    allocations where asked for.
 
     Raises DataError as reading and linking do.
     """
@@ -168,7 +173,7 @@ def _times(events: list[_Event]) -> Int64:
 
 
 def _arguments(event: _Event) -> dict[str, Any]:
-    """An event's arguments; none where they are not what they should be."""
+    """Returns an event's arguments; none where they are not what they should be."""
     try:
         return msgspec.json.decode(event.args, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -176,7 +181,7 @@ def _arguments(event: _Event) -> dict[str, Any]:
 
 
 def _allocations(events: list[_Event]) -> Allocations:
-    """Those that have a time and a size."""
+    """Returns those that have a time and a size."""
     arguments = [_memory(event) for event in events]
     device = integers([one.device for one in arguments], 0)
     rows = Allocations(
@@ -200,7 +205,7 @@ def _memory(event: _Event) -> _Memory:
 
 
 def _of_rank(found: Allocations, whole: DeviceTrace, device: DeviceTrace, rank: int | None) -> Allocations:
-    """The rows of the rank's processes in order of time, of a merged trace with the times of its own."""
+    """Returns the rows of the rank's processes in order of time, of a merged trace with the times of its own."""
     merged = next((record for record in whole.merged if record.rank == rank), None)
     if merged is not None:
         own, time = [*merged.processes], found.time - merged.time_shift_ns

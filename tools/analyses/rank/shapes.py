@@ -10,7 +10,7 @@ NO_SHAPES = "[]"
 
 
 def op_shapes(ops: Ops) -> Categorical:
-    """For each op the JSON list of its inputs' shapes, such as `[[4,8],[]]`; empty where it has none."""
+    """Returns for each op the JSON list of its inputs' shapes, such as `[[4,8],[]]`; empty where it has none."""
     decode = msgspec.json.Decoder(TensorLists).decode
     texts = (bytes(decode(inputs).shapes).decode().replace(" ", "") for inputs in ops.inputs)
     return Categorical.of("" if text == NO_SHAPES else text for text in texts)

@@ -12,7 +12,8 @@ WHOLE_RUN = "whole run"
 
 
 class Steps(NamedTuple):
-    """n steps in order of time: their names, when each began and ended (ns), and of each activity the step that launched it, -1 for none.
+    """n steps in order of time: their names, when each began and ended (ns), and of each activity the step that
+    launched it, -1 for none.
 
     A step ends when its mark has ended and all that it launched; it begins there, where its own mark began earlier.
     """
@@ -24,7 +25,9 @@ class Steps(NamedTuple):
 
 
 def steps_of(linked: LinkedTrace) -> Steps:
-    """The steps of the marks `ProfilerStep#N`, of a trace without any the whole run as one; none of a trace without activities."""
+    """Returns the steps of the marks `ProfilerStep#N`, of a trace without any the whole run as one; none of a trace
+    without activities.
+    """
     launched = _launched(linked)
     marks = np.flatnonzero(are_step_marks(linked.ops.name) & (linked.ops.start != ABSENT))
     marks = marks[np.argsort(linked.ops.start[marks], kind="stable")]
@@ -54,7 +57,7 @@ def _whole(linked: LinkedTrace, launched: Int64) -> Steps:
 
 
 def _launched(linked: LinkedTrace) -> Int64:
-    """When each activity was launched; its own start where no call is known."""
+    """Returns when each activity was launched; its own start where no call is known."""
     activities, calls = linked.activities, linked.calls
     launched, known = activities.start.copy(), activities.call_row >= 0
     launched[known] = calls.start[activities.call_row[known]]

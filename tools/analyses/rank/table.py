@@ -1,4 +1,6 @@
-"""The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas or polars."""
+"""The typed table that every analysis gives: named columns with units, rows at the user's choice as dicts, JSON, pandas
+or polars.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +20,9 @@ Values = npt.NDArray[Any] | list[str]
 
 
 class Column(NamedTuple):
-    """`values` are numbers, booleans or texts, one per row; NaN where a number is unknown. `unit` is "" for plain numbers and texts."""
+    """`values` are numbers, booleans or texts, one per row; NaN where a number is unknown. `unit` is "" for plain
+    numbers and texts.
+    """
 
     name: str
     unit: str
@@ -45,13 +49,13 @@ class Table(SummaryRepr):
         return len(self.columns[0].values) if self.columns else 0
 
     def summary(self) -> Summary:
-        """What it is about, its columns with their units, and its note."""
+        """Returns what it is about, its columns with their units, and its note."""
         columns = ", ".join(f"{name} [{unit}]" if unit else name for name, unit, _ in self.columns)
         lines = {"columns": columns} | ({"note": self.note} if self.note else {})
         return Summary(f"{self.title} ({self.name}): {len(self):,} rows", lines)
 
     def __getitem__(self, name: str) -> Values:
-        """The values of a column; KeyError where there is none of that name."""
+        """Returns the values of a column; KeyError where there is none of that name."""
         for column in self.columns:
             if column.name == name:
                 return column.values
@@ -64,23 +68,23 @@ class Table(SummaryRepr):
             yield from table.with_details()
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dict of Python values per row; None for unknown numbers."""
+        """Returns one dict of Python values per row; None for unknown numbers."""
         names = [column.name for column in self.columns]
         values = [_python_values(column.values) for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
     def pieces(self) -> Iterator["Table"]:
-        """The same table in parts of so many rows, for what would be large row by row; none without rows."""
+        """Yields the same table in parts of so many rows, for what would be large row by row; none without rows."""
         for first in range(0, len(self), ROWS_AT_ONCE):
             columns = [Column(name, unit, values[first : first + ROWS_AT_ONCE]) for name, unit, values in self.columns]
             yield Table(self.name, self.title, columns, self.note)
 
     def to_json(self) -> bytes:
-        """The rows as a JSON list; null for unknown numbers."""
+        """Returns the rows as a JSON list; null for unknown numbers."""
         return b"".join(self.json_pieces())
 
     def json_pieces(self) -> Iterator[bytes]:
-        """The same in pieces."""
+        """Yields the same in pieces."""
         separator = b"["
         for piece in self.pieces():
             yield separator + orjson.dumps(piece.rows())[1:-1]
@@ -88,11 +92,11 @@ class Table(SummaryRepr):
         yield b"]" if len(self) else b"[]"
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame; ImportError where pandas is not installed."""
+        """Returns a pandas.DataFrame; ImportError where pandas is not installed."""
         return to_pandas(self._columns())
 
     def to_polars(self) -> Any:
-        """A polars.DataFrame; ImportError where polars is not installed."""
+        """Returns a polars.DataFrame; ImportError where polars is not installed."""
         return to_polars(self._columns())
 
     def _columns(self) -> dict[str, Values]:
@@ -107,29 +111,31 @@ def _python_values(values: Values) -> list[Any]:
 
 
 def microseconds(name: str, ns: npt.NDArray[np.number] | Sequence[int]) -> Column:
-    """A column of times in µs from ns."""
+    """Returns a column of times in µs from ns."""
     return Column(name, "µs", np.asarray(ns, np.float64) / 1000)
 
 
 def percentage(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Column:
-    """A column of shares in percent; NaN where the whole is 0."""
+    """Returns a column of shares in percent; NaN where the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), np.asarray(whole, np.float64))
     return Column(name, "%", np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
 
 def texts(name: str, strings: Categorical) -> Column:
-    """A column of texts."""
+    """Returns a column of texts."""
     table = [*strings.table, ""]
     return Column(name, "", [table[code] for code in strings.codes.tolist()])
 
 
 def rank_column(rank: int, count: int) -> Column:
-    """A column that says `count` times which rank."""
+    """Returns a column that says `count` times which rank."""
     return Column("rank", "", np.full(count, rank, np.int64))
 
 
 def joined(tables: Sequence[tuple[int, Table]]) -> Table:
-    """The same table of several ranks, one below the other. A note says which ranks it is about where it is not about all."""
+    """Returns the same table of several ranks, one below the other. A note says which ranks it is about where it is not
+    about all.
+    """
     first = tables[0][1]
     filled = [table for _, table in tables if len(table)] or [first]
     columns = [_stacked([table.columns[place] for table in filled]) for place in range(len(first.columns))]

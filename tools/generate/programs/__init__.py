@@ -1,7 +1,7 @@
 """What jobs do: the programs of their host threads, written instruction by instruction.
 
-A program gets the `Process` that it is written for, and writes what the host threads of a rank do with kernels, layers and
-collectives; a `Preset` makes a job of it, which `build_job` builds from any table of them.
+A program gets the `Process` that it is written for, and writes what the host threads of a rank do with kernels, layers
+and collectives; a `Preset` makes a job of it, which `build_job` builds from any table of them.
 """
 
 from ..instructions import MEMORY as MEMORY, Activity as Activity, GraphNode as GraphNode, Tensor as Tensor

@@ -28,7 +28,7 @@ class Buckets:
         """By parameter the gradient that the optimizer takes."""
 
     def layer(self, number: int) -> OnGradient:
-        """The hook for the parameters of a layer."""
+        """Returns the hook for the parameters of a layer."""
         bucket = number // self._per_bucket
         members = self._shapes[bucket * self._per_bucket : (bucket + 1) * self._per_bucket]
         size = sum((inputs + 1) * outputs for inputs, outputs in members)
@@ -61,19 +61,21 @@ class Buckets:
 
 
 def layer_buckets(communicator: Communicator, layers: int) -> Buckets:
-    """The buckets of so many layers of the job's width."""
+    """Returns the buckets of so many layers of the job's width."""
     width = communicator.process.size.hidden
     return Buckets(communicator, [(width, width)] * layers)
 
 
 def replica_buckets(process: Process, of: int, description: str, layers: int) -> list[Buckets]:
-    """The buckets of what a rank shares with its replicas, of which each `of` ranks have one; none for a rank without any."""
+    """Returns the buckets of what a rank shares with its replicas, of which each `of` ranks have one; none for a rank
+    without any.
+    """
     group = replica_groups(process.size.ranks, of, description)[process.rank % of]
     return [layer_buckets(Communicator(process, group, REPLICAS_STREAM), layers)] if len(group.ranks) > 1 else []
 
 
 def hook_of(buckets: Buckets | None, layer: int) -> OnGradient | None:
-    """The hook for the parameters of a layer, where there are buckets."""
+    """Returns the hook for the parameters of a layer, where there are buckets."""
     return buckets.layer(layer) if buckets else None
 
 
@@ -84,5 +86,5 @@ def finish_all(buckets: Sequence[Buckets], script: Script) -> None:
 
 
 def views_of(buckets: Sequence[Buckets]) -> dict[Tensor, Tensor]:
-    """By parameter the gradient that the optimizer takes."""
+    """Returns by parameter the gradient that the optimizer takes."""
     return {parameter: view for of_group in buckets for parameter, view in of_group.views.items()}

@@ -99,19 +99,23 @@ def moe(process: Process) -> Iterator[None]:
 
 
 def uneven(process: Process) -> Iterator[None]:
-    """Mixture of experts of which some get more tokens than others: every rank sends every other as many as it has for it."""
+    """Mixture of experts of which some get more tokens than others: every rank sends every other as many as it has for
+    it.
+    """
     yield from _mixture(process, Communicator(process, world(process.size.ranks), EXCHANGE_STREAM), _spread)
 
 
 def _spread(ranks: int, tokens: int, layer: int) -> tuple[Rows, ...]:
-    """How many of its tokens each rank sends to each."""
+    """Returns how many of its tokens each rank sends to each."""
     weights = [[1 + (5 * source + 3 * target + layer) % 7 for target in range(ranks)] for source in range(ranks)]
     shares = [[tokens * weight // sum(row) for weight in row] for row in weights]
     return tuple((tokens - sum(row[1:]), *row[1:]) for row in shares)
 
 
 def moe_dp(process: Process) -> Iterator[None]:
-    """Mixture of experts, data parallel: gradients of what all ranks share are all-reduced among all, an expert's among its replicas."""
+    """Mixture of experts, data parallel: gradients of what all ranks share are all-reduced among all, an expert's among
+    its replicas.
+    """
     size, rank = process.size, process.rank
     experts = next(group for group in expert_groups(size.ranks) if rank in group.ranks)
     of_all = Communicator(process, world(size.ranks), REDUCE_STREAM)
@@ -150,7 +154,9 @@ def _mixture(
 
 
 def halo(process: Process) -> Iterator[None]:
-    """Neighbours swap the borders of their parts, by a send and a receive with one kernel, and compute the inner part meanwhile."""
+    """Neighbours swap the borders of their parts, by a send and a receive with one kernel, and compute the inner part
+    meanwhile.
+    """
     main, size = process.main, process.size
     communicator = Communicator(process, world(size.ranks), EXCHANGE_STREAM)
     for step in steps(process):

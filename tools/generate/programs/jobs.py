@@ -81,7 +81,7 @@ def build_job(
     seed: int = 0,
     machine: Machine = DEFAULT,
 ) -> Job:
-    """A job of PRESETS, or of another table, on a machine, with its own size where none is given.
+    """Yields a job of PRESETS, or of another table, on a machine, with its own size where none is given.
 
     Raises ValueError for an unknown name or a size that the job cannot have.
     """

@@ -108,7 +108,7 @@ def accumulate_into(script: Script, gradient: Tensor, other: Tensor) -> None:
 
 
 def concatenate(process: Process, name: str, x: Tensor, other: Tensor) -> Tensor:
-    """The columns of x and then of the other one."""
+    """Returns the columns of x and then of the other one."""
     y = process.tensor(f"{name}.y", x.shape[0], x.shape[1] + other.shape[1])
 
     def backward(script: Script) -> None:
@@ -127,7 +127,7 @@ TABLE_ROWS = 100_000
 
 
 def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tensor:
-    """Rows of a table by index."""
+    """Returns rows of a table by index."""
     weight, y = process.tensor(f"{name}.weight", TABLE_ROWS, width), process.tensor(f"{name}.y", *indices.shape, width)
     gradient = process.gradient(weight)
 
@@ -145,7 +145,7 @@ def embedding(process: Process, name: str, indices: Tensor, width: int) -> Tenso
 
 
 def mse_loss(process: Process, x: Tensor, target: Tensor, name: str = "loss") -> Tensor:
-    """The mean squared difference, a scalar."""
+    """Returns the mean squared difference, a scalar."""
     loss, stream = process.tensor(name), process.compute
 
     def backward(script: Script) -> None:

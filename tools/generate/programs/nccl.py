@@ -1,8 +1,8 @@
 """Collectives and messages as PyTorch's NCCL back end runs them: on a stream of their own, ordered by events.
 
-The network: a ring of n ranks takes 2(n - 1) steps for an all-reduce and n - 1 for an all-gather or a reduce-scatter, each with a
-latency of its own; the messages of an all-to-all go at once. On top comes the time of the bytes that a rank puts on its link: nccl-tests'
-share of the size, (n - 1)/n and for an all-reduce twice that.
+The network: a ring of n ranks takes 2(n - 1) steps for an all-reduce and n - 1 for an all-gather or a reduce-scatter,
+each with a latency of its own; the messages of an all-to-all go at once. On top comes the time of the bytes that a rank
+puts on its link: nccl-tests' share of the size, (n - 1)/n and for an all-reduce twice that.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ SWAP = Activity(COLLECTIVE_KERNELS["send"], kind=COMMUNICATION)
 
 
 def world(ranks: int) -> Group:
-    """The default process group."""
+    """Returns the default process group."""
     return Group("0", "default_pg", tuple(range(ranks)))
 
 
@@ -43,7 +43,7 @@ def second_world(ranks: int) -> Group:
 
 
 def replica_groups(ranks: int, of: int, description: str) -> tuple[Group, ...]:
-    """The ranks at the same place of each `of` ranks; every process calls its own one "2"."""
+    """Returns the ranks at the same place of each `of` ranks; every process calls its own one "2"."""
     return tuple(Group("2", description, tuple(range(first, ranks, of))) for first in range(of))
 
 
@@ -83,7 +83,9 @@ class Communicator:
         return work
 
     def reduce_scatter(self, script: Script, shard: Tensor, whole: Tensor) -> "Work":
-        """c10d::_reduce_scatter_base_: every rank gets its shard of the sum; each sends and receives (n-1)/n of the whole."""
+        """c10d::_reduce_scatter_base_: every rank gets its shard of the sum; each sends and receives (n-1)/n of the
+        whole.
+        """
         scattered = Collective("_reduce_scatter_base", self.group, self.own, (whole, shard), whole.numel, shard.numel)
         work = Work(self, scattered)
         inputs = (shard, whole, OBJECT, OBJECT, True, -1)
@@ -92,7 +94,9 @@ class Communicator:
         return work
 
     def all_to_all(self, script: Script, received: Tensor, sent: Tensor, given: Rows = (), taken: Rows = ()) -> "Work":
-        """c10d::alltoall_base_: `given` rows go to each member and `taken` come from each, equally many where none are told."""
+        """c10d::alltoall_base_: `given` rows go to each member and `taken` come from each, equally many where none are
+        told.
+        """
         ranks = len(self.group.ranks)
         given_rows, taken_rows = (
             rows or (tensor.shape[0] // ranks,) * ranks for rows, tensor in ((given, sent), (taken, received))
@@ -177,7 +181,7 @@ class Work:
         wait_for(script, self._process, self._sequence, self._done)
 
     def _next(self) -> tuple[int, Rendezvous]:
-        """The sequence number, and where the members meet: all ranks of the group, or sender and receiver."""
+        """Returns the sequence number, and where the members meet: all ranks of the group, or sender and receiver."""
         group, process = self._collective.group, self._process
         if not self._collective.is_p2p:
             sequence = process.next_communication((group,))

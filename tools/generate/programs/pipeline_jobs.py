@@ -1,4 +1,6 @@
-"""Jobs whose layers are split over ranks: each is a generator that writes one rank's program and yields after each step."""
+"""Jobs whose layers are split over ranks: each is a generator that writes one rank's program and yields after each
+step.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -26,7 +28,7 @@ class Stage(NamedTuple):
     stages: int
 
     def layers(self, of: int) -> range:
-        """Its share of so many layers."""
+        """Returns its share of so many layers."""
         return range(self.number * of // self.stages, (self.number + 1) * of // self.stages)
 
     @property
@@ -41,7 +43,9 @@ def pipeline(process: Process) -> Iterator[None]:
 
 
 def pipeline_dp(process: Process) -> Iterator[None]:
-    """Pipeline parallel in two stages, data parallel: replicas of a stage all-reduce their gradients with the last micro-batch."""
+    """Pipeline parallel in two stages, data parallel: replicas of a stage all-reduce their gradients with the last
+    micro-batch.
+    """
     stage = Stage(process.rank % STAGES, STAGES)
     layers = len(stage.layers(process.size.layers))
     yield from _pipelined(process, stage, replica_buckets(process, STAGES, REPLICAS, layers))

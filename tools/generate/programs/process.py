@@ -73,14 +73,14 @@ class Process:
         return f"cuda:{self.rank % 8}"
 
     def take(self) -> tuple[list[Instruction], ...]:
-        """The step as it was written since the last call; the parameters are told anew in each step."""
+        """Returns the step as it was written since the last call; the parameters are told anew in each step."""
         self.parameters = []
         return tuple(script.take() for script in self.scripts.values())
 
     # tensors
 
     def tensor(self, name: str, *shape: int, dtype: str = "float", device: str | None = None) -> Tensor:
-        """The tensor of that name, allocated when it is first asked for."""
+        """Returns the tensor of that name, allocated when it is first asked for."""
         known = self._tensors.get(name)
         if known is None:
             self._storages += 1
@@ -93,7 +93,7 @@ class Process:
     def view(
         self, name: str, of: Tensor, *shape: int, strides: tuple[int, ...] | None = None, offset: int = 0
     ) -> Tensor:
-        """A tensor on the storage of another one."""
+        """Returns a tensor on the storage of another one."""
         known = self._tensors.get(name)
         if known is None:
             order = _contiguous(shape) if strides is None else strides
@@ -102,7 +102,7 @@ class Process:
         return known
 
     def gradient(self, of: Tensor) -> Tensor:
-        """The gradient of a tensor, of the same shape."""
+        """Returns the gradient of a tensor, of the same shape."""
         return self.tensor(f"gradient of {of.id}", *of.shape)
 
     # counters
@@ -119,12 +119,12 @@ class Process:
         return self._sequence - 1
 
     def next_communication(self, channel: tuple[object, ...]) -> int:
-        """Numbers the communications of a group, or the messages from one rank to another, from 1."""
+        """Returns numbers the communications of a group, or the messages from one rank to another, from 1."""
         self._communications[channel] = self._communications.get(channel, 0) + 1
         return self._communications[channel]
 
     def collective(self, collective: Collective) -> tuple[Collective, Activity]:
-        """The one object that stands for equal collectives in all steps, and its kernel."""
+        """Returns the one object that stands for equal collectives in all steps, and its kernel."""
         key = collective.name, collective.group, collective.rank, collective.tensors
         if key not in self._collectives:
             name = COLLECTIVE_KERNELS.get(collective.name, COLLECTIVE_KERNELS["send"])
@@ -143,15 +143,15 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def gemm_us(rows: int, columns: int, inner: int) -> float:
-    """A product of a rows × inner and an inner × columns matrix."""
+    """Returns a product of a rows × inner and an inner × columns matrix."""
     return max(2.5, 2.0 * rows * columns * inner / 120e6)
 
 
 def stream_us(tensors: tuple[Tensor, ...]) -> float:
-    """A kernel that reads or writes each of the tensors once."""
+    """Returns a kernel that reads or writes each of the tensors once."""
     return max(1.6, sum(size_bytes(tensor) for tensor in tensors) / 1.4e6)
 
 
 def size_bytes(tensor: Tensor) -> int:
-    """How many bytes its elements take."""
+    """Returns how many bytes its elements take."""
     return tensor.numel * ITEM_BYTES[tensor.dtype]

@@ -42,7 +42,8 @@ GRAPH_LATENCY = 25 / 12
 
 
 class Script:
-    """The program of a thread; `events` numbers the process's CUDA events by name, `stalls` are the random numbers of stalls.
+    """The program of a thread; `events` numbers the process's CUDA events by name, `stalls` are the random numbers of
+    stalls.
 
     Ops that are equal in name and arguments become one object, whatever the step.
     """
@@ -54,7 +55,7 @@ class Script:
         self._events = events
 
     def take(self) -> list[Instruction]:
-        """What was written since the last call."""
+        """Returns what was written since the last call."""
         taken, self.instructions = self.instructions, []
         return taken
 
@@ -87,7 +88,7 @@ class Script:
         self.instructions.append(End())
 
     def annotation(self, name: str, own_us: float = 2.0) -> contextlib.AbstractContextManager[None]:
-        """A user annotation around what is written within it."""
+        """Returns a user annotation around what is written within it."""
         return self.op(name, scope=USER_SCOPE, own_us=own_us)
 
     def leaf(self, name: str, inputs: tuple[Value, ...] = (), outputs: tuple[Value, ...] = (), us: float = 3.0) -> None:
@@ -108,7 +109,7 @@ class Script:
         return self._around(self._machine.latency_ns * factor, self._machine.latency_spread)
 
     def _return(self, us: float) -> int:
-        """How long a call that waited takes to return."""
+        """Returns how long a call that waited takes to return."""
         return self._around(us * 1000 * self._machine.return_factor)
 
     # launches

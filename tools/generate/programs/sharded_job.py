@@ -1,6 +1,8 @@
-"""Fully sharded data parallel: a rank holds a shard of each layer's parameters, gathers a layer to use it and gives it up after.
+"""Fully sharded data parallel: a rank holds a shard of each layer's parameters, gathers a layer to use it and gives it
+up after.
 
-As FullyShardedDataParallel runs it: the next layer is gathered while one computes, and the gradients of a layer go out as shards.
+As FullyShardedDataParallel runs it: the next layer is gathered while one computes, and the gradients of a layer go out
+as shards.
 """
 
 from collections.abc import Iterator
@@ -19,7 +21,9 @@ HEAD = 4
 
 
 class Unit(NamedTuple):
-    """The parameters of a layer as one tensor, padded to whole shards, this rank's shard of it, and the gradients of both."""
+    """The parameters of a layer as one tensor, padded to whole shards, this rank's shard of it, and the gradients of
+    both.
+    """
 
     whole: Tensor
     shard: Tensor
@@ -59,7 +63,7 @@ class Shards:
         self._gathering.pop(layer).wait(script)
 
     def on_gradient(self, layer: int) -> OnGradient:
-        """The hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
+        """Returns the hook for a layer's parameters: with the gradients of both, they are reduced and scattered."""
 
         def hook(script: Script, parameter: Tensor, gradient: Tensor) -> None:
             filled = self._filled.setdefault(layer, [])
@@ -88,7 +92,9 @@ class Shards:
 
 
 def sharded(process: Process) -> Iterator[None]:
-    """Sharded data parallel: a layer is all-gathered before it is used, its gradients are reduce-scattered after, prefetched."""
+    """Sharded data parallel: a layer is all-gathered before it is used, its gradients are reduce-scattered after,
+    prefetched.
+    """
     size = process.size
     widths = [*[size.hidden] * size.layers, max(1, size.hidden // HEAD)]
     shards = Shards(Communicator(process, world(size.ranks), STREAM), [(size.hidden, width) for width in widths])

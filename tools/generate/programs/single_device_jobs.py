@@ -13,7 +13,7 @@ SIDE_STREAM = 24
 
 
 def steps(process: Process) -> Iterator[int]:
-    """The training steps, each in its annotation; the profiler waits for the device after the last one."""
+    """Yields the training steps, each in its annotation; the profiler waits for the device after the last one."""
     process.main.work(process.random.uniform(2.0, 4.0))
     for step in range(process.size.steps):
         with process.main.annotation(f"ProfilerStep#{step}", own_us=0.1):
@@ -22,7 +22,7 @@ def steps(process: Process) -> Iterator[int]:
 
 
 def model(process: Process, x: Tensor) -> Tensor:
-    """A stack of linear layers with ReLU between, and the loss."""
+    """Returns a stack of linear layers with ReLU between, and the loss."""
     size = process.size
     with process.main.annotation("## forward ##"):
         for layer in range(size.layers):
@@ -31,12 +31,12 @@ def model(process: Process, x: Tensor) -> Tensor:
 
 
 def batch(process: Process, name: str = "batch") -> Tensor:
-    """A batch of the job's size: tokens × hidden."""
+    """Returns a batch of the job's size: tokens × hidden."""
     return process.tensor(name, process.size.tokens, process.size.hidden)
 
 
 def simple(process: Process) -> Iterator[None]:
-    """One stream: forward, backward, optimizer; loss.item() in every second step."""
+    """Yields one stream: forward, backward, optimizer; loss.item() in every second step."""
     for step in steps(process):
         loss = model(process, batch(process))
         backward(process, loss)
@@ -47,12 +47,14 @@ def simple(process: Process) -> Iterator[None]:
 
 
 def hostbound(process: Process) -> Iterator[None]:
-    """As simple, with kernels so short that the device waits for the host."""
+    """Returns as simple, with kernels so short that the device waits for the host."""
     return simple(process)
 
 
 def event_sync(process: Process) -> Iterator[None]:
-    """The host waits for the event behind the forward pass of the step before: long past, unless the device falls behind."""
+    """Yields the host waits for the event behind the forward pass of the step before: long past, unless the device
+    falls behind.
+    """
     main = process.main
     for step in steps(process):
         if step:
@@ -65,7 +67,7 @@ def event_sync(process: Process) -> Iterator[None]:
 
 
 def towers(process: Process) -> Iterator[None]:
-    """Two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
+    """Yields two models on streams of their own, whose backward passes run at once, on an autograd thread each."""
     main, layers = process.main, process.size.layers
     for step in steps(process):
         main.record("stepped", COMPUTE)

@@ -2,7 +2,8 @@
 
 A stream runs one activity after another in the order of submission. An activity is ready when its launch has reached
 the device and, a gap later, all it follows has ended; it starts then, or once fewer than the device runs at once are
-running. Members of a rendezvous end together; they always find room, or ranks could hold each other up for ever. Times are ns.
+running. Members of a rendezvous end together; they always find room, or ranks could hold each other up for ever. Times
+are ns.
 """
 
 import heapq
@@ -55,8 +56,9 @@ class Event(NamedTuple):
 
 
 class Stream:
-    """`tail` was enqueued last; the next activity also has to wait for `waits` (of events, one for each stream) and
-    for the `branches` of a graph that was launched on this stream. `queue` has the latest launches, each with the one before it.
+    """`tail` was enqueued last; the next activity also has to wait for `waits` (of events, one for each stream) and for
+    the `branches` of a graph that was launched on this stream. `queue` has the latest launches, each with the one
+    before it.
     """
 
     __slots__ = ("branches", "queue", "tail", "waits")
@@ -75,12 +77,14 @@ class Stream:
                 self.waits[source.stream] = source
 
     def pending(self) -> tuple[Running, ...]:
-        """What has to end before all that was enqueued so far has happened."""
+        """Returns what has to end before all that was enqueued so far has happened."""
         tail = (self.tail,) if self.tail else ()
         return (*tail, *self.waits.values(), *self.branches)
 
     def oldest_in_queue(self) -> tuple[Running, Running | None] | None:
-        """The launch that has to start before another one fits into the queue, if the queue may be full, and the one before it."""
+        """Returns the launch that has to start before another one fits into the queue, if the queue may be full, and
+        the one before it.
+        """
         return self.queue[0] if len(self.queue) == QUEUE_LIMIT else None
 
     def append(self, activity: Running) -> None:
@@ -140,7 +144,7 @@ class Devices:
             ended.followers, ended.waiters = [], []
 
     def _ended_by(self, activity: Running) -> Sequence[Running]:
-        """The activities whose end is certain now that this one has its start."""
+        """Returns the activities whose end is certain now that this one has its start."""
         together = [activity]
         if activity.rendezvous is not None:
             together = self._met.setdefault(activity.rendezvous.key, [])

@@ -77,7 +77,8 @@ def _start_threads(simulation: Simulation, job: Job) -> None:
 def _advance(simulation: Simulation) -> bool:
     """Lets happen what is next in time, on a device or a host thread; False at the end of the run.
 
-    What a thread submits reaches its device later than the thread's own time, so activities that are ready by then come in order.
+    What a thread submits reaches its device later than the thread's own time, so activities that are ready by then come
+    in order.
     """
     ready, device = simulation.ready, simulation.devices.next_ready
     if device is not None and (not ready or device <= ready[0][0]):

@@ -35,7 +35,7 @@ class Table:
         return len(columns[0]) - 1
 
     def columns(self) -> "tuple[array[int], ...]":
-        """The columns in the order of `append`."""
+        """Returns the columns in the order of `append`."""
         return _taking(self.__slots__)(self)
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class RankRun:
         return len(self.ops) + len(self.calls) + len(self.activities)
 
     def period(self) -> "Period":
-        """From the first start to the last end of an op, call or activity, step annotations aside."""
+        """Returns from the first start to the last end of an op, call or activity, step annotations aside."""
         own = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
         starts = [as_numpy(self.ops.start)[own], as_numpy(self.calls.start), as_numpy(self.activities.start)]
         ends = [as_numpy(self.ops.end)[own], as_numpy(self.calls.end), as_numpy(self.activities.end)]
@@ -184,7 +184,7 @@ class Run:
     ranks: Sequence[RankRun]
 
     def period(self) -> Period:
-        """From the first start to the last end on any rank."""
+        """Returns from the first start to the last end on any rank."""
         periods = [rank.period() for rank in self.ranks]
         return Period(min(one.start for one in periods), max(one.end for one in periods))
 
@@ -200,5 +200,5 @@ class Run:
 
 
 def as_numpy(column: "array[int]") -> Int64:
-    """The column without a copy."""
+    """Returns the column without a copy."""
     return np.frombuffer(column, np.int64) if len(column) else np.empty(0, np.int64)

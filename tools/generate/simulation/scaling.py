@@ -22,7 +22,7 @@ class Factors:
         self._known: dict[tuple[str, str], float] = {}
 
     def of(self, name: str, kind: str) -> float:
-        """The product of all factors that apply to a name of a class, 1 if none does."""
+        """Returns the product of all factors that apply to a name of a class, 1 if none does."""
         known = self._known.get((name, kind))
         if known is None:
             applying = (one.factor for one in self._scale if _applies(one, name, kind))

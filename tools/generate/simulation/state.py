@@ -30,15 +30,15 @@ class Process:
         self._codes: dict[object, int] = {}
 
     def stream(self, number: int) -> Stream:
-        """The stream of that number, made when it first comes."""
+        """Returns the stream of that number, made when it first comes."""
         return self.streams.setdefault(number, Stream())
 
     def queue(self, name: str) -> "Queue":
-        """The queue of that name, made when it first comes."""
+        """Returns the queue of that name, made when it first comes."""
         return self.queues.setdefault(name, Queue())
 
     def code(self, item: T, table: list[T]) -> int:
-        """The position of an item in the table, to which it is added when it first comes."""
+        """Returns the position of an item in the table, to which it is added when it first comes."""
         code = self._codes.get(item)
         if code is None:
             code = self._codes[item] = len(table)
@@ -88,19 +88,23 @@ class Simulation:
         heapq.heappush(self.ready, (thread.time, thread.number, thread))
 
     def host_ns(self, thread: Thread, alone: str, ns: int) -> int:
-        """How long host work lasts. It belongs to the innermost open op, and goes by the name `alone` where there is none."""
+        """Returns how long host work lasts. It belongs to the innermost open op, and goes by the name `alone` where
+        there is none.
+        """
         factor = thread.factors[-1] if thread.factors else None
         return round(ns * (self.factors.of(alone, HOST) if factor is None else factor))
 
     def call(self, thread: Thread, name: str, ns: int) -> int:
-        """Records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""
+        """Returns records a call that starts now and lasts `ns` if nothing holds it up; returns its row."""
         process, start = thread.process, thread.time
         thread.time += self.host_ns(thread, name, ns)
         code = process.code(name, process.record.call_names)
         return process.record.calls.append(code, thread.index, start, thread.time, thread.op)
 
     def when_known(self, thread: Thread, sources: Sequence[Running], finish: Callable[[], None]) -> bool:
-        """Calls `finish` once the ends of all sources are known. False if that is later; the thread is woken then."""
+        """Returns calls `finish` once the ends of all sources are known. False if that is later; the thread is woken
+        then.
+        """
         unknown = [source for source in sources if source.end == NONE]
         if not unknown:
             finish()

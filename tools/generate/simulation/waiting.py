@@ -1,4 +1,6 @@
-"""Events and waits of a host thread: it records events, has streams wait for them, waits for the device itself, or asks for an event."""
+"""Events and waits of a host thread: it records events, has streams wait for them, waits for the device itself, or asks
+for an event.
+"""
 
 from collections.abc import Sequence
 
@@ -19,7 +21,7 @@ from .state import Simulation, Thread
 
 
 def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) -> bool:
-    """The event stands for what the stream has pending now. Always True: the thread goes on."""
+    """Returns the event stands for what the stream has pending now. Always True: the thread goes on."""
     process = thread.process
     call = simulation.call(thread, "cudaEventRecord", record.ns)
     process.events[record.event] = Event(process.stream(record.stream).pending(), record.stream, call)
@@ -27,7 +29,7 @@ def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) ->
 
 
 def wait_event(simulation: Simulation, thread: Thread, wait: WaitEvent) -> bool:
-    """What the stream is given from now on waits for the event. Always True: the thread goes on."""
+    """Returns what the stream is given from now on waits for the event. Always True: the thread goes on."""
     process, event = thread.process, thread.process.events[wait.event]
     call = simulation.call(thread, "cudaStreamWaitEvent", wait.ns)
     process.record.syncs.append(STREAM_WAIT, call, wait.stream, wait.event, event.stream, event.call)
@@ -67,7 +69,9 @@ def _waiting_call(
 def await_activities(
     simulation: Simulation, thread: Thread, call: int, sources: Sequence[Running], return_ns: int
 ) -> bool:
-    """Ends a call `return_ns` after the last of the sources, or after now; False if the sources' ends are not known yet."""
+    """Ends a call `return_ns` after the last of the sources, or after now; False if the sources' ends are not known
+    yet.
+    """
     calls, waits = thread.process.record.calls, thread.process.record.host_waits
     name = thread.process.record.call_names[calls.name[call]]
     for source in sources:

@@ -1,7 +1,7 @@
 """Rows of a Chrome trace as JSON text: complete events, flows, names. Times in are ns from the start of the run.
 
-They are written in µs: with three digits and relative to `baseTimeNanoseconds`, so that ns are exact, or whole and since the
-epoch, as Kineto did before it had that field.
+They are written in µs: with three digits and relative to `baseTimeNanoseconds`, so that ns are exact, or whole and
+since the epoch, as Kineto did before it had that field.
 """
 
 import json
@@ -22,18 +22,18 @@ class Rows(NamedTuple):
         return BASE_NS + FIRST_NS if self.whole_us else FIRST_NS
 
     def cut(self, ns: Times) -> Times:
-        """A time as it is written; where that is in whole µs, starts and lengths are cut, each by itself."""
+        """Returns a time as it is written; where that is in whole µs, starts and lengths are cut, each by itself."""
         return ns - ns % 1000 if self.whole_us else ns
 
     def complete(self, category: str, name: str, place: str, start: int, end: int, args: str) -> str:
-        """A row for what lasts from `start` to `end`; `place` as from place(), `args` without their braces."""
+        """Returns a row for what lasts from `start` to `end`; `place` as from place(), `args` without their braces."""
         return (
             f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, {place}, '
             f'"ts": {self.at(start)}, "dur": {self._micros(end - start)}, "args": {{{args}}}}}'
         )
 
     def flow(self, category: str, starts: bool, number: int, place: str, at: int) -> str:
-        """One end of the arrow `number`: its start, or what it points to."""
+        """Returns one end of the arrow `number`: its start, or what it points to."""
         ends = "" if starts else ', "bp": "e"'
         return (
             f'{{"ph": "{"s" if starts else "f"}", "id": {number}, {place}, "ts": {self.at(at)}, '
@@ -41,14 +41,14 @@ class Rows(NamedTuple):
         )
 
     def label(self, what: str, process: int, thread: int, key: str, value: str | int) -> str:
-        """A metadata row: what a process or thread is called, or where it is shown."""
+        """Returns a metadata row: what a process or thread is called, or where it is shown."""
         return (
             f'{{"ph": "M", "name": "{what}", "ts": {self.at(0)}, {place(process, thread)}, '
             f'"args": {{"{key}": {json.dumps(value)}}}}}'
         )
 
     def at(self, ns: int) -> str:
-        """A time of the run as text."""
+        """Returns a time of the run as text."""
         return self._micros(self.first_ns + ns)
 
     def _micros(self, ns: int) -> str:
@@ -56,5 +56,5 @@ class Rows(NamedTuple):
 
 
 def place(process: int | str, thread: int | str) -> str:
-    """The fields that say of which process and thread a row is."""
+    """Returns the fields that say of which process and thread a row is."""
     return f'"pid": {json.dumps(process)}, "tid": {json.dumps(thread)}'

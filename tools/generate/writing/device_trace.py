@@ -1,7 +1,7 @@
 """Writes the device trace of a simulated rank, the Chrome JSON that Kineto would have written.
 
-Times are the machine's: those of activities on the clock of the device, all in its resolution. Rows stand as Kineto orders
-them: ops by thread, calls with their activities, annotations on streams, names of processes and threads.
+Times are the machine's: those of activities on the clock of the device, all in its resolution. Rows stand as Kineto
+orders them: ops by thread, calls with their activities, annotations on streams, names of processes and threads.
 """
 
 import json
@@ -64,7 +64,9 @@ class SyncRecords(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A rank's run and how its profiler sees it: rows in the machine's resolution, the device's clock, which activities are shown."""
+    """A rank's run and how its profiler sees it: rows in the machine's resolution, the device's clock, which activities
+    are shown.
+    """
 
     run: RankRun
     who: Identity
@@ -74,7 +76,7 @@ class _Seen(NamedTuple):
     external: "array[int]"
 
     def device_span(self, activity: int) -> tuple[int, int]:
-        """When it ran, by the device's clock."""
+        """Returns when it ran, by the device's clock."""
         activities = self.run.activities
         return self.clock.read(activities.start[activity]), self.clock.read(activities.end[activity])
 
@@ -82,7 +84,8 @@ class _Seen(NamedTuple):
 def write_device_trace(
     run: RankRun, who: Identity, machine: Machine, path: str, sync: SyncRecords, stacks: int = 0
 ) -> None:
-    """Writes the trace in pieces, in time linear in the events, with so many of Python's calls (`stacks`) for each op called.
+    """Writes the trace in pieces, in time linear in the events, with so many of Python's calls (`stacks`) for each op
+    called.
 
     Raises DataError when the file cannot be written.
     """
@@ -165,8 +168,8 @@ def _calls_and_activities(seen: _Seen, sync: SyncRecords) -> Iterator[str]:
 
 
 def _linked_ops(run: RankRun) -> "array[int]":
-    """For each op the innermost one around it, itself included, that is no annotation: what device rows are linked
-    to.
+    """Returns for each op the innermost one around it, itself included, that is no annotation: what device rows are
+    linked to.
     """
     linked = array("q", bytes(8 * len(run.ops)))
     for row, parent in enumerate(run.ops.parent):
@@ -224,7 +227,7 @@ def _sync_record(seen: _Seen, row: int, link: str, resolved: bool) -> Iterator[s
 
 
 def _stream_annotations(seen: _Seen) -> Iterator[str]:
-    """For each annotation that is the innermost one around launches a row on each of their streams."""
+    """Yields for each annotation that is the innermost one around launches a row on each of their streams."""
     run = seen.run
     around = array("q", bytes(8 * len(run.ops)))
     for row, parent in enumerate(run.ops.parent):

@@ -22,7 +22,7 @@ class Argument(NamedTuple):
 
 
 def argument(value: Value, ids: TensorIds) -> Argument:
-    """An argument of an op; tensors have their numbers from `ids`."""
+    """Returns an argument of an op; tensors have their numbers from `ids`."""
     if isinstance(value, Tensor):
         where = [*ids(value), value.offset, value.numel, ITEM_SIZES[value.dtype], value.device]
         return Argument(where, value.shape, f"Tensor({value.dtype})", value.strides)
@@ -36,7 +36,7 @@ def argument(value: Value, ids: TensorIds) -> Argument:
 
 
 def listed(kind: str, items: list[Argument]) -> Argument:
-    """A list or tuple; it has one type for each element."""
+    """Returns a list or tuple; it has one type for each element."""
     return Argument(
         [item.value for item in items],
         [item.shape for item in items],
@@ -46,13 +46,13 @@ def listed(kind: str, items: list[Argument]) -> Argument:
 
 
 def text(arguments: Iterable[Argument]) -> str:
-    """The arguments as a JSON object of four lists."""
+    """Returns the arguments as a JSON object of four lists."""
     values, shapes, types, strides = ([*column] for column in zip(*arguments, strict=True)) if arguments else ([],) * 4
     return json.dumps({"values": values, "shapes": shapes, "types": types, "strides": strides})
 
 
 def collective_arguments(collective: Collective, sequence: int, ids: TensorIds) -> list[Argument]:
-    """The positional inputs of record_param_comms behind its tensor."""
+    """Returns the positional inputs of record_param_comms behind its tensor."""
     group = collective.group
 
     def of(*values: Value) -> list[Argument]:

@@ -59,7 +59,7 @@ class _Nodes:
         return self._last_id
 
     def _number(self) -> "array[int]":
-        """The ids of the ops; each op's new tensors follow it."""
+        """Returns the ids of the ops; each op's new tensors follow it."""
         ids = array("q")
         self._groups_id = self._next_id() if self._who.groups else NONE
         seen = bytearray(len(self._run.op_table))
@@ -149,7 +149,7 @@ def _attrs(
 
 
 def _collective_attrs(collective: Collective) -> str:
-    """What the observer adds to record_param_comms, from the comma on."""
+    """Returns what the observer adds to record_param_comms, from the comma on."""
     group = collective.group
     attrs: list[tuple[str, str, str | int]] = [
         ("collective_name", "string", collective.name),

@@ -26,7 +26,7 @@ class Identity(NamedTuple):
 
 
 def identify(job: Job, rank: int) -> Identity:
-    """Ids as an operating system might have given them; no two ranks share a pid."""
+    """Returns ids as an operating system might have given them; no two ranks share a pid."""
     pid = 41_000 + 64 * rank
     tids = (pid, *(pid + 20 + thread for thread in range(1, len(job.threads))))
     own = tuple(group for group in job.groups if rank in group.ranks)
@@ -34,10 +34,10 @@ def identify(job: Job, rank: int) -> Identity:
 
 
 def correlation(call: int) -> int:
-    """The correlation id of the call in that row."""
+    """Returns the correlation id of the call in that row."""
     return 1 + CORRELATION_STEP * (call + 1)
 
 
 def record_function(op: int) -> int:
-    """The RecordFunction id of the op in that row; the first one went to the list of process groups."""
+    """Returns the RecordFunction id of the op in that row; the first one went to the list of process groups."""
     return op + 2

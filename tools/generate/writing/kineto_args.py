@@ -11,7 +11,7 @@ LISTED = 30
 
 
 def input_args(inputs: tuple[Value, ...]) -> str:
-    """What `record_shapes` adds to an op; empty for an op without arguments."""
+    """Returns what `record_shapes` adds to an op; empty for an op without arguments."""
     if not inputs:
         return ""
     columns: dict[str, Callable[[Value], object]] = {
@@ -54,7 +54,7 @@ def _concrete(value: Value) -> str:
 
 
 def collective_args(collective: Collective, sequence: int) -> str:
-    """What Kineto says of a collective, on its op and on its kernel."""
+    """Returns what Kineto says of a collective, on its op and on its kernel."""
     group = collective.group
     args: dict[str, object] = {
         "Collective name": collective.name,
@@ -78,12 +78,12 @@ def collective_args(collective: Collective, sequence: int) -> str:
 
 
 def collective_dtype(collective: Collective) -> str:
-    """The type of the first tensor's elements, Byte without one."""
+    """Returns the type of the first tensor's elements, Byte without one."""
     return C10_TYPES[collective.tensors[0].dtype] if collective.tensors else "Byte"
 
 
 def stride(ranks: tuple[int, ...]) -> int:
-    """The distance between the ranks of a group, 1 for one rank."""
+    """Returns the distance between the ranks of a group, 1 for one rank."""
     return ranks[1] - ranks[0] if len(ranks) > 1 else 1
 
 

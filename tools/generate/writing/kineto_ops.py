@@ -24,7 +24,7 @@ def external_ids(run: RankRun, threads: int) -> "array[int]":
 
 
 def op_rows(run: RankRun, who: Identity, rows: Rows, external: "array[int]") -> Iterator[str]:
-    """A row for each op, and one for each flow behind the op where it starts or ends."""
+    """Yields a row for each op, and one for each flow behind the op where it starts or ends."""
     flows = _forward_backward(run)
     inputs = [input_args(op.inputs) for op in run.op_table]
     position = 0
@@ -54,8 +54,8 @@ def _own_args(run: RankRun, row: int) -> str:
 
 
 def _forward_backward(run: RankRun) -> dict[int, int]:
-    """By op row the number of its flow, negative where it ends: from the last forward op of a sequence number to its
-    backward op.
+    """Returns by op row the number of its flow, negative where it ends: from the last forward op of a sequence number
+    to its backward op.
     """
     ops = run.ops
     forward: dict[tuple[int, int], int] = {}

@@ -8,7 +8,8 @@ from ..simulation import RankRun, as_numpy
 
 
 def shown(run: RankRun, machine: Machine) -> Bool:
-    """All but the share whose records were lost: those that ended one after the other, somewhere within the run.
+    """Returns all but the share whose records were lost: those that ended one after the other, somewhere within the
+    run.
 
     Their launch calls are shown, as the profiler keeps records of calls and of activities apart.
     """

@@ -8,13 +8,13 @@
         "host_waits":  [[correlation of the call, [correlation, index]], ...],
         "hand_overs":  [[tid, given_ns, tid, taken_ns, waited], ...]}]}
 
-An activity is known by the correlation of its launch and its index among that launch's activities by start. `rf_id`
-is the Record function id of the innermost op (annotations included) around the launch, 0 if there is none.
-`event_waits` lead to an activity from one on another stream that an event, waited for by the stream, stood for;
-`graph_order` are edges between streams that a CUDA graph imposes and no trace records; the order within each stream
-comes on top of them. `host_waits` are what a blocking call waited for. Times are ns from the start of the run, which
-the traces put at baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace"; a machine's device trace shows activities by the
-device's clock, and not those whose records were lost.
+An activity is known by the correlation of its launch and its index among that launch's activities by start. `rf_id` is
+the Record function id of the innermost op (annotations included) around the launch, 0 if there is none. `event_waits`
+lead to an activity from one on another stream that an event, waited for by the stream, stood for; `graph_order` are
+edges between streams that a CUDA graph imposes and no trace records; the order within each stream comes on top of them.
+`host_waits` are what a blocking call waited for. Times are ns from the start of the run, which the traces put at
+baseTimeNanoseconds + 1000 * the first `ts` of kind "Trace"; a machine's device trace shows activities by the device's
+clock, and not those whose records were lost.
 """
 
 import json
@@ -70,7 +70,7 @@ def _list(name: str, rows: Iterator[object]) -> Iterator[str]:
 
 
 def activity_keys(rank: RankRun) -> list[Key]:
-    """By row the correlation and the index among the launch's activities by start."""
+    """Returns by row the correlation and the index among the launch's activities by start."""
     activities = rank.activities
     order = sorted(range(len(activities)), key=lambda row: (activities.call[row], activities.start[row], row))
     keys: list[Key] = [(0, 0)] * len(order)

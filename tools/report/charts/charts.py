@@ -1,4 +1,6 @@
-"""Draws the table of an analysis as charts with values on hover. Long tables are drawn in part; what is left out is in the files."""
+"""Draws the table of an analysis as charts with values on hover. Long tables are drawn in part; what is left out is in
+the files.
+"""
 
 from collections.abc import Callable
 
@@ -41,7 +43,7 @@ CATEGORIES = ("added", "more", "same", "fewer", "removed")
 
 
 def temporal_breakdown(table: Table) -> list[Chart]:
-    """A bar per device: time with computation, with other activities only, and idle."""
+    """Returns a bar per device: time with computation, with other activities only, and idle."""
     labels = {"compute": "computation", "non_compute": "other activities", "idle": "idle"}
     rows = [
         {"place": place(row), "part": label, "time": row[name], "share": row[f"{name}_pct"]}
@@ -52,7 +54,9 @@ def temporal_breakdown(table: Table) -> list[Chart]:
 
 
 def step_breakdown(table: Table) -> list[Chart]:
-    """A bar per step, of what ran; beside each other where there are few, so many that a page shows where there are more."""
+    """Returns a bar per step, of what ran; beside each other where there are few, so many that a page shows where there
+    are more.
+    """
     parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
     rows = [
         {**row, "place": place(row), "number": number, "part": label, "part_time": time}
@@ -75,28 +79,28 @@ def step_breakdown(table: Table) -> list[Chart]:
 
 
 def idle_time_breakdown(table: Table) -> list[Chart]:
-    """A bar per stream: what it was idle for."""
+    """Returns a bar per stream: what it was idle for."""
     rows = [{**row, "place": place(row), "part": row["category"]} for row in table.rows()]
     labels = ("host wait", "kernel wait", "other")
     return [stacked(rows, labels, "place", "idle", "idle [µs]", "cause", "idle [µs]", "share [%]", "gaps")]
 
 
 def kernel_breakdown(table: Table) -> list[Chart]:
-    """A bar per device: how long each class of kernels, or several of them at once, ran."""
+    """Returns a bar per device: how long each class of kernels, or several of them at once, ran."""
     rows = [{**row, "place": place(row), "part": row["class"]} for row in table.rows()]
     labels = sorted({row["part"] for row in rows}, key=lambda label: (label.count("+"), label))
     return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def kernel_breakdown_kernels(table: Table) -> list[Chart]:
-    """The kernels that took longest, by class."""
+    """Returns the kernels that took longest, by class."""
     rows = largest_names([{**row, "part": row["class"]} for row in table.rows() if row["name"] != "others"], "sum")
     labels = sorted({row["part"] for row in rows})
     return [ranked(rows, "sum", "total time [µs]", "pct [%]", "count", labels=labels)]
 
 
 def kernel_duration_distribution(table: Table) -> list[Chart]:
-    """A box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
+    """Returns a box from quartile to quartile, a line from the 5th to the 95th percentile, a tick at the median."""
     rows = largest_names(table.rows(), "sum")
     told = ("min [µs]", "q05 [µs]", "q25 [µs]", "q50 [µs]", "q75 [µs]", "q95 [µs]", "max [µs]")
     order = alt.EncodingSortField("sum", order="descending")
@@ -109,7 +113,7 @@ def kernel_duration_distribution(table: Table) -> list[Chart]:
 
 
 def communication_computation_overlap(table: Table) -> list[Chart]:
-    """A bar per device: communication beside computation, and alone."""
+    """Returns a bar per device: communication beside computation, and alone."""
     parts = {"overlap": "hidden communication", "exposed_communication": "exposed communication"}
     rows = [
         {"place": place(row), "part": label, "time": row[name], "overlap_pct": row["overlap_pct"]}
@@ -120,7 +124,7 @@ def communication_computation_overlap(table: Table) -> list[Chart]:
 
 
 def launch_statistics(table: Table) -> list[Chart]:
-    """The launches with the longest delays, each a point; both axes are logarithmic."""
+    """Returns the launches with the longest delays, each a point; both axes are logarithmic."""
     rows = [
         {**row, "flags": row["flags"] or "none", "name": short_name(row["name"])}
         for row in largest_rows(table, "delay", SHOWN_POINTS)
@@ -140,7 +144,7 @@ def launch_statistics(table: Table) -> list[Chart]:
 
 
 def launch_statistics_by_api(table: Table) -> list[Chart]:
-    """The calls that took longest on the host."""
+    """Returns the calls that took longest on the host."""
     rows = largest_names([{**row, "name": row["api"]} for row in table.rows()], "host")
     return [ranked(rows, "host", "host time in calls [µs]", "launches", "delay_mean [µs]")]
 
@@ -172,7 +176,9 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
 
 
 def counters(table: Table) -> list[Chart]:
-    """The queue lengths, and the bandwidths of copies, a lane for each series; of a long one the highest value in each interval."""
+    """Returns the queue lengths, and the bandwidths of copies, a lane for each series; of a long one the highest value
+    in each interval.
+    """
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
     first = [place for place in range(len(keys)) if place == 0 or keys[place] != keys[place - 1]]
@@ -191,27 +197,29 @@ def counters(table: Table) -> list[Chart]:
 
 
 def frequent_kernel_patterns(table: Table) -> list[Chart]:
-    """The sequences of kernels that took longest on the device."""
+    """Returns the sequences of kernels that took longest on the device."""
     named = [{**row, "name": f"{row['operator']}: {row['pattern']}"} for row in table.rows()]
     rows = largest_names(named, "device_time")
     return [ranked(rows, "device_time", "time on the device [µs]", "count", "host_time [µs]")]
 
 
 def cupti_counters(table: Table) -> list[Chart]:
-    """The kernels with most floating-point operations; no chart where none were counted."""
+    """Returns the kernels with most floating-point operations; no chart where none were counted."""
     rows = largest_names([{**row, "name": row["kernel"]} for row in table.rows() if row["flops"] is not None], "flops")
     return [ranked(rows, "flops", "floating-point operations []", "op_stack")] if rows else []
 
 
 def critical_path(table: Table) -> list[Chart]:
-    """A bar per rank: what the critical path consists of."""
+    """Returns a bar per rank: what the critical path consists of."""
     rows = [{**row, "place": f"rank {row['rank']}", "part": row["kind"]} for row in table.rows()]
     labels = dict.fromkeys(row["part"] for row in sorted(rows, key=lambda row: -row["time"]))
     return [stacked(rows, labels, "place", "time", "time [µs]", "time [µs]", "pct [%]")]
 
 
 def collectives_over_ranks(table: Table) -> list[Chart]:
-    """How far apart members arrive, by the order of collectives; and the bandwidth by size, where sizes were recorded."""
+    """Returns how far apart members arrive, by the order of collectives; and the bandwidth by size, where sizes were
+    recorded.
+    """
     rows = [
         {**row, "number": number, "last": f"rank {row['straggler']}"}
         for number, row in enumerate(first_rows(table, SHOWN_POINTS))
@@ -238,19 +246,19 @@ def collectives_over_ranks(table: Table) -> list[Chart]:
 
 
 def per_op_device_time_by_name(table: Table) -> list[Chart]:
-    """The ops whose own activities took longest."""
+    """Returns the ops whose own activities took longest."""
     rows = largest_names(table.rows(), "self")
     return [ranked(rows, "self", "time of the op's own activities [µs]", "subtree [µs]", "ops", "count")]
 
 
 def host_time_per_op(table: Table) -> list[Chart]:
-    """The ops that by themselves kept the host longest."""
+    """Returns the ops that by themselves kept the host longest."""
     rows = largest_names(table.rows(), "self")
     return [ranked(rows, "self", "time of the op itself on the host [µs]", "thread", "total [µs]", "count")]
 
 
 def what_if(table: Table) -> list[Chart]:
-    """How much shorter the run is with each change."""
+    """Returns how much shorter the run is with each change."""
     rows = table.rows()
     bars = (
         alt.Chart(data(rows))
@@ -265,7 +273,7 @@ def what_if(table: Table) -> list[Chart]:
 
 
 def trace_diff(table: Table) -> list[Chart]:
-    """The names whose time differs most between the two runs."""
+    """Returns the names whose time differs most between the two runs."""
     rows = [{**row, "part": row["category"]} for row in table.rows()]
     rows = sorted(rows, key=lambda row: -abs(row["difference"] or 0))[:SHOWN_NAMES]
     for row in rows:

@@ -22,8 +22,9 @@ NUMBER = ",.1f"
 
 
 def data(rows: Sequence[Row], *fields: str, name: str = "rows") -> alt.InlineData:
-    """These fields of the rows for a chart, all if none is named; texts to LONGEST letters, numbers to four digits after the point,
-    below 1 to four in all."""
+    """Returns these fields of the rows for a chart, all if none is named; texts to LONGEST letters, numbers to four
+    digits after the point, below 1 to four in all.
+    """
     kept = [{key: row[key] for key in fields} for row in rows] if fields else rows
     values = [{key: _short(value) for key, value in row.items()} for row in kept]
     # of what is no JSON yet Altair looks at every value, which takes as long as several analyses
@@ -40,12 +41,14 @@ def _short(value: Any) -> Any:
 
 
 def top_legend(title: str | None = None) -> alt.Legend:
-    """A legend above the chart."""
+    """Returns a legend above the chart."""
     return alt.Legend(title=title, orient="top")
 
 
 def by_label(labels: Iterable[str]) -> alt.Color:
-    """`part` by one variable of the style per label: `--host-wait` for `host wait`; what overlaps has one colour for all."""
+    """`part` by one variable of the style per label: `--host-wait` for `host wait`; what overlaps has one colour for
+    all.
+    """
     labels = list(labels)
     names = ["overlap" if "+" in label else label.replace(" ", "-") for label in labels]
     scale = alt.Scale(domain=labels, range=[f"var(--{name})" for name in names])
@@ -53,7 +56,7 @@ def by_label(labels: Iterable[str]) -> alt.Color:
 
 
 def by_series(field: str, title: str | None = None) -> alt.Color:
-    """A field whose values have no colours of their own."""
+    """Returns a field whose values have no colours of their own."""
     return alt.Color(f"{field}:N", scale=alt.Scale(range=SERIES), legend=top_legend(title))
 
 
@@ -68,17 +71,17 @@ def _hover(field: str, bracket: str, unit: str) -> alt.Tooltip:
 
 
 def fields_of(told: list[alt.Tooltip]) -> list[str]:
-    """The fields that a hover shows."""
+    """Returns the fields that a hover shows."""
     return [str(one["shorthand"]).partition(":")[0] for one in told]
 
 
 def sized(chart: Chart, height: int) -> Chart:
-    """As wide as the page, `height` px high."""
+    """Returns as wide as the page, `height` px high."""
     return chart.properties(width="container", height=height, autosize=FIT)
 
 
 def per_value(rows: Sequence[Row], field: str, step: int) -> int:
-    """The height that gives each value of a field `step` px."""
+    """Returns the height that gives each value of a field `step` px."""
     return step * len({row[field] for row in rows})
 
 
@@ -121,13 +124,15 @@ def ranked(rows: Sequence[Row], x: str, title: str, *more: str, labels: Iterable
 
 
 def place(row: Row) -> str:
-    """Which rank, device and stream a row is of."""
+    """Returns which rank, device and stream a row is of."""
     stream = f" · stream {row['stream']}" if "stream" in row else ""
     return f"rank {row['rank']} · device {row['device']}{stream}"
 
 
 def largest_names(rows: Sequence[Row], by: str) -> list[Row]:
-    """The rows of the names that are largest in total, with `short`, a form of the name that tells it from the others."""
+    """Returns the rows of the names that are largest in total, with `short`, a form of the name that tells it from the
+    others.
+    """
     total: dict[str, float] = {}
     for row in rows:
         total[row["name"]] = total.get(row["name"], 0) + row[by]

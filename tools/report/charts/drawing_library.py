@@ -1,5 +1,6 @@
-"""The scripts that draw the charts: bundled once for each version of the library, and kept in the user's cache, as that takes longer than
-the report on most runs."""
+"""The scripts that draw the charts: bundled once for each version of the library, and kept in the user's cache, as that
+takes longer than the report on most runs.
+"""
 
 import hashlib
 from contextlib import suppress
@@ -15,7 +16,7 @@ EMBED = "window.vegaEmbed = vegaEmbed;"
 
 
 def drawing_library() -> str:
-    """A script that gives a page `vegaEmbed`."""
+    """Returns a script that gives a page `vegaEmbed`."""
     folder = platformdirs.user_cache_path("execgraph")
     for path in folder.glob(f"vega-embed-{VERSION}-*.js"):
         with suppress(OSError):

@@ -1,4 +1,6 @@
-"""Draws a tree of modules as a flame graph that hangs from its root: each module below the one that calls it, as wide as its time."""
+"""Draws a tree of modules as a flame graph that hangs from its root: each module below the one that calls it, as wide
+as its time.
+"""
 
 from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ LETTER = 6.4
 
 
 def modules(table: Table) -> list[Chart]:
-    """The time on the device, of a run of the host alone on the host; one graph for each of the first ranks."""
+    """Returns the time on the device, of a run of the host alone on the host; one graph for each of the first ranks."""
     ranks = list(dict.fromkeys(np.asarray(table["rank"]).tolist()))
     rows = table.rows()
     time = module_time(table)
@@ -77,7 +79,7 @@ def _of_rank(rows: list[Row], time: str) -> Chart | None:
 
 
 def _bars(rows: list[Row], column: str) -> Iterator[Row]:
-    """Each module with where it begins and ends: behind its elder siblings, in the one that it is in."""
+    """Yields each module with where it begins and ends: behind its elder siblings, in the one that it is in."""
     ends = [0.0]
     for row in rows:
         depth, time = row["depth"], row[column] or 0.0

@@ -1,4 +1,6 @@
-"""Draws values that change over time, one lane for each series, its height the value: as many as there are fit below each other."""
+"""Draws values that change over time, one lane for each series, its height the value: as many as there are fit below
+each other.
+"""
 
 import altair as alt
 import numpy as np
@@ -17,7 +19,7 @@ FILLED, COLOUR = 0.86, "var(--computation)"
 
 
 def series(lanes: dict[str, Steps], title: str, unit: str) -> Chart:
-    """All lanes on one scale, whose upper end is in the title."""
+    """Returns all lanes on one scale, whose upper end is in the title."""
     names = list(lanes)
     highest = max(float(value.max()) for _, value in lanes.values()) or 1.0
     most = max(SHOWN_STEPS // len(lanes), FEWEST_STEPS)

@@ -13,12 +13,12 @@ MOST_RANKS, LARGEST, CELL = 64, 416, 40
 
 
 def collectives_over_ranks_waits(table: Table) -> list[Chart]:
-    """Lines wait for columns."""
+    """Returns lines wait for columns."""
     return _square(table.rows(), ("rank", "rank that waits"), ("waits_for", "for rank"), "time [µs]", "collectives")
 
 
 def collectives_over_ranks_all_to_all(table: Table) -> list[Chart]:
-    """Lines send to columns; a square for each group."""
+    """Returns lines send to columns; a square for each group."""
     rows = table.rows()
     return [
         chart

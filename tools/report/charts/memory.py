@@ -18,8 +18,9 @@ HEIGHT = 170
 
 
 def memory_timeline(table: Table) -> list[Chart]:
-    """A curve for each device, those with the highest peaks, but none that would be flat beside them; of a long one the highest value in
-    each stretch."""
+    """Returns a curve for each device, those with the highest peaks, but none that would be flat beside them; of a long
+    one the highest value in each stretch.
+    """
     ranks, devices, allocated = (np.asarray(table[name]) for name in ("rank", "device", "allocated"))
     places, number = np.unique(np.stack([ranks, devices], axis=1), axis=0, return_inverse=True)
     number = number.reshape(-1)
@@ -77,7 +78,7 @@ def _points(table: Table, rows: Int64) -> list[Row]:
 
 
 def _kept(value: Int64) -> Int64:
-    """Of each of as many stretches as are shown the place of the highest value, and the last of all."""
+    """Returns of each of as many stretches as are shown the place of the highest value, and the last of all."""
     if len(value) <= SHOWN_POINTS:
         return np.arange(len(value))
     stretch = np.arange(len(value)) * SHOWN_POINTS // len(value)
@@ -86,6 +87,6 @@ def _kept(value: Int64) -> Int64:
 
 
 def _begun(points: list[Row]) -> list[Row]:
-    """The first point of each step, where there are several."""
+    """Returns the first point of each step, where there are several."""
     begun = [row for before, row in zip([{"step": ""}, *points], points, strict=False) if row["step"] != before["step"]]
     return begun if len(begun) > 1 else []

@@ -10,7 +10,8 @@ SHOWN_OPS = 1500
 
 
 def efficiency(table: Table) -> list[Chart]:
-    """A roofline: the ops that took longest by operations per byte and speed, below what their devices can do at most.
+    """Returns a roofline: the ops that took longest by operations per byte and speed, below what their devices can do
+    at most.
 
     No chart where no op has both.
     """
@@ -51,7 +52,9 @@ def efficiency(table: Table) -> list[Chart]:
 
 
 def _roofs(rows: list[Row]) -> list[Row]:
-    """Each device's and format's roof, from the least intensity of any row to the largest: up along the bandwidth, then flat."""
+    """Returns each device's and format's roof, from the least intensity of any row to the largest: up along the
+    bandwidth, then flat.
+    """
     peaks = {(row["peak_speed"], row["peak_bandwidth"]) for row in rows if row["peak_speed"] and row["peak_bandwidth"]}
     intensities = [row["intensity"] for row in rows] + [1000 * speed / bandwidth for speed, bandwidth in peaks]
     return [

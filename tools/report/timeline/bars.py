@@ -15,7 +15,9 @@ Row = dict[str, Any]
 
 
 class Arrows(NamedTuple):
-    """From the end of one bar to the start of another on another lane: launches, and steps of the critical path. Rows of bars."""
+    """From the end of one bar to the start of another on another lane: launches, and steps of the critical path. Rows
+    of bars.
+    """
 
     source: Rows
     target: Rows
@@ -26,8 +28,9 @@ class Arrows(NamedTuple):
 class Bars:
     """The n timed nodes of a rank by lane, then start; times count from the run's first start.
 
-    `lane` is a position in `lanes`, which are in the order in which they are drawn: host threads above streams. From `alone_ns` on
-    a bar has its lane for itself: what began before it has ended, so that a lane is never busy twice. `look` is a position in LOOKS.
+    `lane` is a position in `lanes`, which are in the order in which they are drawn: host threads above streams. From
+    `alone_ns` on a bar has its lane for itself: what began before it has ended, so that a lane is never busy twice.
+    `look` is a position in LOOKS.
     """
 
     rank: int
@@ -47,7 +50,9 @@ class Bars:
 
 
 def began(replays: Sequence[Replay]) -> Ns:
-    """When each rank's first node with a time started (ns), as all ranks together tell by what they did together."""
+    """Returns when each rank's first node with a time started (ns), as all ranks together tell by what they did
+    together.
+    """
     if len(replays) < 2:
         return np.zeros(len(replays), np.int64)
     together = replay_ranks([replay.work.graphs[0] for replay in replays]).work
@@ -57,7 +62,7 @@ def began(replays: Sequence[Replay]) -> Ns:
 
 
 def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
-    """A rank whose first node started at `begin_ns`. O(n log n)."""
+    """Returns a rank whose first node started at `begin_ns`. O(n log n)."""
     work = replay.work
     graph, timed = work.graphs[0], np.flatnonzero(work.is_timed)
     drawn = sorted(np.unique(work.lane[timed]).tolist(), key=lambda one: (work.lanes[one].is_stream, work.lanes[one]))
@@ -87,7 +92,7 @@ def bars_of(rank: int, replay: Replay, begin_ns: int = 0) -> Bars:
 
 
 def _alone(lane: Int64, start: Ns, end: Ns) -> Ns:
-    """When the bars before each on its lane have ended, from its own start to its own end."""
+    """Returns when the bars before each on its lane have ended, from its own start to its own end."""
     extent = int(end.max(initial=0)) + 1
     latest = np.maximum.accumulate(end + lane * extent) - lane * extent
     before = np.where(is_group_start(lane), 0, np.append(0, latest[:-1])[: len(latest)])
@@ -95,7 +100,7 @@ def _alone(lane: Int64, start: Ns, end: Ns) -> Ns:
 
 
 def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
-    """Those of the bars that are at `order`."""
+    """Returns those of the bars that are at `order`."""
     launch = work.kind & DependencyKind.LAUNCH != 0
     source, target = np.append(work.source[launch], path[:-1]), np.append(work.target[launch], path[1:])
     is_step = np.arange(len(source)) >= launch.sum()
@@ -106,7 +111,7 @@ def _arrows(work: Workload, order: Rows, path: Rows) -> Arrows:
 
 
 def lane_times(bars: Bars) -> list[Row]:
-    """Time per lane and look (µs); a lane's parts do not exceed the run."""
+    """Returns time per lane and look (µs); a lane's parts do not exceed the run."""
     cell = bars.lane * len(LOOKS) + bars.look
     total = np.bincount(cell, bars.end_ns - bars.alone_ns)
     return [
@@ -116,5 +121,5 @@ def lane_times(bars: Bars) -> list[Row]:
 
 
 def timed(replays: Mapping[int, Replay]) -> dict[int, Replay]:
-    """The ranks of which any time was recorded."""
+    """Returns the ranks of which any time was recorded."""
     return {rank: replay for rank, replay in replays.items() if replay.work.is_timed.any()}

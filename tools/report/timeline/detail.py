@@ -9,7 +9,9 @@ from .bars import Bars
 
 
 def around_the_path(bars: Bars, most: int) -> tuple[int, int]:
-    """A stretch of time (ns) of at most about `most` bars around the longest piece of the critical path, or all of the time."""
+    """Returns a stretch of time (ns) of at most about `most` bars around the longest piece of the critical path, or all
+    of the time.
+    """
     whole = int(bars.start_ns.min()), int(bars.end_ns.max())
     if len(bars) <= most or not bars.critical.any():
         return whole
@@ -22,7 +24,9 @@ def around_the_path(bars: Bars, most: int) -> tuple[int, int]:
 
 
 class Order(NamedTuple):
-    """In what order bars are told: those that always are, then each lane's by `place`, the longest first; `others` are so many per lane."""
+    """In what order bars are told: those that always are, then each lane's by `place`, the longest first; `others` are
+    so many per lane.
+    """
 
     always: Bool
     place: Int64
@@ -30,7 +34,9 @@ class Order(NamedTuple):
 
 
 def order_of_detail(bars: Bars, window_ns: tuple[int, int], most: int) -> Order:
-    """Of `most` bars half may be those in the window, if they are not more, and an eighth the longest of each name on each lane."""
+    """Returns of `most` bars half may be those in the window, if they are not more, and an eighth the longest of each
+    name on each lane.
+    """
     always = (bars.end_ns >= window_ns[0]) & (bars.start_ns <= window_ns[1])
     always &= always.sum() <= most // 2
     by_length = np.lexsort((bars.start_ns - bars.end_ns, bars.lane))
@@ -45,13 +51,15 @@ def order_of_detail(bars: Bars, window_ns: tuple[int, int], most: int) -> Order:
 
 
 def detailed(bars: Bars, order: Order, most: int) -> Bool:
-    """Which bars are told, about `most`: lanes of few bars have all of theirs, the others share equally what these leave."""
+    """Returns which bars are told, about `most`: lanes of few bars have all of theirs, the others share equally what
+    these leave.
+    """
     share = _shares(order.others, most - int(order.always.sum()))
     return np.asarray(order.place < share[bars.lane])
 
 
 def _shares(wanted: Int64, room: int) -> Int64:
-    """How many each gets of what there is room for.
+    """Returns how many each gets of what there is room for.
 
     >>> _shares(np.array([10, 2, 30]), 20).tolist()
     [9, 2, 9]

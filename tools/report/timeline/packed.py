@@ -1,6 +1,7 @@
 """Columns of whole numbers as a text that a page unpacks: bytes of the same place together, deflated, in base64.
 
-Numbers that hardly vary then take next to nothing, and what a column holds is known from its largest number: it needs no type.
+Numbers that hardly vary then take next to nothing, and what a column holds is known from its largest number: it needs
+no type.
 """
 
 import base64
@@ -17,9 +18,11 @@ LEVEL = 6
 
 
 class Packed(NamedTuple):
-    """For each column how many numbers there are and how many bytes each takes, in the order of the `text`; after them that of `names`.
+    """For each column how many numbers there are and how many bytes each takes, in the order of the `text`; after them
+    that of `names`.
 
-    A number v stands as 2 v, a negative one as -2 v - 1. First come all lowest bytes of the first column, then all next ones.
+    A number v stands as 2 v, a negative one as -2 v - 1. First come all lowest bytes of the first column, then all next
+    ones.
     """
 
     columns: dict[str, tuple[int, int]]
@@ -27,7 +30,7 @@ class Packed(NamedTuple):
 
 
 def packed(columns: Mapping[str, Int64], after: bytes = b"") -> Packed:
-    """The columns, and bytes that follow them."""
+    """Returns the columns, and bytes that follow them."""
     shapes, parts = dict[str, tuple[int, int]](), list[bytes]()
     for name, values in columns.items():
         planes = _planes(values)

@@ -1,4 +1,6 @@
-"""The whole run as a drawing that needs no script: of each lane how its time was spent, for print and for readers without scripts."""
+"""The whole run as a drawing that needs no script: of each lane how its time was spent, for print and for readers
+without scripts.
+"""
 
 from collections.abc import Sequence
 from html import escape
@@ -30,7 +32,7 @@ class Strip(NamedTuple):
 
 
 def strips(bars: Bars, length_ns: int) -> list[Strip]:
-    """The lanes of a rank over a run of `length_ns`."""
+    """Returns the lanes of a rank over a run of `length_ns`."""
     everything: Bool = np.ones(len(bars), bool)
     sums = summarised(bars, everything, length_ns, STRETCHES)
     share = np.zeros((len(bars.lanes), len(STACKED), STRETCHES))
@@ -40,7 +42,7 @@ def strips(bars: Bars, length_ns: int) -> list[Strip]:
 
 
 def picture(drawn: Sequence[Strip], length_ns: int) -> str:
-    """An SVG, as wide as its place, in the colours of the page."""
+    """Returns an SVG, as wide as its place, in the colours of the page."""
     shown, width = drawn[:LANES], STRETCHES * STEP
     height = LANE * len(shown) + FOOT
     parts = [
@@ -63,7 +65,7 @@ def picture(drawn: Sequence[Strip], length_ns: int) -> str:
 
 
 def _area(bottom: float, low: list[float], high: list[float]) -> str:
-    """A rectangle for each run of stretches that are alike."""
+    """Returns a rectangle for each run of stretches that are alike."""
     drawn, begin = list[str](), 0
     for place in range(1, STRETCHES + 1):
         if place == STRETCHES or (low[place], high[place]) != (low[begin], high[begin]):

@@ -1,4 +1,6 @@
-"""What lanes did in equal stretches of time, and the same in stretches twice as long: how much of each kind of work, how many began."""
+"""What lanes did in equal stretches of time, and the same in stretches twice as long: how much of each kind of work,
+how many began.
+"""
 
 from dataclasses import dataclass
 
@@ -16,8 +18,9 @@ CELLS, FEWEST = 1 << 22, 128
 
 @dataclass(slots=True)
 class Summary:
-    """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a lane never
-    busy twice, and how many bars began."""
+    """Of k lanes and kinds (`lane`, `kind`) in b stretches of `width_ns` from the run's start on, k × b: their time, a
+    lane never busy twice, and how many bars began.
+    """
 
     width_ns: int
     lane: Int64
@@ -37,12 +40,13 @@ class Summary:
 
 
 def kinds(bars: Bars) -> Int64:
-    """Of each bar."""
+    """Returns of each bar."""
     return np.asarray(2 * bars.look + bars.critical)
 
 
 def summarised(bars: Bars, chosen: Bool, length_ns: int, finest: int) -> Summary:
-    """The chosen bars, in as many stretches of the run's `length_ns` as there is memory for, at most `finest`; both are powers of 2.
+    """Returns the chosen bars, in as many stretches of the run's `length_ns` as there is memory for, at most `finest`;
+    both are powers of 2.
 
     O(n + k · b) by sums per stretch: what lies whole in a bar is counted by where such stretches begin and end.
     """

@@ -1,4 +1,6 @@
-"""The timeline of a run within the room that a page has: bars one by one where they fit, sums over stretches of time for the others."""
+"""The timeline of a run within the room that a page has: bars one by one where they fit, sums over stretches of time
+for the others.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,10 +27,12 @@ FINEST = 1 << 16
 
 
 class Timeline(NamedTuple):
-    """What a page holds of the drawn `ranks`: `told` of their `bars` bars one by one. Times are µs from the run's first start.
+    """What a page holds of the drawn `ranks`: `told` of their `bars` bars one by one. Times are µs from the run's first
+    start.
 
-    `window` is around the longest piece of the critical path, `coarsest` the longest stretch that bars are summed up in, 0 where all
-    are told. `json` is what the page unpacks, `picture` an SVG of the whole run. `lane_times` say what each lane's time was spent on.
+    `window` is around the longest piece of the critical path, `coarsest` the longest stretch that bars are summed up
+    in, 0 where all are told. `json` is what the page unpacks, `picture` an SVG of the whole run. `lane_times` say what
+    each lane's time was spent on.
     """
 
     ranks: list[int]
@@ -43,7 +47,9 @@ class Timeline(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A rank on the page: what it unpacks, how many bars are told, and the stretch in which the others are summed up, 0 for none."""
+    """A rank on the page: what it unpacks, how many bars are told, and the stretch in which the others are summed up, 0
+    for none.
+    """
 
     json: bytes
     bars: int
@@ -51,10 +57,11 @@ class Told(NamedTuple):
 
 
 def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Timeline | None:
-    """Of the replayed ranks, all on one clock, first seen where about `around` bars are; None where no time was recorded.
+    """Returns of the replayed ranks, all on one clock, first seen where about `around` bars are; None where no time was
+    recorded.
 
-    The small ranks are told whole, the large ones share equally what these leave; the largest says what is seen first. One rank at a time,
-    linear in bars but for sorting.
+    The small ranks are told whole, the large ones share equally what these leave; the largest says what is seen first.
+    One rank at a time, linear in bars but for sorting.
     """
     known = timed(replays)
     if not known:
@@ -88,7 +95,9 @@ def timeline(replays: Mapping[int, Replay], around: int, room: int = ROOM) -> Ti
 
 
 def told_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: int) -> Told:
-    """As many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them if that leaves half of the room."""
+    """Returns as many bars as about `room` bytes hold, of a run of `length_ns`, all in the window among them if that
+    leaves half of the room.
+    """
     most, order = room // LEAST, None
     while True:
         if len(bars) <= most:
@@ -106,7 +115,7 @@ def told_within(bars: Bars, length_ns: int, window_ns: tuple[int, int], room: in
 
 
 def _sums(bars: Bars, chosen: Bool, length_ns: int, room: int) -> Summary:
-    """In stretches so short that they just fit."""
+    """Returns in stretches so short that they just fit."""
     found = summarised(bars, chosen, length_ns, FINEST)
     while found.filled.sum() * OF_CELL > room and found.time_ns.shape[1] > 1:
         found = found.coarser()
@@ -136,8 +145,9 @@ def _described(made: Packed, sums: Summary | None) -> dict[str, Any]:
 
 
 def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
-    """`gap` is the time since the end of the bar before, on the first of a lane since the run's start; `node` the difference to the bar
-    before."""
+    """`gap` is the time since the end of the bar before, on the first of a lane since the run's start; `node` the
+    difference to the bar before.
+    """
     lane, start, end = bars.lane[chosen], bars.start_ns[chosen], bars.end_ns[chosen]
     before = np.append(0, end[:-1])[: len(end)]
     before[np.append(True, lane[1:] != lane[:-1])[: len(lane)]] = 0
@@ -151,7 +161,9 @@ def _bar_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
 
 
 def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
-    """Between bars that are told, by their target: the difference to the target before, and from the target to the source."""
+    """Between bars that are told, by their target: the difference to the target before, and from the target to the
+    source.
+    """
     source, target, is_step = bars.arrows
     told = chosen[source] & chosen[target]
     row = np.cumsum(chosen) - 1
@@ -165,7 +177,9 @@ def _arrow_columns(bars: Bars, chosen: Bool) -> dict[str, Int64]:
 
 
 def _sum_columns(sums: Summary) -> dict[str, Int64]:
-    """Of each lane and kind the stretches in which there is something, each as the difference to the one before."""
+    """Returns of each lane and kind the stretches in which there is something, each as the difference to the one
+    before.
+    """
     stretch = np.nonzero(sums.filled)[1]
     return {
         "stretch": np.diff(stretch, prepend=0),
