@@ -57,11 +57,11 @@ accuracy: $(VENV)/.ready ## what-if errors on simulated jobs, and what each depe
 	$(BIN)/python -m benchmarks.ablation $(if $(EXECGRAPH_TRACES),--traces $(EXECGRAPH_TRACES))
 
 mutants: $(VENV)/.test ## how many small changes of the code the tests find
-	$(BIN)/python tests/mutants.py $(MUTANTS)
+	PYTHONPATH=tests $(BIN)/python -m support.mutants $(MUTANTS)
 
 fuzz: $(VENV)/.test ## 20,000 hostile files through all commands, then builds stopped at fifty moments: a night
 	$(BIN)/python tests/fuzz/commands.py $(FUZZ)
-	$(if $(FUZZ),,EXECGRAPH_ENDINGS=50 $(BIN)/pytest --quiet tests/test_endings.py)
+	$(if $(FUZZ),,EXECGRAPH_ENDINGS=50 $(BIN)/pytest --quiet tests/tools/test_ending.py)
 
 docs: $(VENV)/.docs ## the pages that are made of tables and docstrings in the code, and the site: out/site/index.html
 	$(BIN)/python docs/formats.py
@@ -73,7 +73,7 @@ docs: $(VENV)/.docs ## the pages that are made of tables and docstrings in the c
 dist: $(VENV)/.test ## source package and wheel in out/dist, the same bytes from the same commit
 	@rm -rf out/committed && mkdir -p out/committed
 	git archive HEAD | tar -x -C out/committed
-	cd out/committed && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(CURDIR)/$(BIN)/python tests/packages.py ../dist
+	cd out/committed && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(CURDIR)/$(BIN)/python tests/support/packages.py ../dist
 	@rm -rf out/committed
 
 check: lint format types ## all of the next three
@@ -113,10 +113,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 # pip takes constraints for what it builds with from either variable, by its version
-$(OLDEST)/.test: pyproject.toml tests/lower_bounds.py
+$(OLDEST)/.test: pyproject.toml tests/support/lower_bounds.py
 	@$(OLDEST_PYTHON) --version || { echo "$(OLDEST_PYTHON) is needed, or another by PYTHON="; exit 1; }
 	$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
-	$(OLDEST)/bin/python tests/lower_bounds.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python tests/support/lower_bounds.py > $(OLDEST)/constraints.txt
 	PIP_CONSTRAINT=$(CURDIR)/$(OLDEST)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/$(OLDEST)/constraints.txt \
 		$(OLDEST)/bin/python $(PIP) install --editable '.[test]'
 	@touch $@

@@ -7,16 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from execgraph.tools.commands import trace_build, trace_scale
 from execgraph.tools.generate import build_job, simulate, write_traces
 from hypothesis import settings
-from lower_bounds import PROJECT, lower_bounds
+from support.folders import DATA, TESTS
+from support.lower_bounds import PROJECT, lower_bounds
+from support.tasks import in_turn
 
 # how long an example takes says more about what else the machine does; every run draws other examples
 settings.register_profile("often and short", deadline=None, max_examples=25)
@@ -24,18 +25,35 @@ settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 
 LONGEST = [
-    f"test_{name}.py"
-    for name in (
-        "report_page", "simulator_contract", "hostile_files", "limits", "what_if", "accuracy", "build", "pages", "merge", "claims",
-        "endings", "trace_scale", "generate", "damage", "fuzz_readers", "bench", "generate_machine", "matrix", "same_bytes", "max_size",
-        "packages", "plain_install",
-    )
-]  # fmt: skip
+    "tools/report/test_page.py",
+    "compat/test_simulator_contract.py",
+    "fuzz/test_hostile_files.py",
+    "fuzz/test_limits.py",
+    "integration/test_what_if.py",
+    "benchmarks/accuracy/test_accuracy.py",
+    "tools/build_job/test_job.py",
+    "docs/test_pages.py",
+    "tools/merge/test_merge.py",
+    "fuzz/test_claims.py",
+    "tools/test_ending.py",
+    "cli/test_trace_scale.py",
+    "tools/generate/test_generate.py",
+    "integration/test_damage.py",
+    "fuzz/test_readers.py",
+    "benchmarks/bench/test_bench.py",
+    "tools/generate/test_machine.py",
+    "compat/test_matrix.py",
+    "integration/test_same_bytes.py",
+    "cli/test_max_size.py",
+    "project/test_packages.py",
+    "project/test_plain_install.py",
+]
 """Files that take longest, the longest first: begun last, one process would wait for the other."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    rank = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))
 
 
 def pytest_collection_finish() -> None:
@@ -44,7 +62,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-DATA = Path(__file__).parent / "data"
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -102,7 +119,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         finally:
             os.umask(before)
         environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
-        command = [sys.executable, str(Path(__file__).with_name("packages.py")), str(folder)]
+        command = [sys.executable, str(TESTS / "support" / "packages.py"), str(folder)]
         subprocess.run(
             command, cwd=folder / "tree", env=environment, umask=umask, stdout=subprocess.DEVNULL, check=True
         )
@@ -124,14 +141,3 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """What commands have done in processes of its own is done in this one: to start them takes most of the time of small jobs."""
     for command in (trace_build, trace_scale):
         monkeypatch.setattr(command, "in_processes", in_turn)
-
-
-def in_turn(
-    function: Callable[[Any], Any], tasks: Sequence[Any], *_: object, **__: object
-) -> Iterator[tuple[Any, Any]]:
-    """As processes do it: what a task raises is its outcome."""
-    for task in tasks:
-        try:
-            yield task, function(task)
-        except Exception as error:
-            yield task, error

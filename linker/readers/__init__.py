@@ -23,6 +23,7 @@ from .rocpd import (
     is_rocpd as is_rocpd,
     opened as opened,
     processes as processes,
+    read_rocpd as read_rocpd,
 )
 from .selection import Kept as Kept, select_linked as select_linked, select_rows as select_rows
 from .side_by_side import Traces as Traces, read_traces as read_traces

@@ -8,25 +8,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import flows
-import samples
-from byte_changes import changed_bytes
-from columns import IDS, change_column
-from crowds import write_crowd
-from database_changes import change_database
-from graph_changes import changed_graph
-from graph_fields import change_fields
-from job_files import REPORT, meddle
-from json_changes import changed_json
-from mixed_ranks import mixed_job
-from parents import change_parents
-from running import Failed, Transcript, must, run
-from samples import DEVICE, GRAPH, HOST, LINKED
-from signals import stop_and_repeat
-from spellings import spelled_anew
-from texts import change_texts
-from times import change_times
-from transplants import change_parts
+from fuzz import flows, samples
+from fuzz.byte_changes import changed_bytes
+from fuzz.columns import IDS, change_column
+from fuzz.crowds import write_crowd
+from fuzz.database_changes import change_database
+from fuzz.graph_changes import changed_graph
+from fuzz.graph_fields import change_fields
+from fuzz.job_files import REPORT, meddle
+from fuzz.json_changes import changed_json
+from fuzz.mixed_ranks import mixed_job
+from fuzz.parents import change_parents
+from fuzz.running import Failed, Transcript, must, run
+from fuzz.samples import DEVICE, GRAPH, HOST, LINKED
+from fuzz.signals import stop_and_repeat
+from fuzz.spellings import spelled_anew
+from fuzz.texts import change_texts
+from fuzz.times import change_times
+from fuzz.transplants import change_parts
 
 Change = Callable[[Any, Random], str]
 

@@ -18,12 +18,12 @@ from random import Random
 
 import tqdm
 
-sys.path[:0] = map(str, Path(__file__).parents[:3])
+sys.path[:0] = map(str, Path(__file__).parents[1:3])
 
-from cases import KINDS  # noqa: E402
-from fork_server import Verdict, run_cases  # noqa: E402
-from running import without_workers  # noqa: E402
-from samples import prepare  # noqa: E402
+from fuzz.cases import KINDS  # noqa: E402
+from fuzz.fork_server import Verdict, run_cases  # noqa: E402
+from fuzz.running import without_workers  # noqa: E402
+from fuzz.samples import prepare  # noqa: E402
 
 SHARES = (
     "host", "device", "parents", "times", "ids", "texts", "several", "linked", "fields", "spellings",

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-from builder import LAYOUTS, TraceBuilder
+from support.builder import LAYOUTS, TraceBuilder
 
 SMALLEST, LARGEST = 30, 4000
 

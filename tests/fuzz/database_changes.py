@@ -5,8 +5,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
-from byte_changes import changed_bytes
-from values import CHANGES
+from fuzz.byte_changes import changed_bytes
+from fuzz.values import CHANGES
 
 CELLS = [
     None, -1, 0, 1 << 31, (1 << 63) - 1, -(1 << 63), 0.5, 1e300, float("inf"), "", "NaN", "x" * 70_000, "\0", b"\xff\xfe", "9" * 40,

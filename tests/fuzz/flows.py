@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from random import Random
 
-from running import Failed, check_counted, check_kept, must, run
-from samples import DEVICE, GRAPH, HOST, LINKED
+from fuzz.running import Failed, check_counted, check_kept, must, run
+from fuzz.samples import DEVICE, GRAPH, HOST, LINKED
 
 OPTIONS_OF_LINK = [], [], [], ["--modules"], ["--steps", "3"], ["--window", "0:100"], ["--rank", "0"], ["--strict"]
 OPTIONS_OF_CONVERT = (

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
-from running import ENDED, Failed, Transcript, place_in, without_workers
+from fuzz.running import ENDED, Failed, Transcript, place_in, without_workers
 
 MEMORY = 2 << 30
 """What a fork may map beyond what this process has mapped."""

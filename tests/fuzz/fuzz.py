@@ -3,7 +3,7 @@
     python tests/fuzz/fuzz.py device -max_total_time=600        (or another of `readers.CHECKS`; then libFuzzer's options)
 
 A case that fails is written by libFuzzer as crash-…; it becomes a line of `FOUND` in
-tests/test_fuzz_readers.py, or a file in found/.
+tests/fuzz/test_readers.py, or a file in found/.
 """
 
 import gzip
@@ -15,11 +15,12 @@ from pathlib import Path
 
 import atheris
 
-sys.path[:0] = map(str, Path(__file__).parents[:3])
+sys.path[:0] = map(str, Path(__file__).parents[1:3])
 
 with atheris.instrument_imports(include=["execgraph"]):
-    from execgraph.schema.graph.framing import read_frames
-    from readers import CHECKS, KEYS, sample
+    from execgraph.schema.graph import read_frames
+
+    from fuzz.readers import CHECKS, KEYS, sample
 
 LONGEST = 32_000
 

@@ -4,9 +4,10 @@ import copy
 from random import Random
 from typing import Any
 
-from byte_changes import changed_bytes
-from execgraph.schema.graph.varints import varint
-from values import CHANGES, NUMBERS, VALUES
+from execgraph.schema.graph import varint
+
+from fuzz.byte_changes import changed_bytes
+from fuzz.values import CHANGES, NUMBERS, VALUES
 
 Field = tuple[int, int, Any]
 """Number, wire type, and the value: a number, the fields of a message, or bytes."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from random import Random
 
-from execgraph.schema.graph import execution_graph_pb2 as pb
-from execgraph.schema.graph.varints import varint
-from texts import WAYS as TEXTS
+from execgraph.schema.graph import execution_graph_pb2 as pb, varint
+
+from fuzz.texts import WAYS as TEXTS
 
 ODD = -1, 0, 1, 1 << 31, (1 << 63) - 1, -(1 << 63), 10**18, -(10**15), 7
 SEVERAL = 1, 1, 3, 20, 10**6

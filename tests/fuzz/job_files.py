@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import samples
 from google.protobuf.message import DecodeError
-from graph_fields import change_fields
-from json_changes import changed_json
+
+from fuzz import samples
+from fuzz.graph_fields import change_fields
+from fuzz.json_changes import changed_json
 
 REPORT, GROUPS = "report.json", "comm_groups.json"
 

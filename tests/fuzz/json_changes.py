@@ -8,8 +8,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from byte_changes import changed_bytes
-from values import AS_IT_STANDS, CHANGES, LITERALS, NUMBERS, VALUES
+from fuzz.byte_changes import changed_bytes
+from fuzz.values import AS_IT_STANDS, CHANGES, LITERALS, NUMBERS, VALUES
 
 SMALL = 2000
 SHORT = 9

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import samples
-from samples import Files
+from fuzz import samples
+from fuzz.samples import Files
 
 Trace = dict[str, Any]
 HOSTS, DEVICES = ("host_rank0.json", "host_rank1.json"), ("device_rank0.json", "device_rank1.json")

@@ -16,20 +16,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from databases import LITE, Api, Op, Range, write_database
 from execgraph.converter import convert
 from execgraph.converter.jsonizer import graph_to_json, json_to_graph
-from execgraph.linker.link import link
-from execgraph.linker.readers.device_rows import DeviceTrace
-from execgraph.linker.readers.device_trace import read_device_trace
-from execgraph.linker.readers.host_trace import HostTrace, read_host_trace
-from execgraph.linker.readers.rocpd.rows import read_rocpd
+from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.readers import read_rocpd
 from execgraph.schema.comm_groups import read_groups, write_groups
 from execgraph.schema.errors import DataError
-from execgraph.schema.graph.execution_graph import ExecutionGraph
-from execgraph.schema.linked.file import read_linked, write_linked
-from execgraph.schema.linked.linked_trace import LinkedTrace
-from execgraph.tools.replay.execution import replay
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.schema.linked import LinkedTrace, read_linked, write_linked
+from execgraph.tools.replay import replay
+from support.databases import LITE, Api, Op, Range, write_database
 
 DATA = Path(__file__).parent.parent / "data"
 SAMPLES = {"device": DATA / "training" / "device_rank0.json.gz", "host": DATA / "training" / "host_rank0.json.gz"}

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from builder import LAYOUTS, TraceBuilder
-from databases import DIALECTS, Api, Op, Range, write_database
 from execgraph.tools.generate import simulate, write_traces
-from running import must
+from support.builder import LAYOUTS, TraceBuilder
+from support.databases import DIALECTS, Api, Op, Range, write_database
 
 from benchmarks.programs import build_job
+from fuzz.running import must
 
 DATA = Path(__file__).parent.parent / "data"
 PLAYED = tuple(LAYOUTS)

@@ -19,9 +19,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import samples
-from running import Failed, Transcript, must
-from samples import Files
+from fuzz import samples
+from fuzz.running import Failed, Transcript, must
+from fuzz.samples import Files
 
 STOPPED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)

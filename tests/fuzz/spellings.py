@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 import zstandard
-from columns import TIMES
+
+from fuzz.columns import TIMES
 
 BLANKS = "", " ", "\n", "\t", "\r\n", "  \n "
 ROWS = "traceEvents", "nodes"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from columns import Slot
+from fuzz.columns import Slot
 
 BRACKETS = (
     ("[", "]"), ("{", "}"), ("(", ")"), ('["', '"]'), ('{"a":', "}"), ("[{[]:", "}]"), ("-", ""), ("\\", ""), ('"', '"'), ("'", "'"),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from columns import TIMES, change_column
+from fuzz.columns import TIMES, change_column
 
 Span = tuple[float, float]
 """Start and duration."""

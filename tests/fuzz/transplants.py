@@ -5,8 +5,8 @@ import json
 from random import Random
 from typing import Any
 
-import samples
-from columns import columns
+from fuzz import samples
+from fuzz.columns import columns
 
 OTHER_IDS = 1 << 20
 

@@ -42,7 +42,14 @@ from .simulator_rules import (
     simulated as simulated,
     simulated_ends as simulated_ends,
 )
-from .summary import describe as describe, explained_pct as explained_pct, summarise as summarise, trust as trust
+from .summary import (
+    busy_ns as busy_ns,
+    describe as describe,
+    explained_pct as explained_pct,
+    start_error as start_error,
+    summarise as summarise,
+    trust as trust,
+)
 from .timeline import write_timeline as write_timeline
 from .what_if import WhatIf as WhatIf, what_if as what_if
 from .workload import Lane as Lane, Workload as Workload, gather as gather, number_text as number_text

@@ -1,0 +1,326 @@
+"""True dependencies are told from false and missing ones, and the command reports on all of it."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.schema.columns import Int64, Ragged
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.tools.generate import DEFAULT, Job, Machine, Run, draw_machine, shown, simulate
+from execgraph.tools.generate.instructions import (
+    Activity,
+    Get,
+    HostWork,
+    Instruction,
+    Launch,
+    Put,
+    RecordEvent,
+    SynchronizeStream,
+    WaitEvent,
+)
+
+from benchmarks.accuracy import __main__ as accuracy, measuring
+from benchmarks.accuracy.dependencies import Tally, TrueOrder, dependency_accuracy
+from benchmarks.accuracy.partial_order import PartialOrder
+from benchmarks.accuracy.tables import Result, Subject, groups
+from benchmarks.accuracy.what_if import CHANGES, VARIANTS, Answer, Variant, graphs_of, true_outcomes
+from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
+
+RESOLVED, UNRESOLVED, WITHOUT = VARIANTS
+ACROSS = "across streams"
+
+
+def rows(*numbers: int) -> Int64:
+    return np.array(numbers, np.int64)
+
+
+# orders
+
+
+def test_order_leads_over_lanes() -> None:
+    order = PartialOrder(rows(0, 0, 1, 1, 2), rows(0, 5, 3, 6, 0), rows(2, 6, 4, 9, 9), rows(0, 2, 0), rows(1, 3, 3))
+    assert order.holds(rows(0, 0, 2), rows(1, 3, 3)).all()
+    assert not order.holds(rows(0, 1, 3, 4, 0, -1), rows(2, 3, 1, 3, 4, 3)).any()
+
+
+def test_points_are_found_by_time() -> None:
+    order = PartialOrder(rows(0, 1, 0), rows(0, 2, 5), rows(3, 4, 6), rows(0), rows(2))
+    assert order.last_ended(rows(0, 0, 0, 1, -1), rows(2, 3, 9, 9, 9)).tolist() == [-1, 0, 2, 1, -1]
+    assert order.first_begun(rows(0, 0, 0, 1), rows(0, 1, 6, 2)).tolist() == [0, 2, -1, 1]
+
+
+def launch(stream: int) -> Launch:
+    return Launch("cudaLaunchKernel", Activity("kernel"), stream, 1000, 100, 100, 10, 5)
+
+
+def job_of(*threads: list[Instruction]) -> Job:
+    names = tuple(f"thread {number}" for number in range(len(threads)))
+    return Job("test", 0, 1, names, (), lambda rank: iter([threads]))
+
+
+def followers(*threads: list[Instruction]) -> set[tuple[int, int]]:
+    """Which activities of a program have to come after which."""
+    run = simulate(job_of(*threads))
+    true = TrueOrder(run.ranks[0], run.job.machine)
+    pairs = [(a, b) for a in range(len(true.ended)) for b in range(len(true.ended)) if a != b]
+    before, after = rows(*(a for a, _ in pairs)), rows(*(b for _, b in pairs))
+    holds = true.order.holds(true.ended[before], true.started[after])
+    return {pair for pair, sure in zip(pairs, holds.tolist(), strict=True) if sure}
+
+
+def test_streams_alone_order_nothing_between_them() -> None:
+    assert followers([launch(7), launch(8), HostWork(5000), launch(8)]) == {(1, 2)}
+
+
+def test_an_event_orders_what_comes_after_the_wait_and_before_the_recording() -> None:
+    program = [launch(7), RecordEvent(1, 7, 1), launch(7), launch(8), WaitEvent(8, 1, 1), launch(8)]
+    assert followers(program) == {(0, 1), (2, 3), (0, 3)}
+
+
+def test_the_host_orders_what_it_launches_after_what_it_waited_for() -> None:
+    assert followers([launch(7), SynchronizeStream(7, 1), launch(8)]) == {(0, 1)}
+
+
+def test_the_order_leads_over_threads() -> None:
+    assert followers([launch(7), SynchronizeStream(7, 1), Put("q")], [Get("q", 5), launch(8)]) == {(0, 1)}
+
+
+# dependencies of graphs
+
+
+@cache
+def run_of(name: str) -> Run:
+    return simulate(build_job(name, seed=1, steps=2, ranks=2 if JOBS[name].size.ranks > 1 else 1))
+
+
+def tallies_of(run: Run, graphs: list[ExecutionGraph]) -> dict[str, Tally]:
+    tallies: defaultdict[str, Tally] = defaultdict(Tally)
+    for rank, graph in zip(run.ranks, graphs, strict=True):
+        for kind, tally in dependency_accuracy(run.job, rank, graph).items():
+            tallies[kind] += tally
+    return tallies
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_with_synchronisation_records_no_dependency_of_the_device_is_false_or_missing(name: str) -> None:
+    tallies = tallies_of(run_of(name), graphs_of(run_of(name), RESOLVED))
+    for kind in (ACROSS, "host for device"):
+        assert (tallies[kind].false, tallies[kind].missing) == (0, 0), kind
+
+
+@pytest.mark.parametrize("variant", [UNRESOLVED, WITHOUT], ids=lambda variant: variant.name)
+def test_most_dependencies_are_found_by_the_order_of_calls(variant: Variant) -> None:
+    tally = sum((tallies_of(run_of(name), graphs_of(run_of(name), variant))[ACROSS] for name in NAMED), Tally())
+    assert tally.edges > tally.needed > 0
+    assert min(tally.precision_pct or 0, tally.recall_pct or 0) > 90
+
+
+def changed(graph: ExecutionGraph, source: Int64, target: Int64, kind: Int64) -> ExecutionGraph:
+    """The graph with these dependencies, between rows, instead of its own."""
+    by_target = np.argsort(target, kind="stable")
+    graph.data_deps = Ragged.grouped(target[by_target], graph.id[source[by_target]], len(graph))
+    graph.attributes["data_dep_kinds"] = Ragged.grouped(target[by_target], kind[by_target], len(graph))
+    return graph
+
+
+def dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64, Int64]:
+    kinds = graph.attributes["data_dep_kinds"]
+    assert isinstance(kinds, Ragged)
+    return graph.rows_of(graph.data_deps.values), graph.data_deps.rows(), kinds.values
+
+
+def test_what_a_graph_lacks_is_counted_as_missing() -> None:
+    run = run_of("prefetch")
+    (graph,) = graphs_of(run, RESOLVED)
+    source, target, kind = dependencies(graph)
+    kept = (kind & (DependencyKind.EVENT_WAIT | DependencyKind.HOST_SYNC | DependencyKind.HAND_OVER)) == 0
+    tallies = tallies_of(run, [changed(graph, source[kept], target[kept], kind[kept])])
+    for kind_of in (ACROSS, "host for device", "between threads"):
+        assert tallies[kind_of].missing > 0, kind_of
+        assert tallies[kind_of].edges == 0, kind_of
+
+
+def test_what_a_graph_makes_up_is_counted_as_false() -> None:
+    run = run_of("prefetch")
+    (graph,) = graphs_of(run, RESOLVED)
+    copies = np.flatnonzero(graph.is_activity & (graph.integers("stream") != 7))
+    kernels = np.flatnonzero(graph.is_activity & (graph.integers("stream") == 7))
+    # the second copy fills the buffer that the first step does not use
+    unrelated = kernels[graph.start_ns[kernels] >= (graph.start_ns + graph.duration_ns)[copies[1]]][:1]
+    source, target, kind = dependencies(graph)
+    before = tallies_of(run, [graph])[ACROSS]
+    made_up = changed(
+        graph,
+        np.append(source, copies[1]),
+        np.append(target, unrelated),
+        np.append(kind, DependencyKind.EVENT_WAIT | DependencyKind.INFERRED),
+    )
+    after = tallies_of(run, [made_up])[ACROSS]
+    assert (after.edges, after.false, after.missing) == (before.edges + 1, before.false + 1, before.missing)
+
+
+def test_a_graph_of_another_run_is_refused() -> None:
+    (graph,) = graphs_of(run_of("simple"), RESOLVED)
+    with pytest.raises(DataError, match="activities are not the"):
+        tallies_of(run_of("prefetch"), [graph])
+
+
+# of drawn machines
+
+
+def any_machine(seed: int, *, whole_us: bool, lost: float) -> Machine:
+    return replace(draw_machine(seed), whole_us=whole_us, lost=lost)
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.05])
+@pytest.mark.parametrize("whole_us", [False, True])
+@pytest.mark.parametrize("name", ["ddp", "graph", RANDOM])
+def test_activities_are_found_whatever_the_clock_shows(name: str, whole_us: bool, lost: float) -> None:
+    job = build_job(name, seed=1, steps=2, machine=any_machine(3, whole_us=whole_us, lost=lost))
+    run = simulate(job)
+    tallies, kept = tallies_of(run, graphs_of(run, RESOLVED)), [shown(rank, job.machine) for rank in run.ranks]
+    waits = [
+        (of_rank[row], of_rank[other])
+        for rank, of_rank in zip(run.ranks, kept, strict=True)
+        for row, other in zip(*rank.event_waits.columns(), strict=True)
+    ]
+    assert tallies[ACROSS].needed == sum(source and target for source, target in waits)
+    assert tallies[ACROSS].missing <= tallies[ACROSS].needed
+    (outcome,) = true_outcomes(job, CHANGES[:1]).values()
+    assert len(outcome.start_ns) == sum(int(of_rank.sum()) for of_rank in kept)
+    assert outcome.makespan_ns == run.makespan_ns
+
+
+def test_a_thread_is_known_as_exactly_as_its_times_are_written() -> None:
+    run = simulate(job_of([launch(7), SynchronizeStream(7, 300), launch(8)]))
+    exact, coarse = (TrueOrder(run.ranks[0], replace(DEFAULT, whole_us=whole_us)) for whole_us in (False, True))
+    ended = int(run.ranks[0].calls.end[1])
+    assert exact.from_then(rows(0), rows(ended), 0).tolist() == [exact.call_end[1]]
+    assert coarse.from_then(rows(0), rows(ended // 1000 * 1000), 2000).tolist() >= [coarse.call_end[1]]
+    assert coarse.by_then(rows(0), rows(ended // 1000 * 1000), 2000).tolist() <= [coarse.call_end[1]]
+
+
+# groups of answers
+
+
+def result(job: str, machine_seed: int | None, errors_pct: list[float], base_pct: float = 0.0) -> Result:
+    subject, slower = Subject(job, 1, 0, machine_seed), next(change for change in CHANGES if change.kind == "host")
+    answers = [Answer(slower, 100_000, round(100_000 + 1000 * error), 0) for error in errors_pct]
+    return Result(subject, RESOLVED, [Answer(CHANGES[0], 100_000, round(100_000 + 1000 * base_pct), 0), *answers], {})
+
+
+@pytest.mark.parametrize(
+    ("errors_pct", "holds"),
+    [
+        ([0.9] * 99 + [-2.9], True),
+        ([0.9] * 99 + [-3.1], False),
+        ([0.9] * 98 + [1.1, -1.1], False),
+    ],
+)
+def test_a_group_holds_where_few_are_off_and_none_by_much(errors_pct: list[float], holds: bool) -> None:
+    (group,) = groups([result("simple", None, errors_pct, base_pct=0.4)])
+    assert group.holds == holds
+    assert group.as_measured_pct == pytest.approx(0.4)
+    assert group.percentile(100) == pytest.approx(max(map(abs, errors_pct)))
+    assert [case.error_pct for case in group.worst(3)] == sorted(
+        (pytest.approx(abs(error)) for error in errors_pct if abs(error) > 1), key=lambda one: -one.expected
+    )
+
+
+def test_jobs_and_machines_make_groups_of_their_own() -> None:
+    results = [result(job, seed, [0.1]) for job in ("simple", "ddp", RANDOM) for seed in (None, 3)]
+    measured = groups(results)
+    assert len(measured) == 4
+    assert {group.name: len(group.changed) for group in measured} == {
+        "named jobs on the default machine": 2,
+        "named jobs on machines drawn per job": 2,
+        "random programs on the default machine": 1,
+        "random programs on machines drawn per job": 1,
+    }
+
+
+def test_a_subject_has_the_same_machine_whatever_else_is_measured() -> None:
+    few, many = measuring.subjects(["ddp"], 1, 1), measuring.subjects(NAMED, 3, 5)
+    assert set(few) <= set(many) and len(set(many)) == len(many)
+    drawn = [one.machine for one in many if one.machine_seed is not None]
+    assert 2 * len(drawn) == len(many) and len(set(drawn)) == len(drawn)
+
+
+# the command
+
+
+def here(function: Callable[[Subject], Any], tasks: Sequence[Subject], _: int) -> Iterator[tuple[Subject, Any]]:
+    for task in tasks:
+        yield task, function(task)
+
+
+def run_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(accuracy, "in_processes", here)
+    with pytest.raises(SystemExit) as end:
+        accuracy.main(["--jobs", "critical_path", "--seeds", "1", "--random", "1", *arguments])
+    captured = capsys.readouterr()
+    return int(end.value.code or 0), captured.out, captured.err
+
+
+measured_once = cache(measuring.measure)
+GROUPS = 4
+"""A job and a random program, each on the default machine and on a drawn one."""
+
+
+def test_the_tables_have_a_row_per_job_and_per_kind_of_dependency(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "measure", measured_once)
+    _, out, _ = run_command(capsys, monkeypatch)
+    assert out.count("Error of the makespan in %, ") == out.count("Dependencies recovered, ") == GROUPS
+    assert out.count(" % within ") == GROUPS * len(VARIANTS)
+    assert out.count("\n| critical_path | ") == 2 * len(VARIANTS)
+    assert "\n| sync records | host for device | " in out
+    assert len({line.count("|") for line in out.splitlines() if line.startswith("| critical_path")}) == 1
+
+
+def test_json_has_every_group_answer_and_tally(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "measure", measured_once)
+    code, out, _ = run_command(capsys, monkeypatch, "--json")
+    figures = json.loads(out)
+    assert code == (figures["wrong"] > 0)
+    assert len(figures["groups"]) == GROUPS * len(VARIANTS)
+    assert figures["wrong"] == sum(not group["holds"] for group in figures["groups"])
+    assert sum(group["cases"] for group in figures["groups"]) == sum(bool(one["scale"]) for one in figures["what_if"])
+    base = next(answer for answer in figures["what_if"] if answer["scale"] == [])
+    assert base["true_us"] == pytest.approx(base["replayed_us"], rel=0.005)
+    assert {tally["traces"] for tally in figures["dependencies"]} == {variant.name for variant in VARIANTS}
+
+
+def test_answers_that_are_further_off_than_allowed_are_named_and_exit_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "measure", lambda one: [result(one.job, one.machine_seed, [0.5, 7.25])])
+    code, _, err = run_command(capsys, monkeypatch)
+    assert code == 1
+    assert f"critical_path, seed 0, {draw_machine(7100).name}: class:host=0.5 is +7.25 % off" in err
+    assert "0.50 %" not in err
+
+
+def test_answers_that_are_right_enough_are_exit_0(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "measure", lambda one: [result(one.job, one.machine_seed, [0.5])])
+    assert run_command(capsys, monkeypatch)[::2] == (0, "")
+
+
+@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--jobs", "unknown"], ["--random", "-1"]])
+def test_wrong_usage_is_exit_2(
+    wrong: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_command(capsys, monkeypatch, *wrong)[0] == 2

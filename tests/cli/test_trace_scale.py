@@ -1,0 +1,254 @@
+"""trace-scale: from a folder of graphs to one of the scaled job, which is whole or not there, and plays as the job does on more ranks."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.converter.scaling import Growth
+from execgraph.converter.targets import ASTRA_SIM
+from execgraph.schema.comm_groups import read_groups
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.build_job import BuildOptions, Outcomes, build
+from execgraph.tools.commands.trace_scale import REFUSED, main
+from execgraph.tools.generate import build_job, simulate, write_traces
+from execgraph.tools.replay import replay_ranks
+from execgraph.tools.scale_job import scale
+from support.generated import here
+
+from benchmarks.accuracy import scaling as accuracy
+from benchmarks.accuracy.scaling import DRAWN, FROM, Scaled, Traced, measure
+
+JOBS = {"ddp": 2, "sharded": 2, "pipeline_dp": 4, "moe_dp": 4}
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The graphs of a job of three layers, with and without host."""
+    known: dict[tuple[Any, ...], Path] = {}
+
+    def folder(job: str = "ddp", ranks: int | None = None, **options: Any) -> Path:
+        key = job, ranks, *options.items()
+        if key not in known:
+            known[key] = tmp_path_factory.mktemp(job)
+            write_traces(simulate(build_job(job, ranks=ranks or JOBS[job], steps=2, layers=3)), known[key] / "traces")
+            report = build(known[key] / "traces", known[key] / "graphs", BuildOptions(**options), here).report
+            assert report.all_failures == []
+        return known[key] / "graphs"
+
+    return folder
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, arguments), "--jobs", "1"])
+    return int(left.value.code or 0)
+
+
+def read(folder: Path, ranks: int) -> list[ExecutionGraph]:
+    return [ExecutionGraph.read(str(folder / f"graph.{rank}.et")) for rank in range(ranks)]
+
+
+def in_turn(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Outcomes:
+    """As processes do it: what a task raises is its outcome."""
+    for task in tasks:
+        try:
+            yield task, function(task)
+        except Exception as error:
+            yield task, error
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_all_ranks_of_a_scaled_job_replay_together_as_one_copy_does(
+    job: str, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    out, ranks = tmp_path / "out", JOBS[job]
+    report = scale(built(job), out, Growth(3), in_turn)
+    graphs = read(out, 3 * ranks)
+    assert (report.ranks_then, report.nodes) == (3 * ranks, sum(map(len, graphs)))
+    assert replay_ranks(graphs).makespan_ns == replay_ranks(graphs[:ranks]).makespan_ns
+    assert {path.name for path in out.iterdir()} == {
+        *(f"graph.{rank}.et" for rank in range(3 * ranks)),
+        "comm_groups.json",
+        "scale.json",
+    }
+    assert len(read_groups(str(out / "comm_groups.json"))) == len(
+        {*read_groups(str(out / "comm_groups.json")).values()}
+    )
+
+
+def test_a_scaled_job_scales_again_as_at_once(built: Callable[..., Path], tmp_path: Path) -> None:
+    for name, source, copies in (("two", built(), 2), ("four", tmp_path / "two", 2), ("once", built(), 4)):
+        scale(source, tmp_path / name, Growth(copies), in_turn)
+    twice, once = (replay_ranks(read(tmp_path / name, 8)).makespan_ns for name in ("four", "once"))
+    assert twice == pytest.approx(once, rel=1e-4)
+
+
+def test_equal_inputs_give_equal_bytes(built: Callable[..., Path], tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        scale(built("moe_dp"), tmp_path / name, Growth(2), in_turn)
+    contents = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "other")]
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_graphs_for_the_simulator_come_with_its_configuration(
+    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, source = tmp_path / "out", built(target=ASTRA_SIM, host=False)
+    ddp = ("--input-dir", source, "--output-dir", out, "--data-parallel", 4)
+    assert run(*ddp) == 1
+    assert (
+        "name it with --data-parallel-group: there are group 0,1 (0), default_pg: all_reduce" in capsys.readouterr().err
+    )
+    assert run(*ddp, "--data-parallel-group", "default_pg", "--latency", 5000) == 0
+    assert f"--workload-configuration={out}/graph" in capsys.readouterr().err
+    network = (out / "astra-sim" / "network.yml").read_text()
+    assert "npus_count: [ 8 ]" in network
+    assert "latency: [ 2500.0 ]" in network
+    assert {graph.texts("pg_name").table[0] for graph in read(out, 8)} == {""}
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_the_report_says_what_grew_and_how_right_the_fit_is(
+    built: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--input-dir", built(), "--output-dir", tmp_path / "out", "--data-parallel", 4, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "out" / "scale.json").read_text())
+    assert printed["lengths"][0] | {"off_pct": 0} == {
+        "group": "group 0,1 (0)",
+        "collective": "all_reduce",
+        "collectives": 4,
+        "members": 2,
+        "members_then": 8,
+        "step_ns": pytest.approx(6000, rel=1e-3),
+        "gb_s": pytest.approx(74.5, rel=1e-3),
+        "fitted_to": "collectives of this type in this group",
+        "transfers": 4,
+        "off_pct": 0,
+        "tells_apart": True,
+    }
+    assert run("-q", built(), "-o", tmp_path / "again", "--data-parallel", 4) == 0
+    assert (
+        "group       group 0,1 (0), default_pg: all_reduce; joined, by the gradients that it reduces: 2 -> 8 members"
+        in capsys.readouterr().out
+    )
+
+
+# whole or not at all
+
+
+def test_a_folder_that_is_in_use_stays_as_it_is(built: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("kept")
+    with pytest.raises(DataError, match="is there and not empty; name a new folder"):
+        scale(built(), tmp_path, Growth(2), in_turn)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_fails_on_the_way_leaves_nothing(built: Callable[..., Path], tmp_path: Path) -> None:
+    def failing(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Outcomes:
+        for task, outcome in in_turn(function, tasks):
+            last = task is tasks[-1] and not isinstance(task, Path)
+            yield task, DataError("no room") if last else outcome
+
+    with pytest.raises(DataError, match="no room"):
+        scale(built(), tmp_path / "out", Growth(2), failing)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_nothing_in_it_is_filled(built: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    scale(built(), tmp_path / "out", Growth(2), in_turn)
+    assert (tmp_path / "out" / "graph.3.et").is_file()
+
+
+# what is refused
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_another_program_is_refused_with_the_reason(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--input-dir", tmp_path, "--output-dir", tmp_path / "out", option, 2) == 1
+    said = capsys.readouterr().err
+    assert said == f"trace-scale: error: {option}: {REFUSED[option]}; that is another program, trace it\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ((), "nothing to scale; give --data-parallel, --remove-ranks or both"),
+        (("--data-parallel", "0"), "0 is not a whole number, 1 or more"),
+        (("--remove-ranks", "4-"), "4- is no list of ranks such as 4-7 or 0,2"),
+        (("--data-parallel", "2", "--latency", "-1"), "-1 is not a number above 0"),
+    ],
+)
+def test_wrong_usage_is_exit_2(arguments: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--input-dir", "a", "--output-dir", "b", *arguments) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_a_folder_without_graphs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--input-dir", tmp_path, "--output-dir", tmp_path / "out", "--data-parallel", 2) == 1
+    assert capsys.readouterr().err.endswith(
+        "there is no graph.0.et in it; build the graphs of a job with trace-build\n"
+    )
+    assert run("--input-dir", tmp_path / "none", "--output-dir", tmp_path / "out", "--data-parallel", 2) == 1
+    assert "no such folder; check the path" in capsys.readouterr().err
+
+
+def test_a_graph_under_another_ranks_name_is_refused(built: Callable[..., Path], tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"graph.{rank}.et").write_bytes((built() / f"graph.{1 - rank}.et").read_bytes())
+    with pytest.raises(DataError, match=r"graph\.0\.et: its graph is of rank 1; build the whole job again"):
+        scale(tmp_path, tmp_path / "out", Growth(2), in_turn)
+
+
+def test_ranks_can_be_removed_by_the_command(built: Callable[..., Path], tmp_path: Path) -> None:
+    source = built("pipeline_dp", 8)
+    assert run("--input-dir", source, "--output-dir", tmp_path / "out", "--remove-ranks", "4-7", "-q") == 0
+    assert len(read(tmp_path / "out", 4)) == 4
+    assert json.loads((tmp_path / "out" / "scale.json").read_text())["removed"] == [4, 5, 6, 7]
+
+
+# the truth
+
+
+@pytest.mark.parametrize(("job", "machine"), [*((job, ()) for job in JOBS), ("ddp", (DRAWN, 1))])
+def test_a_scaled_job_takes_as_long_as_the_job_on_as_many_ranks(
+    job: str, machine: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "TO", (8,))
+    for scaled in measure(Traced(job, FROM[job][0], *machine)):
+        assert abs(scaled.error_pct) < min(accuracy.ALLOWED_PCT, abs(scaled.unscaled_error_pct) / 2)
+
+
+def test_the_table_is_printed_and_a_wrong_makespan_is_exit_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(traced: Traced) -> list[Scaled]:
+        return [Scaled(traced, ranks, 100_000, 100_000 + off, 90_000) for ranks, off in ((8, 10), (32, off_by[0]))]
+
+    monkeypatch.setattr(accuracy, "measure", told)
+    monkeypatch.setattr(accuracy, "in_processes", lambda work, tasks, jobs: in_turn(work, tasks))
+    for off_by, status in (([2_900], 0), ([-3_100], 1)):
+        with pytest.raises(SystemExit) as left:
+            accuracy.main(["--jobs", "moe_dp", "--machines", "0"])
+        assert left.value.code == status
+        assert f"| moe_dp | 4 | default |  | +0.01 |  | {off_by[0] / 1000:+.2f} | -10.0 |" in capsys.readouterr().out
+
+
+def test_figures_are_printed_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "measure", lambda traced: [Scaled(traced, 8, 1000, 1010, 900)])
+    monkeypatch.setattr(accuracy, "in_processes", lambda work, tasks, jobs: in_turn(work, tasks))
+    with pytest.raises(SystemExit):
+        accuracy.main(["--jobs", "ddp", "--machines", "1", "--json"])
+    figures = json.loads(capsys.readouterr().out)["scaled"]
+    assert len(figures) == 6
+    assert figures[0] == {
+        "job": "ddp", "from": 2, "to": 8, "machine": "default machine", "kind": "default",
+        "true_us": 1.0, "scaled_us": 1.01, "error_pct": pytest.approx(1.0), "unscaled_error_pct": pytest.approx(-10.0),
+    }  # fmt: skip

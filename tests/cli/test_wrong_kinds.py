@@ -1,0 +1,324 @@
+"""A file that a command cannot use: the command says what it is, and which command takes it. Every command with every kind of file."""
+
+import gzip
+import importlib
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+from execgraph.schema.comm_groups import write_groups
+from execgraph.tools.commands import trace_build
+from support.databases import LITE, Op, write_database
+from support.runs import small_run
+from support.tasks import in_turn
+
+KNOWN = {
+    "host.json": ("a host trace", "trace-link"),
+    "device.json": ("a device trace", "trace-link"),
+    "device.json.gz": ("a device trace", "trace-link"),
+    "device_named.et": ("a device trace", "trace-link"),
+    "rocpd.db": ("a device trace", "trace-link"),
+    "merged.json": ("a device trace of several ranks", "trace-link --rank N"),
+    "linked.json": ("a linked trace", "trace-convert"),
+    "linked.json.gz": ("a linked trace", "trace-convert"),
+    "graph.et": ("a graph", "trace-replay"),
+    "graph.et.gz": ("a graph", "trace-replay"),
+    "graph_named.json": ("a graph", "trace-replay"),
+    "astra.et": ("a graph", "trace-replay"),
+    "graph.json": ("the JSON form of a graph", "trace-jsonize"),
+    "comm_groups.json": ("a communicator-group file", "trace-convert --comm-groups"),
+}
+"""What each file is, and the command that takes it."""
+UNTAKEN = {
+    "merged.db": "a database that trace-merge wrote",
+    "report.json": "a report that execgraph wrote",
+    "scale.json": "a report that execgraph wrote",
+    "timeline.json": "a timeline that trace-replay wrote",
+    "job.goal": "a GOAL file",
+    "page.html": "an HTML page",
+    "text": "a text file",
+    "noise": "binary data that execgraph does not know",
+}
+"""What no command takes."""
+HOSTS, LINKED, GROUPS = {"host.json"}, {"linked.json", "linked.json.gz"}, {"comm_groups.json"}
+DEVICES = {"device.json", "device.json.gz", "device_named.et", "rocpd.db"}
+MERGED = {"merged.json", "merged.db"}
+GRAPHS = {"graph.et", "graph.et.gz", "graph_named.json", "astra.et"}
+GIVE_HOST = "the one that PyTorch's ExecutionTraceObserver wrote"
+GIVE_DEVICE = "the one that the PyTorch profiler wrote, or a rocpd database"
+GIVE_GRAPH = "one that trace-convert or trace-build wrote"
+GIVE_TRACES = "device traces, with their host traces"
+
+
+class Case(NamedTuple):
+    """A command line with a file in it, which is to be of a kind: those that are, where to get one, and how it wants others.
+
+    `own` are files of which the command has more to say.
+    """
+
+    arguments: Callable[[Path, Path], Sequence[object]]
+    wanted: str
+    taken: set[str]
+    to_give: str
+    here: Mapping[str, str] = MappingProxyType({})
+    own: frozenset[str] | set[str] = frozenset()
+
+
+BY_OPTION = dict.fromkeys(HOSTS, "as --host-trace") | dict.fromkeys(DEVICES, "as --device-trace")
+CASES = {
+    "trace-link, host": Case(
+        lambda file, out: ["--host-trace", file, "--device-trace", out / "device.json", "--output", out / "l.json"],
+        "a host trace", HOSTS, GIVE_HOST, BY_OPTION | {"merged.json": "as --device-trace, with --rank N"},
+    ),
+    "trace-link, device": Case(
+        lambda file, out: ["--device-trace", file, "--output", out / "l.json"],
+        "a device trace", DEVICES, GIVE_DEVICE, BY_OPTION, MERGED,
+    ),
+    "trace-convert": Case(
+        lambda file, out: ["--input", file, "--output", out / "g.et"],
+        "a linked trace", LINKED, "one that trace-link wrote", dict.fromkeys(GROUPS, "as --comm-groups"),
+    ),
+    "trace-convert, groups": Case(
+        lambda file, out: ["--input", out / "linked.json", "--comm-groups", file, "--output", out / "g.et"],
+        "a communicator-group file", GROUPS, "the comm_groups.json that trace-build wrote", dict.fromkeys(LINKED, "as its input"),
+    ),
+    "trace-jsonize, to JSON": Case(
+        lambda file, out: ["--input", file, "--to", "json", "--output", out / "o"],
+        "a graph", GRAPHS, GIVE_GRAPH, {"graph.json": "with --to et"},
+    ),
+    "trace-jsonize, back": Case(
+        lambda file, out: ["--input", file, "--to", "et", "--output", out / "o"],
+        "the JSON form of a graph", {"graph.json"}, "one that trace-jsonize wrote", dict.fromkeys(GRAPHS, "with --to json"),
+    ),
+    "trace-replay": Case(lambda file, _: ["--input", file], "a graph", GRAPHS, GIVE_GRAPH),
+    "trace-view": Case(lambda file, out: ["--input", file, "--output", out / "v.svg"], "a graph", GRAPHS, GIVE_GRAPH),
+    "trace-report": Case(
+        lambda file, _: [file], "a trace or a graph", DEVICES | LINKED | GRAPHS,
+        "device traces, with their host traces, linked traces or graphs", own=MERGED | HOSTS,
+    ),
+    "trace-report, captures": Case(
+        lambda file, out: [out / "device.json", "--capture-trace", file], "a device trace", DEVICES, GIVE_DEVICE, own=MERGED
+    ),
+    "trace-diagnose": Case(lambda file, _: [file], "a host or device trace", DEVICES | HOSTS | MERGED, GIVE_TRACES),
+    "trace-merge": Case(
+        lambda file, out: [file, "--output", out / "m.json"], "a host or device trace", DEVICES, GIVE_TRACES, own=MERGED | HOSTS
+    ),
+    "trace-build": Case(
+        lambda file, out: ["--input-dir", file, "--output-dir", out / "b"], "a folder of traces", set(), "the folder that holds them",
+        own=DEVICES | HOSTS,
+    ),
+    "trace-scale": Case(
+        lambda file, out: ["--input-dir", file, "--output-dir", out / "s", "--data-parallel", 2], "a folder of graphs", set(),
+        "the folder that holds them", own=GRAPHS,
+    ),
+}  # fmt: skip
+
+
+def run(command: str, *arguments: object) -> int:
+    """The exit status of a command in this process."""
+    module = importlib.import_module(f"execgraph.tools.commands.{command.partition(',')[0].replace('-', '_')}")
+    with pytest.raises(SystemExit) as end:
+        module.main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of each kind, written by what writes such files where that takes no time."""
+    work, made = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("files")
+    level = logging.getLogger().level
+    pairs = [small_run(rank=rank, world_size=2, pid=1000 + rank).write(work) for rank in (0, 1)]
+    host, device = pairs[0]
+    (made / "host.json").write_bytes(host.read_bytes())
+    (made / "device.json").write_bytes(device.read_bytes())
+    (made / "device_named.et").write_bytes(device.read_bytes())
+    write_database(made / "rocpd.db", LITE, [Op("k", 1, 2)], pid=800)
+    devices = [pair[1] for pair in pairs]
+    for merged in ("merged.json", "merged.db"):
+        assert run("trace-merge", "-q", *devices, "--output", made / merged) == 0
+    linked, graph = made / "linked.json", made / "graph.et"
+    assert run("trace-link", "-q", "--host-trace", host, "--device-trace", device, "--output", linked) == 0
+    assert run("trace-convert", "-q", "--input", linked, "--output", graph) == 0
+    assert run("trace-convert", "-q", "--input", linked, "--output", made / "astra.et", "--target", "astra-sim") == 0
+    assert run("trace-jsonize", "-q", "--input", graph, "--output", made / "graph.json") == 0
+    assert run("trace-replay", "-q", "--input", graph, "--timeline", made / "timeline.json") == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_build, "in_processes", in_turn)
+        assert run("trace-build", "-q", "--input-dir", work, "--output-dir", work / "o", "--target", "goal") == 0
+    for name in ("report.json", "job.goal"):
+        (made / name).write_bytes((work / "o" / name).read_bytes())
+    write_groups(str(made / "comm_groups.json"), {(0, 1): 1})
+    (made / "scale.json").write_text('{\n "ranks": 2,\n "ranks_then": 4,\n "copies": 2}')
+    (made / "page.html").write_text("<!doctype html>\n<html></html>")
+    (made / "text").write_text("hello world\n")
+    (made / "noise").write_bytes(random.Random(3).randbytes(4000))
+    (made / "nothing").touch()
+    (made / "graph_named.json").write_bytes(graph.read_bytes())
+    for name in ("device.json", "linked.json", "graph.et"):
+        (made / f"{name}.gz").write_bytes(gzip.compress((made / name).read_bytes()))
+    logging.getLogger().setLevel(level)
+    return made
+
+
+@pytest.fixture
+def out(tmp_path: Path, folder: Path) -> Path:
+    """Where outputs go, beside what a command is to be given besides."""
+    for name in ("device.json", "linked.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    return tmp_path
+
+
+def error_of(case: str, file: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says of a file that it cannot use, in one line."""
+    status = run(case, *CASES[case].arguments(file, out))
+    said = capsys.readouterr()
+    if case == "trace-diagnose":  # to say what is wrong with files is what it does
+        assert status == 0
+        return said.out.splitlines()[0].removeprefix("wrong  ")
+    assert status == 1
+    [line] = said.err.splitlines()
+    return line.removeprefix(f"{case.partition(',')[0]}: error: ")
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [(case, name) for case, of in CASES.items() for name in [*KNOWN, *UNTAKEN] if name not in {*of.taken, *of.own}],
+)
+def test_a_file_of_another_kind_is_called_what_it_is(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, name: str
+) -> None:
+    of, file = CASES[case], folder / name
+    kind, command = KNOWN.get(name, (UNTAKEN.get(name), ""))
+    remedy = f"pass it to {command}" if command else f"give {of.to_give}"
+    remedy = f"pass it {of.here[name]}" if name in of.here else remedy
+    assert error_of(case, file, out, capsys) == f"{file} is {kind}, not {of.wanted}: {remedy}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_empty_file_is_called_empty(folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    file = folder / "nothing"
+    wanted = {
+        "trace-build": f"{file} is a file, not a folder of traces: give the folder that holds it, {folder}",
+        "trace-scale": f"{file} is a file, not a folder of graphs: give the folder that holds it, {folder}",
+    }
+    assert error_of(case, file, out, capsys) == wanted.get(case, f"{file}: is empty; was it written to its end?")
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "text"),
+    [
+        ("trace-link, device", "merged.json", "several ranks merged into one trace, ranks 0, 1 ("),
+        ("trace-link, device", "merged.db", "several ranks merged into a database for counting; "),
+        ("trace-report", "merged.json", "or take one out with trace-link --rank N"),
+        ("trace-report", "host.json", "has no device trace; "),
+        ("trace-report, captures", "merged.json", "several ranks merged into one trace"),
+        ("trace-merge", "host.json", "host.json is a host trace, not a device trace: pass it to trace-link"),
+        ("trace-merge", "merged.json", "no device trace of a single rank, but 1 merged ones"),
+        ("trace-build", "host.json", "is a host trace, not a folder of traces: give the folder that holds it, "),
+        ("trace-scale", "graph.et", "is a graph, not a folder of graphs: give the folder that holds it, "),
+    ],
+)
+def test_where_a_command_knows_more_of_the_file_it_says_that(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, name: str, text: str
+) -> None:
+    assert text in error_of(case, folder / name, out, capsys)
+
+
+@pytest.mark.parametrize(
+    ("case", "held", "remedy"),
+    [
+        ("trace-link, host", ["host.json", "text"], "give a file in it, such as {host.json} or pass it to trace-build"),
+        ("trace-link, device", ["device.json"], "give a file in it, such as {device.json} or pass it to trace-build"),
+        ("trace-convert", ["device.json", "host.json"], "pass it to trace-build"),
+        ("trace-convert", ["graph.et"], "pass it to trace-replay"),
+        ("trace-convert", [], "give one that trace-link wrote"),
+        ("trace-convert, groups", ["comm_groups.json", "noise"], "give a file in it, such as {comm_groups.json}"),
+        ("trace-view", ["graph.et", "report.json"], "give a file in it, such as {graph.et}"),
+        ("trace-jsonize, to JSON", ["graph.json"], "give one that trace-convert or trace-build wrote"),
+        ("trace-report, captures", ["nothing"], "give the one that the PyTorch profiler wrote, or a rocpd database"),
+    ],
+)
+def test_a_folder_for_a_file_is_answered_by_what_is_in_it(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, held: list[str], remedy: str
+) -> None:
+    given = folder_of(out, folder, held)
+    remedy = remedy.replace("{", f"{given}/").replace("}", "")
+    assert error_of(case, given, out, capsys) == f"{given} is a folder, not {CASES[case].wanted}: {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("case", "held", "text"),
+    [
+        ("trace-replay", ["device.json"], "holds no graph.N.et; pass it to trace-build"),
+        ("trace-replay", ["graph.et"], "holds no graph.N.et; give a file in it, such as "),
+        ("trace-scale", ["device.json"], "there is no graph.0.et in it; pass it to trace-build"),
+        ("trace-build", ["graph.et", "text"], "holds no device trace but 1 execution graphs, 1 text files; "),
+        ("trace-diagnose", [], "no traces there"),
+        ("trace-merge", ["host.json"], "no device trace of a single rank, but 1 host traces"),
+    ],
+)
+def test_a_folder_without_what_is_wanted_is_one_line(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], case: str, held: list[str], text: str
+) -> None:
+    given = folder_of(out, folder, held)
+    assert run(case, *CASES[case].arguments(given, out)) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{given}: {text}" in line
+
+
+def folder_of(out: Path, files: Path, held: list[str]) -> Path:
+    given = out / "given"
+    given.mkdir()
+    for name in held:
+        (given / name).write_bytes((files / name).read_bytes())
+    return given
+
+
+def test_a_host_trace_and_a_device_trace_that_are_swapped_name_the_options(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, device = folder / "host.json", folder / "device.json"
+    assert run("trace-link", "--host-trace", device, "--device-trace", host, "--output", out / "l.json") == 1
+    assert f"{device} is a device trace, not a host trace: pass it as --device-trace" in capsys.readouterr().err
+
+
+def test_files_of_one_kind_that_are_not_of_one_run_are_not_called_of_another_kind(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, _ = small_run(("a", "b", "c")).write(out)
+    given = ["--host-trace", other, "--device-trace", folder / "device.json"]
+    assert run("trace-link", *given, "--output", out / "l.json") == 1
+    assert "are not of one run" in capsys.readouterr().err
+
+
+def test_json_of_no_known_kind_is_described_by_its_beginning(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (out / "other.json").write_text('{"ranks": [0, 1]}')
+    assert """begins with '{"ranks": [0, 1]}'""" in error_of("trace-link, host", out / "other.json", out, capsys)
+    said = error_of("trace-replay", out / "other.json", out, capsys)
+    assert said == f"{out}/other.json is JSON that execgraph does not know, not a graph: give {GIVE_GRAPH}"
+
+
+def test_what_was_compressed_twice_is_said_to_be(folder: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twice = out / "twice.json.gz"
+    twice.write_bytes(gzip.compress((folder / "device.json.gz").read_bytes()))
+    assert "is compressed twice; decompress it once" in error_of("trace-link, device", twice, out, capsys)
+    assert "is compressed twice; decompress it once" in error_of("trace-merge", twice, out, capsys)
+
+
+def test_of_a_damaged_graph_the_damage_is_said(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = out / "graph.et"
+    graph.write_bytes(b"\xff" * 99)
+    assert error_of("trace-replay", graph, out, capsys).startswith(f"{graph}: is not an execution graph, or damaged: ")
+
+
+def test_a_pipe_is_read_once_and_its_reader_says_what_is_wrong(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (folder / "device.json").open("rb") as given:
+        monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": given}))
+        assert run("trace-replay", "--input", "-") == 1
+    assert "trace-replay: error: -: is JSON" in capsys.readouterr().err

@@ -1,0 +1,275 @@
+"""rocpd databases as device traces: every op, API row, link and roctx range, in each dialect, and nothing of a file that is none."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from execgraph.linker import link
+from execgraph.linker.readers import dialect, is_database, opened, read_rocpd
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind
+from support.database_rows import EPOCH, rows, sql
+from support.databases import DIALECTS, LITE, RPD_2, RPD_3, Api, Op, Range, write_database
+from support.runs import convert_linked
+
+OP_COLUMNS = ("id", "gpuId", "queueId", "completionSignal", "start", "end", "description_id", "opType_id")
+API_COLUMNS = ("id", "pid", "tid", "start", "end", "apiName_id", "args_id")
+STRING_COLUMNS = ("id", "string")
+
+
+def step(path: Path, which: str) -> Path:
+    """Two kernels and a copy on two queues, launched by three calls inside two nested ranges."""
+    ops = [
+        Op("gemm.kd", EPOCH + 100, EPOCH + 400, caller=1),
+        Op("", EPOCH + 450, EPOCH + 500, queue=2, type="CopyDeviceToHost", caller=2),
+        Op("ncclDevKernel_Generic", EPOCH + 600, EPOCH + 900, queue=2, caller=3),
+    ]
+    api = [
+        Api("hipLaunchKernel", EPOCH + 50, EPOCH + 60),
+        Api("hipMemcpyAsync", EPOCH + 70, EPOCH + 80),
+        Api("hipExtLaunchKernel", EPOCH + 90, EPOCH + 95),
+        Api("hipDeviceSynchronize", EPOCH + 96, EPOCH + 910),
+    ]
+    ranges = [Range("step", EPOCH, EPOCH + 1000), Range("forward", EPOCH + 40, EPOCH + 500)]
+    return write_database(path, which, ops, api, ranges)
+
+
+@pytest.mark.parametrize("which", DIALECTS)
+def test_every_op_keeps_its_device_queue_times_and_launch_link(tmp_path: Path, which: str) -> None:
+    trace = read_rocpd(str(step(tmp_path / "trace.db", which)))
+    assert rows(trace) == [
+        ("gemm.kd", "kernel", 0, 1, 100, 400, 1),
+        ("CopyDeviceToHost", "gpu_memcpy", 0, 2, 450, 500, 2),
+        ("ncclDevKernel_Generic", "kernel", 0, 2, 600, 900, 3),
+    ]
+    assert not trace.skipped
+
+
+@pytest.mark.parametrize("which", DIALECTS)
+def test_api_rows_are_calls_and_roctx_ranges_are_annotations(tmp_path: Path, which: str) -> None:
+    trace = read_rocpd(str(step(tmp_path / "trace.db", which)))
+    calls, marks = trace.calls, trace.ops
+    assert [calls.name[row] for row in range(4)][-1] == "hipDeviceSynchronize"
+    assert (calls.correlation.tolist(), set(calls.process.tolist()), set(calls.thread.tolist())) == (
+        [1, 2, 3, 4],
+        {500},
+        {501},
+    )
+    assert [(marks.name[row], marks.start[row] - EPOCH, marks.end[row] - EPOCH) for row in range(2)] == [
+        ("step", 0, 1000),
+        ("forward", 40, 500),
+    ]
+    assert marks.annotation.all() and set(marks.process.tolist()) == {500}
+    with opened(str(tmp_path / "trace.db")) as database:
+        assert dialect(database).name == which
+
+
+@pytest.mark.parametrize("which", DIALECTS)
+def test_the_graph_chains_streams_and_follows_the_links(tmp_path: Path, which: str) -> None:
+    linked = link(None, read_rocpd(str(step(tmp_path / "trace.db", which))))
+    assert (linked.report.linked, linked.info.pid) == (3, 500)
+    nodes = convert_linked(linked, EPOCH)
+    assert nodes.follows("ncclDevKernel_Generic")["CopyDeviceToHost"] & DependencyKind.STREAM_ORDER
+    assert "gemm.kd" not in nodes.follows("CopyDeviceToHost")
+    assert nodes.caller("gemm.kd") is not None
+    assert nodes.replay_error() == 0
+
+
+@pytest.mark.parametrize("which", DIALECTS)
+def test_ops_without_links_make_a_graph_of_streams(tmp_path: Path, which: str) -> None:
+    ops = [
+        Op("first", EPOCH, EPOCH + 5000),
+        Op("second", EPOCH + 5000, EPOCH + 9000),
+        Op("aside", EPOCH, EPOCH + 100, queue=7),
+    ]
+    linked = link(None, read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))
+    assert linked.report.noted == {"activities without a launch call": 3}
+    nodes = convert_linked(linked, EPOCH)
+    assert nodes.edges(DependencyKind.STREAM_ORDER) == {("first", "second")}
+
+
+@pytest.mark.parametrize("which", [LITE, RPD_2])
+def test_the_stream_is_the_hardware_queue_where_it_is_recorded(tmp_path: Path, which: str) -> None:
+    ops = [
+        Op("a", EPOCH, EPOCH + 1, queue=140_000, hwq=3),
+        Op("b", EPOCH, EPOCH + 1, queue=5),
+        Op("c", EPOCH, EPOCH + 1, gpu=1, hwq=3),
+    ]
+    assert [(row[2], row[3]) for row in rows(read_rocpd(str(write_database(tmp_path / "t.db", which, ops))))] == [
+        (0, 3),
+        (0, 5),
+        (1, 3),
+    ]
+
+
+def test_queue_ids_that_number_dispatches_are_one_stream_and_counted(tmp_path: Path) -> None:
+    ops = [Op("k", EPOCH + 10 * n, EPOCH + 10 * n + 5, queue=1000 + n) for n in range(200)]
+    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, ops)))
+    assert set(trace.activities.stream.tolist()) == {0}
+    assert trace.skipped == {"queue ids that number dispatches (their ops are on one stream)": 200}
+
+
+def test_a_graph_launch_owns_all_its_activities(tmp_path: Path) -> None:
+    ops = [Op(name, EPOCH + 10 * n, EPOCH + 10 * n + 5, caller=1) for n, name in enumerate("abc")]
+    trace = read_rocpd(
+        str(write_database(tmp_path / "t.db", RPD_3, ops, [Api("hipGraphLaunch", EPOCH - 9, EPOCH - 5)]))
+    )
+    assert link(None, trace).activities.call_row.tolist() == [0, 0, 0]
+
+
+def test_what_is_no_work_is_counted(tmp_path: Path) -> None:
+    ops = [
+        Op("k", EPOCH, EPOCH + 1),
+        Op("k", EPOCH, EPOCH),
+        Op("", EPOCH, EPOCH + 1, type="Barrier"),
+        Op("x", EPOCH, EPOCH + 1, type="Surprise"),
+    ]
+    api = [Api("hipFree", EPOCH + 5, EPOCH + 1)]
+    path = write_database(tmp_path / "t.db", RPD_2, ops, api, [Range("mark", EPOCH, EPOCH)])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("INSERT INTO rocpd_api_ops (api_id, op_id) VALUES (1, ?)", [(1,), (1,), (99,)])
+    trace = read_rocpd(str(path))
+    assert len(rows(trace)) == 1
+    assert trace.skipped == {
+        "ops of zero length": 1,
+        "device rows that record waiting": 1,
+        "unknown opType Surprise": 1,
+        "API rows without an end": 1,
+        "roctx marks, which last no time": 1,
+        "launch links of ops that are not there": 1,
+        "launch links of ops that have one already": 1,
+    }
+
+
+def test_ranges_of_unknown_thread_that_do_not_nest_are_on_lanes_of_their_own(tmp_path: Path) -> None:
+    ranges = [Range("a", EPOCH, EPOCH + 100), Range("b", EPOCH + 50, EPOCH + 150), Range("c", EPOCH + 60, EPOCH + 90)]
+    trace = read_rocpd(str(write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)], ranges=ranges)))
+    assert trace.ops.thread.tolist() == [0, 1, 0]
+
+
+def test_several_launching_processes_in_one_file_are_merged_ranks(tmp_path: Path) -> None:
+    ops = [Op("a", EPOCH, EPOCH + 5, caller=1), Op("b", EPOCH, EPOCH + 7, caller=2)]
+    api = [Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=70), Api("hipLaunchKernel", EPOCH - 9, EPOCH - 5, pid=60)]
+    trace = read_rocpd(str(write_database(tmp_path / "t.db", RPD_2, ops, api)))
+    with pytest.raises(DataError, match=r"ranks 0, 1 \(2 processes traced"):
+        link(None, trace)
+    assert [link(None, trace, rank).activities.name[0] for rank in (0, 1)] == ["b", "a"]
+
+
+def test_a_file_merged_of_processes_that_do_not_tell_their_ops_is_refused(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "trace.db", LITE, [Op("a", EPOCH, EPOCH + 5), Op("b", EPOCH, EPOCH + 7)], pid=60)
+    sql(path, "INSERT INTO rocpd_metadata (tag, value) VALUES ('pid', '70')")
+    with pytest.raises(
+        DataError, match=r"ranks that it does not label \(2 processes traced\); link each rank's own file$"
+    ):
+        link(None, read_rocpd(str(path)))
+
+
+# files that are not trusted
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        (
+            "CREATE TABLE rocpd_kernel_dispatch_00000450_565d_765d_bc41_19a2073d19ee (id); CREATE VIEW rocpd_op AS SELECT 1;",
+            "of ROCm 7 .*rocpd_kernel_dispatch_00000450",
+        ),
+        ("CREATE TABLE users (id);", "no rocpd database.*users"),
+        ("CREATE TABLE rocpd_string (id); CREATE VIEW rocpd_op AS SELECT 1 AS id;", "rocpd_op is a view"),
+        ("CREATE TABLE rocpd_string (id); CREATE VIRTUAL TABLE rocpd_op USING rtree (id, a, b);", "no rocpd database"),
+        (
+            "CREATE TABLE rocpd_string (id, string); CREATE TABLE rocpd_op (id, gpuId, opType_id, description_id);",
+            "holds no device op",
+        ),
+        ("CREATE TABLE rank (id); CREATE TABLE device (id); CREATE TABLE edge (id);", "several ranks merged"),
+    ],
+)
+def test_other_databases_are_refused_by_name(tmp_path: Path, script: str, complaint: str) -> None:
+    path = sql(tmp_path / "other.db", script)
+    with pytest.raises(DataError, match=complaint):
+        read_rocpd(path)
+
+
+def test_a_damaged_database_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = step(tmp_path / "t.db", RPD_3)
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="damaged database"):
+        read_rocpd(str(path))
+
+
+def test_text_where_numbers_belong_does_no_harm(tmp_path: Path) -> None:
+    path = step(tmp_path / "t.db", RPD_2)
+    sql(
+        path, f"UPDATE rocpd_op SET start = 'x' || '{EPOCH}' WHERE id = 1; UPDATE rocpd_op SET end = NULL WHERE id = 2;"
+    )
+    trace = read_rocpd(str(path))
+    assert [row[0] for row in rows(trace)] == ["gemm.kd", "ncclDevKernel_Generic"]
+    assert trace.activities.start[0] == 0
+    assert trace.skipped == {"ops of zero length": 1}
+
+
+def test_nothing_is_written_beside_a_file_that_its_writer_left_in_wal_mode(tmp_path: Path) -> None:
+    path = step(tmp_path / "t.db", LITE)
+    sql(path, "PRAGMA journal_mode = WAL;")
+    content = path.read_bytes()
+    tmp_path.chmod(0o500)
+    try:
+        assert len(rows(read_rocpd(str(path)))) == 3
+    finally:
+        tmp_path.chmod(0o700)
+    assert [file.name for file in tmp_path.iterdir()] == ["t.db"] and path.read_bytes() == content
+
+
+def test_changes_that_a_killed_writer_left_in_its_log_are_read(tmp_path: Path) -> None:
+    path = step(tmp_path / "t.db", LITE)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("UPDATE rocpd_op SET gpuId = 3")
+        connection.commit()
+        assert {row[2] for row in rows(read_rocpd(str(path)))} == {3}
+
+
+def killed_amid(path: Path, statements: str) -> None:
+    """Another process changes the database and dies without tidying up."""
+    script = f"import os, sqlite3; it = sqlite3.connect({str(path)!r}); it.executescript({statements!r}); os._exit(0)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_log_that_lost_its_index_is_read_without_writing_beside_it(tmp_path: Path) -> None:
+    path = step(tmp_path / "t.db", LITE)
+    killed_amid(path, "PRAGMA journal_mode = WAL; UPDATE rocpd_op SET gpuId = 3;")
+    (tmp_path / "t.db-shm").unlink()
+    content = path.read_bytes()
+    assert {row[2] for row in rows(read_rocpd(str(path)))} == {3}
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["t.db", "t.db-wal"] and path.read_bytes() == content
+
+
+def test_a_database_amid_a_change_is_refused(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "t.db", LITE, [Op("k", EPOCH, EPOCH + 1)] * 2000)
+    killed_amid(path, "PRAGMA cache_size = 1; BEGIN; UPDATE rocpd_op SET gpuId = 3, description_id = 9;")
+    with pytest.raises(DataError, match=r"t.db: amid a change \(.*its writer is at work, or was killed"):
+        read_rocpd(str(path))
+
+
+def test_values_of_any_type_anywhere_do_no_harm(tmp_path: Path) -> None:
+    for table, columns in (("op", OP_COLUMNS), ("string", STRING_COLUMNS), ("api", API_COLUMNS)):
+        for column in columns:
+            path = step(tmp_path / f"{table}_{column}.db", LITE)
+            values = ", ".join(f"({value})" for value in ("NULL", "'x'", "1e300", "-9223372036854775808", "x'ff00'"))
+            sql(path, f"CREATE TABLE odd AS SELECT * FROM rocpd_{table}; DROP TABLE rocpd_{table};")
+            kept = ", ".join(name if name != column else f"column1 AS {name}" for name in columns)
+            sql(path, f"CREATE TABLE rocpd_{table} AS SELECT {kept} FROM odd, (VALUES {values});")
+            with suppress(DataError):
+                read_rocpd(str(path))
+
+
+def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    assert is_database(str(step(tmp_path / "x", RPD_2))) and not is_database(str(tmp_path / "a.json"))
+    assert not is_database(str(tmp_path / "absent"))

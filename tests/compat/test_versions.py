@@ -1,0 +1,337 @@
+"""Traces of every version and vendor that could be had, and rows as others are said to write them: all are read and linked."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.readers import Role, role_of
+from support.folders import DATA
+from support.runs import broken_rules, convert_linked
+
+Json = dict[str, Any]
+
+PAIRS = sorted(DATA.glob("*/device_rank*.json.gz"))
+
+
+def host_of(device: Path) -> Path:
+    """The host trace that belongs to a device trace, by the names that captures have."""
+    return device.with_name(device.name.replace("device", "host").replace("kineto", "et"))
+
+
+def check_pair(host: Path, device: Path) -> None:
+    """Nearly all ops are matched, every row of the file is accounted for, and nothing was mended or lost."""
+    read_host, read_device = read_host_trace(str(host)), read_device_trace(str(device))
+    assert read_device.read == accounted(read_device)
+    assert not +read_host.skipped
+    report = link(read_host, read_device).report
+    assert report.agreement_pct >= 98
+    assert report.host_ops - report.matched <= 0.03 * report.host_ops
+
+
+def accounted(device: DeviceTrace) -> int:
+    """The rows that are in a table, were counted as skipped, or carry no work."""
+    tables = (device.ops, device.calls, device.activities, device.syncs, device.event_records, device.queue_events)
+    return sum(len(table.correlation if table is device.event_records else table.start) for table in tables) + (  # type: ignore[union-attr]
+        sum(device.skipped.values()) + device.ignored
+    )
+
+
+# Captures
+
+
+@pytest.mark.parametrize("device", [pytest.param(path, id=f"{path.parent.name}-{path.stem[11:12]}") for path in PAIRS])
+def test_every_pair_of_ours_is_read_and_linked(device: Path) -> None:
+    check_pair(host_of(device), device)
+
+
+def test_every_capture_of_every_version_is_read_and_linked(real_traces: Path) -> None:
+    captures = sorted((real_traces / "captures").glob("torch_*/*/kineto*.json.gz"))
+    assert len(captures) >= 15
+    for device in captures:
+        check_pair(host_of(device), device)
+
+
+def test_every_device_trace_of_every_vendor_is_accounted_for(real_traces: Path) -> None:
+    traces = sorted([*(real_traces / "device_only").glob("*.gz"), *(real_traces / "critical_path").glob("*.gz")])
+    assert len(traces) >= 8
+    for path in traces:
+        device = read_device_trace(str(path))
+        assert device.read == accounted(device)
+        assert not any("cannot be read" in reason or "unknown" in reason for reason in +device.skipped)
+
+
+# Device traces alone
+
+
+@pytest.mark.parametrize("device", [pytest.param(path, id=f"{path.parent.name}-{path.stem[11:12]}") for path in PAIRS])
+def test_our_device_traces_alone_replay_as_measured(device: Path) -> None:
+    check_alone(device)
+
+
+def test_every_device_trace_of_a_real_pair_alone_replays_as_measured(real_traces: Path) -> None:
+    pairs = [*(real_traces / "captures").rglob("kineto*.json.gz"), *(real_traces / "dlrm_8gpu").glob("device*.json.gz")]
+    assert len(pairs) >= 30
+    for device in [*pairs, *(real_traces / "simple_add").glob("*trace.json.gz")]:
+        check_alone(device)
+
+
+def check_alone(path: Path) -> None:
+    """All ops and activities are in the graph, its replay takes as long as the run, and what is missing is said."""
+    device = read_device_trace(str(path), arguments=True)
+    linked = link(None, device)
+    assert len(linked.ops) == len(device.ops.start)
+    assert len(linked.activities) == len(device.activities.start)
+    nodes = convert_linked(linked)
+    assert broken_rules(nodes) == []
+    assert nodes.replay_error() <= 0.005
+    assert any(remark.startswith("no host trace: ") for remark in linked.report.remarks)
+
+
+def test_ops_of_a_device_trace_alone_keep_shapes_types_and_numbers(tmp_path: Path) -> None:
+    args = {
+        "Input Dims": [[4, 8], []],
+        "Input type": ["float", "Scalar"],
+        "Concrete Inputs": ["", "2"],
+        "Sequence number": 7,
+    }
+    (tmp_path / "device.json").write_text(
+        json.dumps({"traceEvents": [row(args=args), row(name="aten::mm", ts=20)]}, indent=1)
+    )
+    linked = link(None, read_device_trace(str(tmp_path / "device.json"), arguments=True))
+    assert linked.ops.inputs == [
+        b'{"values":["","2"],"shapes":[[4,8],[]],"types":["float","Scalar"]}',
+        b'{"values":[],"shapes":[],"types":[]}',
+    ]
+    assert linked.ops.seq_id.tolist() == [7, -1]
+    [remark] = linked.report.remarks
+    assert "1 of 2 ops have shapes and types, none the identity of its tensors" in remark
+
+
+# Host traces
+
+
+def read_host(folder: Path, document: Json) -> HostTrace:
+    (folder / "host.json").write_text(json.dumps(document))
+    return read_host_trace(str(folder / "host.json"))
+
+
+def as_columns(host: HostTrace) -> list[Any]:
+    columns = (host.id, host.parent, host.rf_id, host.fw_parent, host.seq_id, host.scope, host.tid, host.fw_tid)
+    texts = [host.name[row] for row in range(len(host))], [host.schema_text[row] for row in range(len(host))]
+    return [*(column.tolist() for column in columns), *texts, [json.loads(text)["values"] for text in host.inputs]]
+
+
+def flat(node: Json) -> Json:
+    """A node of 1.0.2 or later as 1.0.1 lays it out."""
+    attrs = {attr["name"]: attr["value"] for attr in node["attrs"]}
+    lists = {
+        key: node[side][part]
+        for side in ("inputs", "outputs")
+        for part, key in (("values", side), ("shapes", f"{side[:-1]}_shapes"), ("types", f"{side[:-1]}_types"))
+    }
+    return {"name": node["name"], "id": node["id"], "parent": node["ctrl_deps"], **attrs, **lists}
+
+
+@pytest.fixture(scope="module")
+def document() -> Json:
+    found: Json = json.loads(gzip.decompress((DATA / "compiled" / "host_rank0.json.gz").read_bytes()))
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: {**d, "schema": "1.0.1", "nodes": [flat(node) for node in d["nodes"]]},
+        lambda d: {**d, "schema": "1.0.2-chakra.0.0.4"},
+        lambda d: {**d, "schema": "3.0.0-chakra.9", "new": {"nodes": []}},
+        lambda d: {key: d[key] for key in ("nodes", "schema", "pid")},
+        lambda d: {**d, "nodes": [{**node, "ctrl_deps": [node["ctrl_deps"]]} for node in d["nodes"]]},
+        lambda d: {**d, "nodes": [{**node, "new": [{"id": 1}], "data_deps": []} for node in d["nodes"]]},
+        lambda d: {**d, "nodes": [{"attrs": node["attrs"][::-1], **node, "id": str(node["id"])} for node in d["nodes"]]},
+        lambda d: {**d, "nodes": [flat(n) if n["id"] % 2 else n for n in d["nodes"]]},
+    ],
+    ids=["flat", "1.0.2", "of the future", "few keys", "lists of parents", "new keys", "ids as texts", "mixed"],
+)  # fmt: skip
+def test_layouts_of_the_same_nodes_read_the_same(
+    tmp_path: Path, document: Json, change: Callable[[Json], Json]
+) -> None:
+    assert as_columns(read_host(tmp_path, change(document))) == as_columns(read_host(tmp_path, document))
+
+
+def test_only_versions_that_are_not_known_are_remarked_on(tmp_path: Path, document: Json) -> None:
+    versions = ["1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.1.0.0"]
+    assert all(not read_host(tmp_path, {**document, "schema": version}).remarks for version in versions)
+    [remark] = read_host(tmp_path, {**document, "schema": "1.2.0-chakra.0.0.4"}).remarks
+    assert "1.2.0" in remark and "read by the rules of 1.1.1" in remark
+
+
+def test_ids_in_any_order_are_looked_up(tmp_path: Path, document: Json) -> None:
+    host = read_host(tmp_path, {**document, "nodes": document["nodes"][::-1]})
+    assert link(host, read_device_trace(str(DATA / "compiled" / "device_rank0.json.gz"))).report.matched == 392
+
+
+def test_no_two_nodes_keep_one_id(tmp_path: Path) -> None:
+    nodes = [
+        {"id": number, "name": f"op {number}", "ctrl_deps": parent}
+        for number, parent in ((3, 1), (3, 1), (-7, 3), (5, -7))
+    ]
+    host = read_host(tmp_path, {"schema": "1.1.1", "nodes": nodes})
+    assert host.id.tolist() == [3, 6, 7, 5] and host.parent.tolist() == [1, 1, 3, 7]
+    assert +host.noted == {"host nodes without an id of their own, given one": 2}
+
+
+def node(number: int, name: str, parent: int, rf_id: int = 0, **more: Any) -> Json:
+    """A node of 1.1.1 on thread 1; `inputs` are (value, shape, type)."""
+    scope = 7 if "[pytorch|" in name or name.startswith("##") else 0
+    integers = {"rf_id": rf_id, "fw_parent": 0, "seq_id": -1, "scope": scope, "tid": 1, "fw_tid": 0}
+    attrs = [{"name": key, "type": "uint64", "value": value} for key, value in integers.items()]
+    attrs += [{"name": key, "type": "string", "value": value} for key, value in more.get("texts", {}).items()]
+    values, shapes, types = zip(*more.get("inputs", ()), strict=True) if more.get("inputs") else ((), (), ())
+    arguments = {"values": values, "shapes": shapes, "types": types, "strides": more.get("strides", [])}
+    nothing: Json = {"values": [], "shapes": [], "types": [], "strides": []}
+    return {"id": number, "name": name, "ctrl_deps": parent, "inputs": arguments, "outputs": nothing, "attrs": attrs}
+
+
+TENSOR = ([5, 6, 0, 4, 4, "cuda:0"], [2, 2], "Tensor(float)")
+ODD_NODES = [
+    node(10, "aten::odd", 3, 1, inputs=[("nan", [], "Double"), ("<None>", [], "None"), (True, [], "Bool")]),
+    node(11, "aten::cat", 3, 2, inputs=[([[TENSOR[0]], []], [[[2, 2]], []], "GenericList[GenericList[Tensor(float)],GenericList[]]")]),
+    node(12, "triton_poi_fused_0", 3, 3, inputs=[TENSOR, (4, [], "Int"), ("grid(4,)", [], "String"), (0, [], "Int")],
+         strides=[[2, 1], []], texts={"kernel_backend": "triton", "kernel_file": "c7x.py"}),
+    node(-4, "aten::negative", 103, 4),
+    node(14, "aten::dangling", 4270, 5),
+    node(15, "## process_group:init ##", 3, 6,
+         inputs=[('[{"pg_name": "0", "pg_desc": "default_pg", "ranks": [], "group_size": 2}]', [], "String")]),
+    node(3, "[pytorch|profiler|execution_trace|thread]", 1), node(103, "[pytorch|profiler|execution_trace|thread]", 101),
+    node(1, "[pytorch|profiler|execution_trace|process]", 1), node(101, "[pytorch|profiler|execution_trace|process]", 101),
+]  # fmt: skip
+
+
+def test_nodes_of_every_kind_are_matched_and_kept(tmp_path: Path) -> None:
+    """Several roots, ids out of order or negative, a parent that was never written, lists in lists, NaN, a Triton kernel, a group."""
+    host = read_host(tmp_path, {"schema": "1.1.1-chakra.0.0.4", "nodes": ODD_NODES})
+    ops = [(n["name"], n["attrs"][0]["value"]) for n in ODD_NODES[:5]]
+    rows = [row(name=name, ts=10 * number, args={"Record function id": number}) for name, number in ops]
+    linked = link(host, read_events(tmp_path, rows))
+    assert (linked.report.matched, linked.report.host_ops) == (5, 5)
+    assert linked.groups[0].size == 2
+    assert linked.ops.extra[2] == {"kernel_backend": "triton", "kernel_file": "c7x.py"}
+    nodes = convert_linked(linked)
+    names = {nodes.graph.name[line] for line in range(len(nodes.graph))}
+    assert names == {name for name, _ in ops} | {"host idle", "## process_group:init ##"}
+    assert broken_rules(nodes) == []
+
+
+# Device traces
+
+
+def row(**fields: Any) -> Json:
+    return {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 10, "dur": 4, **fields}
+
+
+def launched(call: Json, kernel: Json) -> list[Json]:
+    """An op, the call in it and the kernel that this launches."""
+    return [
+        row(args={"External id": 5}),
+        row(**{"cat": "cuda_runtime", "name": "launch", "ts": 11, "dur": 1, **call}),
+        row(**{"cat": "kernel", "name": "add", "pid": 0, "tid": 7, "ts": 20, **kernel}),
+    ]
+
+
+def read_events(folder: Path, rows: list[Json], **top: Any) -> DeviceTrace:
+    (folder / "device.json").write_text(json.dumps({**top, "traceEvents": rows}))
+    return read_device_trace(str(folder / "device.json"))
+
+
+ARGS = {"correlation": 9, "External id": 5}
+ON_STREAM = {"device": 0, "stream": 7, **ARGS}
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel"),
+    [
+        ({"args": ARGS}, {"args": ON_STREAM}),
+        ({"cat": "Runtime", "args": {"correlation": 9, "external id": "5"}}, {"cat": "Kernel", "args": {**ARGS, "stream": 7}}),
+        ({"args": {"correlation": "9"}}, {"pid": "0", "tid": "stream 7", "args": {"correlation": "9"}}),
+        ({"args": {"correlation": "0x9"}}, {"args": {"correlation": 9.0, "stream": "7", "device": "0"}}),
+        ({"cat": "hip_runtime", "args": ARGS}, {"args": {"correlation": 9, "queue": 3, "device": 0}}),
+        ({"cat": "xpu_runtime", "args": ARGS}, {"args": {"correlation": 9, "sycl queue": "x"}}),
+        ({"cat": "privateuse1_runtime", "args": ARGS}, {"args": ON_STREAM}),
+        ({"cat": "npu_runtime", "args": ARGS}, {"args": ON_STREAM}),
+        ({"ts": "11.000", "dur": "1", "args": ARGS}, {"ts": "20.0", "dur": "4.000", "args": ON_STREAM}),
+    ],
+    ids=["Kineto", "of 2021", "text", "odd numbers", "HIP", "XPU", "PrivateUse1", "a vendor to come", "times as text"],
+)  # fmt: skip
+def test_launches_in_the_words_of_any_vendor_and_age(tmp_path: Path, call: Json, kernel: Json) -> None:
+    device = read_events(tmp_path, launched(call, kernel))
+    activities = link(None, device).activities
+    assert (activities.call_row.tolist(), activities.op_row.tolist()) == ([0], [0])
+    assert (activities.device.tolist(), activities.stream.tolist()) == ([0], [7])
+    assert (activities.end - activities.start).tolist() == [4000]
+
+
+@pytest.mark.parametrize(
+    ("category", "role"),
+    [
+        ("cpu_op", Role.OP), ("Operator", Role.OP), ("CUDA_RUNTIME", Role.CALL), ("mtia_runtime", Role.CALL),
+        ("some_driver", Role.CALL), ("gpu_memset", Role.ACTIVITY), ("collective_comm", Role.ACTIVITY),
+        ("cuda_sync", Role.SYNC), ("ac2g", Role.IGNORED), (None, Role.IGNORED), ("sorcery", Role.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_categories_of_any_case_have_their_role(category: str | None, role: Role) -> None:
+    assert role_of(category) is role
+
+
+def test_rows_recorded_twice_count_once(tmp_path: Path) -> None:
+    rows = launched({"args": ARGS}, {"args": ON_STREAM})
+    device = read_events(tmp_path, rows + rows)
+    assert (len(device.ops.start), len(device.calls.start), len(device.activities.start)) == (1, 1, 1)
+    assert device.skipped["device events recorded twice"] == 3
+
+
+def test_rows_that_only_look_alike_are_kept(tmp_path: Path) -> None:
+    same_op = [row(args={"Ev Idx": number}) for number in range(2)] + [row(), row()]
+    graph = [row(cat="kernel", name="k", pid=0, tid=7, args=ON_STREAM)] * 2 + [
+        row(cat="kernel", name="other", pid=0, tid=7, args=ON_STREAM)
+    ]
+    device = read_events(tmp_path, same_op + graph)
+    assert (len(device.ops.start), len(device.activities.start)) == (4, 3)
+
+
+def test_every_row_is_accounted_for(tmp_path: Path) -> None:
+    rows = [
+        *launched({"args": ARGS}, {"args": ON_STREAM}),
+        row(ph="i"), row(ph="s", cat="ac2g"), row(ph="C"), row(ph="B"), row(ph="E"), row(ph="M", name="thread_name"),
+        row(cat="python_function"), row(cat="sorcery"), row(ts=None), row(dur=None), row(dur=-5), row(dur="soon"),
+        row(cat="cuda_sync", args={"cuda_sync_kind": "Context Sync", "stream": -1}),
+        row(cat="cuda_event", args={"event_id": 3, "stream": 7, "correlation": 4}),
+        row(cat="mtia_ccp_events", name="event_wait"),
+    ]  # fmt: skip
+    device = read_events(tmp_path, rows)
+    assert device.read == len(rows) == accounted(device)
+    assert device.skipped["device events without a usable time"] == 2
+    assert device.noted["device events without a duration, or with a negative one, taken as 0"] == 2
+
+
+def test_what_is_said_of_the_whole_file_may_stand_anywhere_and_be_text(tmp_path: Path) -> None:
+    info = {"rank": "3", "world_size": "8", "backend": None, "pg_config": "none"}
+    top = {"distributedInfo": info, "baseTimeNanoseconds": "1700000000000000000", "displayTimeUnit": "ns"}
+    (tmp_path / "after.json").write_text(json.dumps({"traceEvents": [row()], **top}))
+    for device in (read_events(tmp_path, [row()], **top), read_device_trace(str(tmp_path / "after.json"))):
+        assert (device.rank, device.world_size, device.base_time_ns) == (3, 8, 1_700_000_000_000_000_000)
+        assert device.ops.start.tolist() == [10_000]
+
+
+@pytest.mark.parametrize(
+    "info", ["rank 3", [3], {"rank": "3"}, {"rank": 3.0, "pg_config": {"0": [3]}}, {"rank": 3, "backend": 7}, None]
+)
+def test_distributed_info_of_any_form_is_read_or_said_to_be_damaged(tmp_path: Path, info: Any) -> None:
+    device = read_events(tmp_path, [row()], distributedInfo=info)
+    said = any(
+        "damaged (Expected `object | null`" in remark and "read there: nothing" in remark for remark in device.remarks
+    )
+    assert (device.rank, said) == ((3, False) if isinstance(info, dict) else (None, info is not None))

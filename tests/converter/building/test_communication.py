@@ -1,0 +1,220 @@
+"""Communication by hand-made records: its size on each rank, the attributes of its nodes, and what a wait is for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from execgraph.converter.building import CommunicationColumns, meaning
+from execgraph.converter.building.communication_columns import Message, Place, communication_columns, tags
+from execgraph.linker.communication import CollectiveOps, awaited_collectives
+from execgraph.linker.communication.process_groups import WAIT
+from execgraph.schema.columns import ABSENT, Categorical, Ragged
+from execgraph.schema.graph import CollectiveType, NodeType
+from execgraph.schema.linked import Communication, Communications
+from support.references import linked_of
+from support.tables import Op, Ran, activities, column, ops
+
+SEND, RECV = NodeType.COMM_SEND, NodeType.COMM_RECV
+UNKNOWN = -1
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("name", "only_given", "only_taken"),
+    [
+        ("allreduce", 12, 24),
+        ("alltoall", 12, 24),
+        ("broadcast", 12, 24),
+        ("reduce", 12, 24),
+        ("barrier", 12, 24),
+        ("send", 12, 24),
+        ("recv", 12, 24),
+        ("allgather", 12, 8),
+        ("gather", 12, 8),
+        ("reduce_scatter", 12, 72),
+        ("scatter", 12, 72),
+    ],
+)
+def test_what_a_rank_puts_in_is_its_size_else_what_comes_out(name: str, only_given: int, only_taken: int) -> None:
+    """Of three ranks; 3 elements of 4 bytes go in, or 6 come out."""
+
+    def size(given: int, taken: int, **group: object) -> int:
+        found = meaning(Communication(name, "Float", given, taken, **group), "")
+        assert found
+        return found.size
+
+    three = {"ranks": [0, 1, 2]}
+    assert (size(3, UNKNOWN, **three), size(UNKNOWN, 6, **three)) == (only_given, only_taken)
+    assert size(3, 6, **three) == (24 if name == "recv" else only_given)
+    assert size(UNKNOWN, 6, group_size=3) == only_taken
+    assert size(UNKNOWN, UNKNOWN) == 0
+    assert size(UNKNOWN, 6) == 24
+
+
+def test_a_size_is_no_larger_than_a_number_in_the_graph_can_be() -> None:
+    found = meaning(Communication("allreduce", "Double", 1 << 62), "")
+    assert found
+    assert found.size == (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", CollectiveType.ALL_REDUCE),
+        ("void ncclKernel_Reduce<gather>(y)", CollectiveType.REDUCE),
+        ("void cross_device_reduce_1stage<float>(x)", CollectiveType.ALL_REDUCE),
+        ("mine::gather<int>(x)", CollectiveType.GATHER),
+        ("my_gather_kernel", None),
+        ("ncclDevKernel_SendRecv(x)", None),
+        ("kernel<allreduce>", None),
+    ],
+)
+def test_a_kernel_tells_by_what_stands_before_its_parameters(kernel: str, kind: CollectiveType | None) -> None:
+    found = meaning(Communication(), kernel)
+    assert (found and found.type) == kind
+
+
+def test_of_messages_that_went_together_the_first_receive_stands_for_all() -> None:
+    send, receive = Communication("send", "Float", 1), Communication("recv", "Float", 2, 2)
+    unknown = Communication("mine", "Float", 4)
+    for parts, size in (([send, receive, receive], 8), ([send, send], 4), ([unknown, send], 4)):
+        found = meaning(Communication("coalesced", coalesced=parts), "")
+        assert found
+        assert (found.size, found.node) == (size, RECV if receive in parts else SEND)
+    assert meaning(Communication("coalesced", coalesced=[unknown]), "ncclDevKernel_AllReduce(x)") is None
+
+
+# Attributes
+
+
+def columns_of(*found: Communication, rows: list[int] | None = None, count: int = 4) -> CommunicationColumns:
+    """Of nodes 1, 2, … in a rank 2."""
+    linked = linked_of([])
+    linked.info.rank = 2
+    linked.communications = list(found)
+    rows = list(range(len(found))) if rows is None else rows
+    return communication_columns(linked, count, [Place(at + 1, row, "") for at, row in enumerate(rows)])
+
+
+def values(columns: CommunicationColumns, name: str) -> list[list[int]]:
+    found = columns.attributes[name]
+    assert isinstance(found, Ragged)
+    return [found[row].tolist() for row in range(columns.count)]
+
+
+def test_a_collective_has_type_size_number_root_and_group() -> None:
+    found = columns_of(
+        Communication("broadcast", "Float", 4, group="5", ranks=[0, 2], sequence=0, source=0),
+        Communication("reduce", "Float", 0, group="5", target=2),
+    )
+    assert found.types.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL, NodeType.COMP]
+    told = {
+        "comm_type": [CollectiveType.BROADCAST, CollectiveType.REDUCE],
+        "comm_size": [16, 0],
+        "comm_seq": [0, ABSENT],
+        "comm_src": [0, ABSENT],
+        "comm_dst": [ABSENT, 2],
+        "comm_tag": [ABSENT, ABSENT],
+    }
+    assert {name: column.tolist() for name, column in found.integers.items()} == {
+        name: [ABSENT, *two, ABSENT] for name, two in told.items()
+    }
+    assert values(found, "pg_ranks") == [[], [0, 2], [], []]
+    names = found.attributes["pg_name"]
+    assert isinstance(names, Categorical)
+    assert (names.codes.tolist(), names.table) == ([-1, 0, 0, -1], ["5"])
+    assert "pg_ranks" not in columns_of(Communication("allreduce", "Float", 4)).attributes
+
+
+def test_what_a_group_is_for_stands_on_its_nodes() -> None:
+    described = columns_of(
+        Communication("allreduce", "Float", 4, description="dp"), Communication("barrier", "Float", 0)
+    )
+    purpose = described.attributes["pg_desc"]
+    assert isinstance(purpose, Categorical)
+    assert [purpose[row] for row in range(4)] == ["", "dp", "", ""]
+    assert "pg_desc" not in columns_of(Communication("allreduce", "Float", 4)).attributes
+
+
+def test_types_and_dtypes_that_nobody_knows_are_counted() -> None:
+    found = columns_of(
+        Communication("mine", "Float", 4),
+        Communication("allreduce", "quantum", 4),
+        Communication("barrier", "quantum", 0),
+    )
+    assert (found.unknown_types, found.unknown_dtypes) == (1, 1)
+    assert found.types.tolist() == [NodeType.COMP, NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_COLL]
+
+
+def test_kernels_of_one_communication_share_its_bytes_to_the_last() -> None:
+    found = columns_of(Communication("allreduce", "Byte", 11), rows=[0, 0, 0], count=5)
+    assert found.integers["comm_size"].tolist() == [ABSENT, 4, 4, 3, ABSENT]
+
+
+def test_messages_of_one_kernel_are_listed_the_sends_first() -> None:
+    both = [Communication("recv", "Float", 1, 2, source=1), Communication("send", "Float", 3, target=3)]
+    found = columns_of(Communication("coalesced", coalesced=both), Communication("send", "Float", 1, target=0))
+    assert values(found, "coalesced_src") == [[], [2, 1], [], []]
+    assert values(found, "coalesced_dst") == [[], [3, 2], [], []]
+    assert values(found, "coalesced_size") == [[], [12, 8], [], []]
+    assert found.integers["comm_size"].tolist() == [ABSENT, 8, 4, ABSENT]
+    alone = columns_of(Communication("send", "Float", 1, target=0))
+    assert not any(name.startswith("coalesced") for name in alone.attributes)
+    assert (alone.integers["comm_src"].tolist(), alone.integers["comm_dst"].tolist()) == (
+        [ABSENT, 2, ABSENT, ABSENT],
+        [ABSENT, 0, ABSENT, ABSENT],
+    )
+
+
+def test_messages_of_groups_that_lie_elsewhere_in_memory_have_tags_by_which_came_first() -> None:
+    def sent(*groups: str) -> list[int]:
+        found = columns_of(*(Communication("send", "Float", 1, target=0, group=group) for group in groups))
+        return found.integers["comm_tag"].tolist()[1:]
+
+    one, two = "94594108284448", "94594108284999"
+    assert sent(one, two, one) == sent(two, one, two) == [0, 1, 2]
+    assert sent("9", "10", "9") == [0, 1, 2]
+    assert sent("10", "9", "9") == [1, 0, 2]
+
+
+def test_every_channel_between_two_ranks_has_tags_of_its_own() -> None:
+    def message(target: int, tag: int) -> Message:
+        return Message(0, SEND, 0, target, 8, ((), (0, ""), False, tag))
+
+    assert tags([message(1, 0), message(1, 5), message(1, 0), message(1, 5), message(1, 5)]) == [0, 1, 2, 3, 5]
+    assert tags([message(1, 5), message(2, 0), message(1, 5), message(2, 0)]) == [0, 0, 1, 1]
+    assert tags([]) == []
+
+
+# Waits
+
+
+def awaited(*launched: tuple[int, Communication], waiting: Communication) -> dict[int, int]:
+    """The activity that a wait at 50 is for; each of those launched is given by the row of its op, which starts at 10 times that."""
+    table = ops(*(Op(start=10 * row, end=10 * row + 5) for row in range(5)), Op(start=50, end=55), Op(start=0, end=1))
+    rows = np.arange(len(launched))
+    ran = replace(
+        activities(*(Ran(100, 200) for _ in launched)),
+        communication_row=rows,
+        op_row=column(*(op for op, _ in launched)),
+    )
+    recorded = CollectiveOps(column(5), Communications.of([waiting]), np.full(7, -1), table, {}, np.full(7, -1))
+    found = awaited_collectives(recorded, table, ran, Communications.of(found for _, found in launched))
+    return {5: found.get(5)} if 5 in found else {}
+
+
+def test_a_wait_is_for_the_latest_collective_before_it_with_its_number_of_its_group_if_that_is_told() -> None:
+    def group_ids(sequence: int, group: str = "5") -> Communication:
+        return Communication("allreduce", group=group, sequence=sequence)
+
+    wait = Communication(WAIT, sequence=0)
+    assert awaited((0, group_ids(0)), waiting=wait) == {5: 0}
+    assert awaited((1, group_ids(0)), (2, group_ids(0)), (3, group_ids(1)), waiting=wait) == {5: 1}
+    of_group = Communication(WAIT, group="5", sequence=0)
+    assert awaited((1, group_ids(0)), (2, group_ids(0, "6")), waiting=of_group) == {5: 0}
+    assert awaited((1, group_ids(0, "6")), waiting=of_group) == {5: 0}
+    assert awaited((-1, group_ids(0)), (5, group_ids(0)), waiting=wait) == {}
+    assert awaited((1, group_ids(-1)), waiting=Communication(WAIT)) == {}
+    assert awaited((1, group_ids(0)), waiting=group_ids(0)) == {}

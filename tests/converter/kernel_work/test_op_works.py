@@ -1,0 +1,308 @@
+"""Operations and bytes of single ops: as torch.utils.flop_counter counts them on a captured run, and as counted by hand."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from execgraph.converter.kernel_work import RULES, RecordedOp, Tensor, Unknown, Work, work_of
+from execgraph.converter.kernel_work.recorded_op import alike, recorded_by_device, recorded_by_host
+from execgraph.linker import HostTrace, read_host_trace
+from support.folders import DATA
+
+COUNTED: list[list[Any]] = json.loads((DATA / "operators_counted.json").read_text())
+NAMES = {name for name, _ in COUNTED}
+HALF, FLOAT, LONG = 2, 4, 8
+
+
+def recorded(trace: HostTrace, row: int) -> RecordedOp:
+    text = alike(trace.inputs[row], trace.outputs[row])
+    return recorded_by_host(trace.name[row], trace.schema_text[row], text)
+
+
+def callers(trace: HostTrace, row: int) -> list[str]:
+    rows = {number: at for at, number in enumerate(trace.id.tolist())}
+    found: list[str] = []
+    while (above := rows.get(int(trace.parent[row]), row)) != row:
+        row = above
+        found.append(trace.name[row])
+    return found
+
+
+def test_what_pytorch_counts_is_counted_exactly() -> None:
+    trace = read_host_trace(str(DATA / "operators.json.gz"))
+    rows = sorted(range(len(trace)), key=trace.id.tolist().__getitem__)
+    counted = [row for row in rows if trace.name[row] in NAMES and NAMES.isdisjoint(callers(trace, row))]
+    assert [[trace.name[row], work_of(recorded(trace, row)).operations] for row in counted] == COUNTED
+
+
+def test_an_op_and_the_one_that_does_it_have_the_same_operations() -> None:
+    trace = read_host_trace(str(DATA / "operators.json.gz"))
+    rows = {number: at for at, number in enumerate(trace.id.tolist())}
+    around = {"aten::mkldnn_convolution": "aten::_convolution", "aten::_convolution": "aten::convolution"}
+    compared = 0
+    for row in range(len(trace)):
+        above = rows.get(int(trace.parent[row]), row)
+        if around.get(trace.name[row]) == trace.name[above]:
+            inner, outer = (work_of(recorded(trace, at)).operations for at in (row, above))
+            assert inner == outer
+            compared += 1
+    assert compared > 20
+
+
+def tensors(*shapes: Sequence[int], item: int = FLOAT) -> list[Tensor]:
+    """Tensors each in memory of its own."""
+    return [Tensor.of(tuple(shape), item, number) for number, shape in enumerate(shapes)]
+
+
+def work(name: str, inputs: list[Any], results: list[Tensor] | None, schema: str = "") -> Work:
+    return work_of(RecordedOp(name, schema, inputs, None if results is None else list(results)))
+
+
+QUERY, KEY, VALUE, RESULT = (2, 8, 128, 64), (2, 2, 96, 64), (2, 2, 96, 32), (2, 8, 128, 32)
+FORWARD, BACKWARD = 37_748_736, 100_663_296
+"""What torch.utils.flop_counter gives for these shapes."""
+
+
+def swapped(shape: Sequence[int]) -> tuple[int, ...]:
+    """Places before heads."""
+    batch, heads, places, width = shape
+    return batch, places, heads, width
+
+
+def test_attention_is_counted_as_pytorch_does_whatever_the_kernel() -> None:
+    q, k, v, o, g = tensors(QUERY, KEY, VALUE, RESULT, RESULT)
+    sums = Tensor.of((2, 8, 128), FLOAT, 9)
+    for name, more in (
+        ("_scaled_dot_product_flash_attention", [0.0, False, False, None]),
+        ("_scaled_dot_product_efficient_attention", [None, True, 0.0, False, None]),
+        ("_scaled_dot_product_cudnn_attention", [None, True, 0.0, False, False, None]),
+    ):
+        assert work(f"aten::{name}", [q, k, v, *more], [o, sums]).operations == FORWARD
+    none = [None] * 4
+    for name, more in (
+        ("_scaled_dot_product_flash_attention_backward", [o, sums, *none, 0.0, False, None, None]),
+        ("_scaled_dot_product_efficient_attention_backward", [None, o, sums, None, None, 0.0, [True], False]),
+        ("_scaled_dot_product_cudnn_attention_backward", [o, sums, None, None, None, *none, 0.0, False]),
+    ):
+        assert work(f"aten::{name}", [g, q, k, v, *more], [q, k, v]).operations == BACKWARD
+
+
+def test_the_kernels_beneath_have_places_before_heads() -> None:
+    q, k, v, o = tensors(*map(swapped, (QUERY, KEY, VALUE, RESULT)))
+    flash = [q, k, v, None, None, 128, 96, 0.0, False, False]
+    assert work("aten::_flash_attention_forward", flash, [o]).operations == FORWARD
+    efficient = [q, k, v, None, None, None, None, None, 0.0, 0, True]
+    assert work("aten::_efficient_attention_forward", efficient, [o]).operations == FORWARD
+    back = [o, q, k, v, o, None, None, None, 128, 96, 0.0, False, None, None]
+    assert work("aten::_flash_attention_backward", back, [q, k, v]).operations == BACKWARD
+
+
+def test_of_causal_attention_only_the_pairs_up_to_the_diagonal_count() -> None:
+    (q,) = tensors((2, 3, 6, 8))
+    whole, causal = (
+        work("aten::_scaled_dot_product_flash_attention", [q, q, q, 0.0, flag, False, None], [q]).operations
+        for flag in (False, True)
+    )
+    assert (whole, causal) == (6912, 6912 * 21 // 36)
+
+
+def test_attention_over_sequences_one_after_the_other_is_known_if_they_are_of_one_length() -> None:
+    q, offsets = Tensor.of((12, 3, 8), HALF, 0), Tensor.of((3,), FLOAT, 1)
+
+    def operations(longest: int) -> int | None:
+        arguments = [q, q, q, offsets, offsets, longest, longest, 0.0, False, False]
+        return work("aten::_flash_attention_forward", arguments, [q]).operations
+
+    assert operations(6) == 6912
+    with pytest.raises(Unknown):
+        operations(7)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "result", "operations"),
+    [
+        ("aten::mm", [(3, 4), (4, 5)], (3, 5), 120),
+        ("aten::addmm", [(5,), (3, 4), (4, 5)], (3, 5), 120),
+        ("aten::linear", [(2, 3, 4), (5, 4)], (2, 3, 5), 240),
+        ("aten::matmul", [(7, 1, 3, 4), (2, 4, 5)], (7, 2, 3, 5), 1680),
+        ("aten::mv", [(3, 4), (4,)], (3,), 24),
+        ("aten::dot", [(4,), (4,)], (), 8),
+        ("aten::_scaled_mm", [(64, 128), (128, 256)], (64, 256), 4_194_304),
+        ("aten::_int_mm", [(32, 8), (8, 16)], (32, 16), 8192),
+        ("aten::_weight_int4pack_mm", [(4, 64), (2, 1, 32, 4)], (4, 16), 8192),
+        ("aten::_grouped_mm", [(10, 4), (3, 4, 5)], (10, 5), 400),
+        ("aten::add", [(3, 1), (4,)], (3, 4), 12),
+        ("aten::addcmul", [(5,), (5,), (5,)], (5,), 15),
+        ("aten::silu", [(8,)], (8,), 40),
+        ("aten::sum", [(6, 7)], (7,), 42),
+        ("aten::_softmax", [(6, 7)], (6, 7), 210),
+        ("aten::mse_loss", [(6,), (6,)], (), 18),
+        ("aten::mse_loss_backward", [(), (6,), (6,)], (6,), 18),
+        ("aten::native_layer_norm", [(6, 7)], (6, 7), 336),
+        ("aten::cat", [(6,), (7,)], (13,), 0),
+        ("aten::copy_", [(6,), (6,)], (6,), 0),
+    ],
+)
+def test_operations(name: str, shapes: list[tuple[int, ...]], result: tuple[int, ...], operations: int) -> None:
+    results = [Tensor.of(result, FLOAT, 99)]
+    assert work(name, tensors(*shapes), results).operations == operations
+
+
+def test_a_grouped_cudnn_convolution_with_benchmarking_is_not_transposed() -> None:
+    x, weight, result = tensors((8, 16, 32, 32), (32, 4, 3, 3), (8, 32, 16, 16))
+    arguments = [x, weight, [1, 1], [2, 2], [1, 1], 4, True, False, True]
+    assert work("aten::cudnn_convolution", arguments, [result]).operations == 4_718_592
+
+
+def test_each_tensor_that_is_read_or_written_counts_once() -> None:
+    a, b, c = tensors((3, 4), (4, 5), (3, 5), item=HALF)
+    assert work("aten::mm", [a, b], [c]).bytes == HALF * (12 + 20 + 15)
+    # the same tensor twice
+    assert work("aten::mul", [a, a], [Tensor.of((3, 4), HALF, 9)]).bytes == HALF * (12 + 12)
+
+
+def test_an_op_in_place_reads_and_writes_its_tensor() -> None:
+    a, b = tensors((3, 4), (3, 4))
+    schema = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
+    assert work("aten::add_", [a, b, 1], [a], schema).bytes == FLOAT * (12 + 12 + 12)
+
+
+def test_what_takes_the_result_is_not_read() -> None:
+    a, b = tensors((3, 4), (3, 4))
+    out = Tensor.of((0,), FLOAT, 2)
+    schema = "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"
+    assert work("aten::mul", [a, b, out], [Tensor.of((3, 4), FLOAT, 3)], schema).bytes == FLOAT * (12 + 12 + 12)
+
+
+def test_copies_and_sets_do_not_read_what_they_overwrite() -> None:
+    a, b = tensors((10,), (10,))
+    copy = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
+    assert work("aten::copy_", [a, b, False], [a], copy) == Work(0, FLOAT * 20, FLOAT)
+    fill = "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"
+    assert work("aten::fill_", [a, 0], [a], fill) == Work(0, FLOAT * 10, FLOAT)
+
+
+def test_of_a_table_only_the_picked_rows_are_read() -> None:
+    table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
+    moved = LONG * 5 + 2 * FLOAT * 40
+    assert work("aten::embedding", [table, index, -1, False, False], [rows]) == Work(0, moved, FLOAT)
+    assert work("aten::index_select", [table, 0, index], [rows]) == Work(0, moved, FLOAT)
+
+
+def test_what_is_added_at_places_is_read_before() -> None:
+    table, index, rows = Tensor.of((1000, 8), FLOAT, 0), Tensor.of((5,), LONG, 1), Tensor.of((5, 8), FLOAT, 2)
+    schema = "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"
+    assert work("aten::index_add_", [table, 0, index, rows, 1], [table], schema) == Work(
+        40, LONG * 5 + 3 * FLOAT * 40, FLOAT
+    )
+
+
+def test_a_fused_optimizer_reads_and_writes_lists() -> None:
+    parameters, gradients, means, squares = (
+        [Tensor.of((10,), FLOAT, 10 * number), Tensor.of((20,), FLOAT, 10 * number + 1)] for number in range(4)
+    )
+    steps = [Tensor.of((), FLOAT, 98), Tensor.of((), FLOAT, 99)]
+    lists = "Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs"
+    schema = (
+        f"aten::_fused_adamw_({lists}, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor? grad_scale) -> ()"
+    )
+    arguments = [parameters, gradients, means, squares, [], steps]
+    found = work("aten::_fused_adamw_", [*arguments, None], [], schema)
+    assert found == Work(14 * 30, FLOAT * (30 * 4 + 2 + 30 * 3), FLOAT)
+    # with a scale the gradients are written back without it
+    scaled = work("aten::_fused_adamw_", [*arguments, Tensor.of((), FLOAT, 97)], [], schema)
+    assert scaled.bytes == found.bytes + FLOAT * (1 + 30)
+
+
+def test_lists_of_tensors_are_written_in_place() -> None:
+    a, b = [*tensors((10,), (20,))], [Tensor.of((10,), FLOAT, 5), Tensor.of((20,), FLOAT, 6)]
+    schema = "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"
+    assert work("aten::_foreach_add_", [a, b, -0.01], [], schema) == Work(30, FLOAT * 90, FLOAT)
+
+
+def test_a_number_on_the_host_is_no_memory_of_the_device() -> None:
+    text = b'{"values":[[1,2,0,8,4,"cuda:0"],[3,4,0,1,8,"cpu"]],"shapes":[[8],[]],"types":[]}'
+    result = b'{"values":[[5,6,0,8,4,"cuda:0"]],"shapes":[[8]],"types":[]}'
+    assert work_of(recorded_by_host("aten::mul", "", alike(text, result))) == Work(8, 64, FLOAT)
+
+
+def test_an_expanded_dimension_is_in_memory_once() -> None:
+    text = b'{"values":[[1,2,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[0,1]]}'
+    result = b'{"values":[[5,6,0,80,4,"cuda:0"]],"shapes":[[8,10]],"types":[],"strides":[[10,1]]}'
+    assert work_of(recorded_by_host("aten::neg", "", alike(text, result))) == Work(80, FLOAT * (10 + 80), FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "types", "values", "expected"),
+    [
+        ("aten::addmm", [[5], [3, 4], [4, 5], [], []], ["float"] * 3 + ["Scalar"] * 2, [""] * 5, (120, 4 * 52, FLOAT)),
+        ("aten::add", [[8, 4], [4], []], ["c10::Half", "c10::Half", "Scalar"], ["", "", "1"], (32, 2 * 68, HALF)),
+        ("aten::eq", [[8], [8]], ["float", "float"], ["", ""], (8, 8 * 4 * 2 + 8, FLOAT)),
+        ("aten::add_", [[8], [8]], ["float", "float"], ["", ""], (8, 96, FLOAT)),
+        (
+            "aten::native_layer_norm",
+            [[6, 8], [], [8], [8], []],
+            ["c10::Half", "ScalarList", "c10::Half", "c10::Half", "Scalar"],
+            ["", "[8]", "", "", "1e-05"],
+            (384, 2 * (48 + 16 + 48) + 2 * 6 * 4, HALF),
+        ),
+        (
+            "aten::sum",
+            [[6, 8], [], []],
+            ["float", "ScalarList", "Scalar"],
+            ["", "[0]", "False"],
+            (48, 4 * (48 + 8), FLOAT),
+        ),
+        (
+            "aten::convolution",
+            [[1, 4, 8, 8], [6, 4, 3, 3], [], [], [], [], [], [], []],
+            ["float", "float", "", *["ScalarList"] * 3, "Scalar", "ScalarList", "Scalar"],
+            ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"],
+            (2 * 16 * 216, 4 * (256 + 216 + 96), FLOAT),
+        ),
+    ],
+)
+def test_of_a_device_trace_alone_results_follow_from_the_arguments(
+    name: str, shapes: list[Any], types: list[str], values: list[str], expected: tuple[int, int, int]
+) -> None:
+    text = json.dumps({"values": values, "shapes": shapes, "types": types}).encode()
+    assert work_of(recorded_by_device(name, text)) == Work(*expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("aten::mm", '{"values":[],"shapes":[],"types":[]}'),
+        ("aten::mm", '{"values":["",""],"shapes":[[3,4],[5,6]],"types":["float","float"]}'),
+        ("aten::mm", '{"values":["",""],"shapes":[[3,4],[4,6]],"types":["mine","mine"]}'),
+        ("aten::mm", '{"values":["",""],"shapes":[[3,-4],[-4,6]],"types":["float","float"]}'),
+        ("aten::mm", f'{{"values":["",""],"shapes":[[{1 << 60},4],[4,{1 << 60}]],"types":["float","float"]}}'),
+        ("aten::cat", '{"values":["","0"],"shapes":[[[3],[4]],[]],"types":["TensorList","Scalar"]}'),
+        ("aten::mm", '{"values":{},"shapes":[[3,4],[4,6]],"types":["float","float"]}'),
+        ("aten::mm", "nothing"),
+    ],
+)
+def test_what_is_not_told_is_unknown(name: str, text: str) -> None:
+    with pytest.raises(Unknown):
+        work_of(recorded_by_device(name, text.encode()))
+    with pytest.raises(Unknown):
+        work_of(recorded_by_host(name, "", alike(text.encode(), text.encode())))
+
+
+def test_no_op_of_the_table_fails_at_odd_arguments() -> None:
+    odd: list[Any] = [
+        [],
+        tensors(()),
+        tensors((0,), (0,)),
+        [*tensors((2, 3)), None, "x", [1.5], {}],
+        [*tensors(*[(2, 3, 4)] * 4), *[0] * 12],
+        [*tensors(*[(1, 2, 3, 4)] * 4), *[[0]] * 12],
+    ]
+    for name in RULES:
+        for inputs in odd:
+            for results in (None, [], tensors((2, 3))):
+                try:
+                    assert work(name, inputs, results).bytes >= 0
+                except Unknown:
+                    continue

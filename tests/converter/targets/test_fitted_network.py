@@ -1,0 +1,60 @@
+"""The network that measured collectives fit, by what the simulator makes of a bandwidth and a latency."""
+
+import pytest
+from execgraph.converter.targets import GIB, MESSAGE, Network, Transfer, fitted_network
+from execgraph.schema.graph import CollectiveType
+from hypothesis import given, strategies as st
+
+ALL_REDUCE, ALL_TO_ALL = CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL
+MB = 1 << 20
+SIMULATED = {
+    (CollectiveType.ALL_REDUCE, 4): 246_748,
+    (CollectiveType.ALL_GATHER, 4): 471_754,
+    (CollectiveType.REDUCE_SCATTER, 4): 120_559,
+    (CollectiveType.ALL_TO_ALL, 4): 40_064,
+    (CollectiveType.ALL_GATHER, 8): 1_100_758,
+    (CollectiveType.ALL_TO_ALL, 8): 20_533,
+}
+"""ns that ASTRA-sim takes for 16 MB, by type and ranks: a switch with 100 GB/s and 500 ns a link, rings, direct all-to-alls."""
+
+
+def test_the_simulators_own_times_give_the_network_that_it_had() -> None:
+    fit = fitted_network([Transfer(kind, ranks, 16 * MB, ns) for (kind, ranks), ns in SIMULATED.items()])
+    assert fit.bandwidth_gb_s == pytest.approx(100, rel=0.02)
+    assert fit.latency_ns == pytest.approx(500, rel=0.1)
+    assert (fit.transfers, fit.direct) == (6, True)
+    assert fit.off_pct < 2
+
+
+@given(st.floats(0.5, 900), st.floats(10, 50_000), st.integers(2, 64))
+def test_messages_and_all_reduces_of_several_sizes_tell_bandwidth_and_latency(
+    gb_s: float, ns: float, ranks: int
+) -> None:
+    steps = 2 * (ranks - 1)
+    sizes = (1_000, 300_000, 90_000_000)
+    reduced = [
+        Transfer(ALL_REDUCE, ranks, size, round(steps * (2 * ns + size / ranks / gb_s / GIB * 1e9))) for size in sizes
+    ]
+    sent = [Transfer(MESSAGE, 2, size, round(2 * ns + size / gb_s / GIB * 1e9)) for size in sizes]
+    fit = fitted_network(reduced + sent)
+    assert fit.bandwidth_gb_s == pytest.approx(gb_s, rel=0.02)
+    assert fit.latency_ns == pytest.approx(ns, rel=0.05, abs=1)
+
+
+def test_all_to_alls_go_in_a_ring_where_that_fits_better() -> None:
+    times = [Transfer(ALL_REDUCE, 4, 16 * MB, 246_748), Transfer(ALL_TO_ALL, 4, 16 * MB, 240_379)]
+    assert not fitted_network(times).direct
+    times[1] = Transfer(ALL_TO_ALL, 4, 16 * MB, 40_064)
+    assert fitted_network(times).direct
+
+
+def test_neither_figure_is_below_nothing() -> None:
+    fit = fitted_network([Transfer(MESSAGE, 2, 1_000, 10_000), Transfer(MESSAGE, 2, 1_000_000, 5_000)])
+    assert fit.latency_ns >= 0
+    assert 0 < fit.bandwidth_gb_s < 1e6
+
+
+def test_what_tells_nothing_is_left_out() -> None:
+    nothing = [Transfer(ALL_REDUCE, 1, 8, 5), Transfer(ALL_REDUCE, 2, 0, 5), Transfer(ALL_REDUCE, 2, 8, 0)]
+    other = [Transfer(CollectiveType.BROADCAST, 2, 8, 5)]
+    assert fitted_network(nothing + other) == fitted_network([]) == Network()

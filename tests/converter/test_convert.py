@@ -1,0 +1,425 @@
+"""The graph of a run: every activity once, in the order it ran, with what simulators read; replayed it is the run."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.dependencies import CUT_OFF
+from execgraph.converter.dependencies.inferred import LOOKED_BACK
+from execgraph.schema.columns import ABSENT, Categorical, Ragged
+from execgraph.schema.graph import CollectiveType, Delay, DependencyKind, NodeType
+from execgraph.tools.commands.trace_convert import summary
+from execgraph.tools.replay import replay
+from hypothesis import given, settings, strategies as st
+from support.builder import LAYOUTS, TraceBuilder
+from support.programs import VERSIONS, Step, one_thread, play, two_threads
+from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
+
+LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
+PROGRAM_ORDER, EVENT_WAIT = DependencyKind.PROGRAM_ORDER, DependencyKind.EVENT_WAIT
+COLLECTIVE = "ncclDevKernel_AllReduce"
+
+
+def attributes(nodes: Nodes, label: str) -> dict[str, Any]:
+    """The attributes that a node has."""
+    row, found = nodes.row(label), {}
+    for name, column in nodes.graph.attributes.items():
+        if isinstance(column, Ragged):
+            found[name] = column[row].tolist()
+        elif isinstance(column, Categorical):
+            found |= {name: column[row]} if column.codes[row] >= 0 else {}
+        elif column[row] != ABSENT:
+            found[name] = int(column[row])
+    return found
+
+
+# Whatever the run
+
+
+def check_run(t: TraceBuilder, nodes: Nodes) -> None:
+    device = np.flatnonzero(nodes.graph.is_activity).tolist()
+    assert sorted(nodes.graph.name[row] for row in device) == sorted(activity.name for activity in t.activities)
+    assert broken_rules(nodes) == []
+    assert nodes.makespan_ns() / 1000 == pytest.approx(t.makespan_us, abs=0.002)
+
+
+@given(one_thread, VERSIONS)
+def test_any_run_of_one_thread_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
+    t = play(steps, torch=torch)
+    nodes = convert_run(t)
+    check_run(t, nodes)
+    assert nodes.replay_error() <= 0.005
+
+
+@given(two_threads, VERSIONS)
+def test_any_run_of_two_threads_is_sound_and_replays_as_measured(steps: list[Step], torch: str) -> None:
+    t = play(steps, threads=2, torch=torch)
+    nodes = convert_run(t)
+    check_run(t, nodes)
+    assert nodes.replay_error() <= 0.005
+
+
+@given(two_threads, st.sampled_from([{"sync_records": False}, {"event_correlations": False}]))
+def test_any_run_is_sound_where_synchronisation_has_to_be_guessed(steps: list[Step], known: dict[str, Any]) -> None:
+    t = play(steps, threads=2, **known)
+    check_run(t, convert_run(t))
+
+
+@given(one_thread, st.sampled_from([{"promote": "all"}, {"inferred": False}, {"delays": False}, {"io": "none"}]))
+def test_any_run_is_sound_with_any_option(steps: list[Step], option: dict[str, Any]) -> None:
+    t = play(steps)
+    nodes = convert_run(t, **option)
+    assert broken_rules(nodes) == []
+    assert nodes.report.activities == len(t.activities)
+
+
+# Streams
+
+
+def test_kernels_on_one_stream_form_a_chain() -> None:
+    t = TraceBuilder()
+    for number in range(3):
+        with t.op("aten::mm"):
+            t.launch(f"k{number}", duration=50)
+    nodes = convert_run(t)
+    assert nodes.edges(STREAM_ORDER) == {("k0", "k1"), ("k1", "k2")}
+
+
+def test_streams_are_independent() -> None:
+    t = TraceBuilder()
+    t.launch("a", 7, 50)
+    t.launch("b", 20, 50)
+    t.leaf("aten::add", 1)
+    assert convert_run(t).edges(STREAM_ORDER) == set()
+
+
+def test_a_stream_number_on_another_device_is_another_stream() -> None:
+    t = TraceBuilder()
+    t.launch("a", 7, 50)
+    t.device = 1
+    t.launch("b", 7, 50)
+    t.leaf("aten::add", 1)
+    assert convert_run(t).edges(STREAM_ORDER) == set()
+
+
+def test_overlapping_activities_stay_chained_and_the_earlier_one_is_trimmed() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=15)
+    nodes = convert_run(t)
+    assert nodes.follows("second")["first"] == STREAM_ORDER
+    assert nodes.time("first") == (4, 15)
+    assert attributes(nodes, "first")["overlap_ns"] == 9_000
+    assert nodes.report.overlap_us == 9
+    assert nodes.replay_error() == 0
+
+
+def test_small_device_gaps_are_kept_and_never_busy() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=27)
+    nodes = convert_run(t)
+    assert (attributes(nodes, "second")["gap_ns"], attributes(nodes, "second")["duration_ns"]) == (3_000, 20_000)
+    assert nodes.report.gaps_us == 3
+    assert nodes.graph.duration_micros[nodes.row("second")] == 23
+
+
+def test_a_long_unexplained_delay_is_a_node_and_counted() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=100)
+    nodes = convert_run(t)
+    usual = attributes(nodes, "second")["gap_ns"] / 1000
+    assert nodes.follows("delay: unexplained") == {"first": STREAM_ORDER}
+    assert nodes.time("delay: unexplained") == (24, 100 - usual)
+    assert nodes.follows("second") == {"aten::mm#1": LAUNCH, "first": STREAM_ORDER, "delay: unexplained": STREAM_ORDER}
+    assert (nodes.report.delays, nodes.report.delays_us) == ({"unexplained": 1}, {"unexplained": 76 - usual})
+    assert nodes.replay_error() == 0
+
+
+def test_a_delay_is_neither_on_the_host_nor_on_a_stream() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=100)
+    found = attributes(convert_run(t), "delay: unexplained")
+    assert set(found) == {"is_cpu_op", "start_time_ns", "duration_ns", "delay", "data_dep_kinds"}
+    assert (found["is_cpu_op"], found["delay"]) == (0, Delay.UNEXPLAINED)
+
+
+def test_delays_can_be_left_out_and_are_counted_nevertheless() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=20)
+        t.launch("second", duration=20, start=100)
+    nodes = convert_run(t, delays=False)
+    assert nodes.follows("second") == {"aten::mm#1": LAUNCH, "first": STREAM_ORDER}
+    assert nodes.report.delays == {"unexplained": 1}
+    assert replay(nodes.graph).makespan_ns < 50_000
+
+
+def test_work_from_before_the_trace_holds_a_streams_first_activity_back() -> None:
+    t = TraceBuilder()
+    t.launch("late", start=100, duration=5)
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t)
+    assert nodes.time("carry-in") == (0, 100)
+    assert nodes.follows("late") == {"cudaLaunchKernel": LAUNCH, "carry-in": STREAM_ORDER}
+    assert nodes.report.delays == {"start of recording": 1}
+    assert nodes.replay_error() == 0
+
+
+# Edges from timing alone
+
+
+def late_after_another_stream(**known: Any) -> TraceBuilder:
+    """A kernel that starts late, right after one of another stream; nothing says why."""
+    t = TraceBuilder(**known)
+    with t.op("aten::mm"):
+        t.launch("first", 20, 1)
+        t.launch("long", 7, 100)
+        t.launch("late", 20, 5, start=110)
+    return t
+
+
+def test_without_any_record_a_late_activity_follows_what_ended_right_before() -> None:
+    nodes = convert_run(late_after_another_stream(sync_records=False))
+    assert nodes.follows("late")["long"] == EVENT_WAIT | DependencyKind.INFERRED
+    assert nodes.report.edges["inferred"] == 1
+    assert nodes.replay_error() == 0
+
+
+def test_inferred_edges_can_be_left_out() -> None:
+    nodes = convert_run(late_after_another_stream(sync_records=False), inferred=False)
+    assert "long" not in nodes.follows("late")
+    assert nodes.report.delays == {"unexplained": 1}
+
+
+@pytest.mark.parametrize(("before", "cut_off"), [(LOOKED_BACK - 1, {}), (LOOKED_BACK, {CUT_OFF: 1})])
+def test_a_search_among_too_many_is_cut_off_and_counted(before: int, cut_off: dict[str, int]) -> None:
+    t = TraceBuilder(sync_records=False)
+    with t.op("aten::mm"):
+        t.launch("elsewhere", 7, 1)
+        for _ in range(before):
+            t.launch("own", 20, 1)
+        t.launch("late", 20, 5, start=500)
+    report = convert_run(t).report
+    assert report.dropped == cut_off
+    assert ("dropped     1 late activities" in summary(report)) == bool(cut_off)
+
+
+def test_where_waits_are_recorded_none_is_inferred() -> None:
+    t = late_after_another_stream()
+    t.wait_event(t.record_event(stream=7), stream=24)
+    t.launch("recorded", 24, 1)
+    t.leaf("aten::add", 1)
+    assert convert_run(t).edges(DependencyKind.INFERRED) == set()
+
+
+# The blocking reading
+
+
+def test_with_synchronous_launches_whoever_followed_a_launch_follows_what_it_launched() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", duration=50)
+    t.leaf("aten::add", 5)
+    assert convert_run(t).follows("aten::add") == {"aten::mm": PROGRAM_ORDER}
+    synchronous = convert_run(t, promote="all")
+    assert synchronous.follows("aten::add") == {"k": PROGRAM_ORDER}
+    assert synchronous.follows("k") == {"aten::mm": LAUNCH}
+
+
+def test_with_synchronous_launches_nobody_waits_for_what_was_overtaken() -> None:
+    """Where a stream is no queue (copies that several engines share), waiting for the one overtaken would never end."""
+    t = TraceBuilder()
+    with t.op("aten::first"):
+        t.launch("overtaken", start=300)
+    with t.op("aten::second"):
+        t.launch("overtaking", start=100)
+    t.leaf("aten::add", 5)
+    synchronous = convert_run(t, promote="all")
+    assert broken_rules(synchronous) == []
+    held = {"delay: unexplained": STREAM_ORDER}
+    assert synchronous.follows("overtaken") == {"aten::first": LAUNCH, "overtaking": STREAM_ORDER, **held}
+    assert synchronous.follows("aten::second") == {"aten::first": PROGRAM_ORDER}
+    assert synchronous.follows("aten::add") == {"overtaking": PROGRAM_ORDER}
+
+
+def test_with_synchronous_launches_a_graph_is_followed_by_the_tails_of_its_streams() -> None:
+    t = TraceBuilder()
+    with t.op("replay"):
+        t.graph_launch([("a", 7, 5), ("b", 7, 5), ("c", 20, 5)])
+    t.leaf("aten::add", 5)
+    assert convert_run(t, promote="all").follows("aten::add") == {"b": PROGRAM_ORDER, "c": PROGRAM_ORDER}
+
+
+# What a node says
+
+
+def test_a_slice_says_which_op_it_is_of() -> None:
+    t = TraceBuilder()
+    schema = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
+    with t.op("aten::mm", schema=schema, seq_id=5) as op:
+        t.work(2)
+        t.launch("k")
+        t.work(3)
+    nodes = convert_run(t)
+    first, second = attributes(nodes, "aten::mm#0"), attributes(nodes, "aten::mm#1")
+    assert first["is_cpu_op"] == 1
+    assert (first["op_id"], first["rf_id"], first["seq_id"], first["tid"]) == (op.id, op.rf_id, 5, 1000)
+    assert (first["slice"], second["slice"]) == (0, 1)
+    assert first["op_schema"] == schema
+    assert first["start_time_ns"] == t.origin_ns
+    assert "stream" not in first and "cat" not in first
+
+
+def test_an_activity_says_where_it_ran_and_which_op_launched_it() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm") as op:
+        kernel = t.launch("k", 20, 5)
+    found = attributes(convert_run(t), "k")
+    assert found["is_cpu_op"] == 0
+    assert (found["device"], found["stream"], found["cat"]) == (0, 20, "kernel")
+    assert (found["correlation"], found["op_id"]) == (kernel.correlation, op.id)
+    assert found["start_time_ns"] == t.origin_ns + 4_000
+    assert "tid" not in found and "slice" not in found
+
+
+def test_the_control_dependency_is_the_launcher_or_the_calling_slice() -> None:
+    t = TraceBuilder()
+    with t.op("aten::linear"):
+        t.work(2)
+        with t.op("aten::addmm"):
+            t.work(2)
+            t.launch("k")
+    nodes = convert_run(t)
+    assert nodes.caller("k") == "aten::addmm"
+    assert nodes.caller("aten::addmm") == "aten::linear"
+    assert nodes.caller("aten::linear") is None
+
+
+def test_the_kinds_of_edges_are_counted() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("a")
+        t.launch("b")
+    assert convert_run(t).report.edges == {"program order": 1, "launch": 2, "stream order": 1}
+
+
+def tensors_of(nodes: Nodes, label: str) -> tuple[bytes, bytes] | None:
+    text, row = nodes.graph.tensors, nodes.row(label)
+    if text is None or row not in text.rows:
+        return None
+    place = text.rows.tolist().index(row)
+    return text.input_values[place], text.output_types[place]
+
+
+def test_an_ops_tensors_are_on_its_first_slice_unless_left_out() -> None:
+    t = TraceBuilder()
+    a = t.tensor((2, 3))
+    with t.op("aten::mm", inputs=[a], outputs=[a]):
+        t.launch("k")
+        t.work(1)
+    nodes = convert_run(t)
+    value = f'[[{a.id},{a.storage},0,6,4,"cuda:0"]]'.encode()
+    assert tensors_of(nodes, "aten::mm#0") == (value, b'["Tensor(float)"]')
+    assert tensors_of(nodes, "aten::mm#1") is None
+    assert convert_run(t, io="none").graph.tensors is None
+
+
+def test_the_graph_knows_where_it_comes_from() -> None:
+    t = TraceBuilder(rank=3, world_size=8, pid=4711)
+    t.leaf("aten::add", 5)
+    metadata = convert_run(t).graph.metadata
+    assert (metadata["rank"], metadata["world_size"], metadata["pid"]) == (3, 8, 4711)
+    assert (metadata["source_host"], metadata["source_device"]) == ("host_rank3.json", "device_rank3.json")
+    assert metadata["schema"] == LAYOUTS["2.13"].schema
+    assert metadata["base_time_ns"] == t.device_trace()["baseTimeNanoseconds"]
+    assert str(metadata["tool"]).startswith("execgraph ")
+
+
+# Communication
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_only_the_collectives_kernel_is_communication(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=4)
+    group, tensor = t.group([0, 1, 2, 3]), t.tensor((8,), "c10::Half")
+    t.collective("allreduce", group=group, tensors=[tensor], kernel=COLLECTIVE)
+    nodes = convert_run(t)
+    talking = np.flatnonzero(np.isin(nodes.graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)))
+    assert [nodes.labels[row] for row in talking] == [COLLECTIVE]
+    found = attributes(nodes, COLLECTIVE)
+    assert (found["comm_type"], found["comm_size"], found["comm_seq"]) == (CollectiveType.ALL_REDUCE, 16, 1)
+
+
+def test_a_collective_says_who_takes_part() -> None:
+    t = TraceBuilder(rank=0, world_size=4)
+    group = t.group([0, 2], name="7")
+    t.collective("allreduce", group=group, kernel=COLLECTIVE)
+    found = attributes(convert_run(t), COLLECTIVE)
+    assert (found["pg_name"], found["pg_ranks"]) == ("7", [0, 2])
+
+
+def test_send_and_receive_know_their_peer() -> None:
+    t = TraceBuilder(rank=1, world_size=4)
+    group = t.group([0, 1, 2, 3])
+    for name, peer in (("send", 2), ("recv", 0)):
+        t.collective(name, group=group, peer=peer, kernel=f"ncclDevKernel_SendRecv {name}")
+    nodes = convert_run(t)
+    send, receive = (f"ncclDevKernel_SendRecv {name}" for name in ("send", "recv"))
+    assert nodes.graph.type[nodes.row(send)] == NodeType.COMM_SEND
+    assert nodes.graph.type[nodes.row(receive)] == NodeType.COMM_RECV
+    assert (attributes(nodes, send)["comm_src"], attributes(nodes, send)["comm_dst"]) == (1, 2)
+    assert (attributes(nodes, receive)["comm_src"], attributes(nodes, receive)["comm_dst"]) == (0, 1)
+
+
+def test_an_unknown_communication_stays_computation_and_is_counted() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    t.collective("mystery", group=t.group([0, 1]), kernel="ncclDevKernel_Generic_1")
+    nodes = convert_run(t)
+    assert nodes.graph.type[nodes.row("ncclDevKernel_Generic_1")] == NodeType.COMP
+    assert nodes.report.unknown_communications == 1
+
+
+def test_process_groups_are_metadata() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    t.group([0, 1])
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t)
+    assert nodes.graph.type[nodes.row("## process_group:init ##")] == NodeType.METADATA
+    assert nodes.graph.duration_ns[nodes.row("## process_group:init ##")] == 0
+
+
+# Runs with little in them
+
+
+def test_a_run_without_a_device_is_its_host_threads() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    t.leaf("aten::mul", 5)
+    nodes = convert_run(t)
+    assert nodes.edges(PROGRAM_ORDER) == {("aten::add", "aten::mul")}
+
+
+def test_ops_without_length_are_counted() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::view", 0)
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t)
+    assert nodes.labels == ["aten::add"]
+    assert nodes.report.zero_length_ops == 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(one_thread)
+def test_converting_twice_gives_the_same_graph(steps: list[Step]) -> None:
+    linked = link_run(play(steps))
+    first, second = convert_linked(linked), convert_linked(linked)
+    assert first.labels == second.labels
+    assert first.graph.data_deps.values.tolist() == second.graph.data_deps.values.tolist()
+    assert first.report == second.report

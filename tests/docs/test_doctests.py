@@ -1,0 +1,28 @@
+"""The examples in docstrings are right."""
+
+import doctest
+import importlib
+
+import pytest
+from support.folders import ROOT
+
+PACKAGES = ("schema", "linker", "converter", "tools")
+ROOT_PACKAGE = ("tools", "package")
+"""The folder that is installed as `execgraph` itself."""
+
+
+def modules_with_examples() -> list[str]:
+    """Names of the modules in whose text there is one."""
+    paths = [
+        path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if ">>> " in path.read_text()
+    ]
+    parts = [path.relative_to(ROOT).with_suffix("").parts for path in paths]
+    inner = [path[len(ROOT_PACKAGE) :] if path[: len(ROOT_PACKAGE)] == ROOT_PACKAGE else path for path in parts]
+    return [".".join(("execgraph", *(part for part in path if part != "__init__"))) for path in inner]
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_give_what_they_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    ran = doctest.testmod(importlib.import_module(name), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    assert ran.attempted and not ran.failed

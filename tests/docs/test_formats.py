@@ -1,0 +1,241 @@
+"""The documents of both file formats: made of the tables in the code, and true of the files that traces become."""
+
+import json
+import runpy
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from execgraph.converter import Options, convert
+from execgraph.converter.building import UNRECORDED
+from execgraph.converter.host_timeline import IDLE
+from execgraph.converter.scaling import Growth, copied, plan_scaling, rank_facts, resized
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.graph import (
+    ATTRIBUTES,
+    Delay,
+    DependencyKind,
+    ExecutionGraph,
+    NodeType,
+    execution_graph_pb2 as pb,
+    read_frames,
+)
+from execgraph.schema.graph.attributes import DELAYS, KINDS, METADATA, TYPES, Where
+from execgraph.schema.io import open_input
+from execgraph.schema.linked import Found, LinkedTrace, write_linked
+from execgraph.schema.linked.words import ACTIVITIES, FOUND, OPS, RECORDS
+from execgraph.tools.generate import DEFAULT, Machine, build_job, simulate, write_traces
+from support.folders import DATA, ROOT
+
+DOCS = ROOT / "docs"
+PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "formats.py"))["PAGES"]
+CROWDED = Machine(at_once=1)
+JOBS = {"halo": DEFAULT, "uneven": DEFAULT, "towers": CROWDED}
+"""Coalesced messages, a collective with a root, a device that is full."""
+
+
+@cache
+def linked_traces() -> tuple[LinkedTrace, ...]:
+    """The first rank of every capture and of some simulated jobs."""
+    pairs = [(host, host.with_name("device_rank0.json.gz")) for host in sorted(DATA.glob("*/host_rank0.json.gz"))]
+    with tempfile.TemporaryDirectory() as folder:
+        for job, machine in JOBS.items():
+            run = simulate(build_job(job, steps=2, layers=2, seed=1, machine=machine))
+            pairs.append(write_traces(run, Path(folder, job), stacks=3)[0][:2])
+        return tuple(
+            link(read_host_trace(str(host)), read_device_trace(str(device), modules=True)) for host, device in pairs
+        )
+
+
+class Graph(NamedTuple):
+    """A graph file as the protobuf library reads it, and the names of the run's ops and activities."""
+
+    metadata: pb.GlobalMetadata
+    nodes: list[pb.Node]
+    ops: set[str]
+    activities: set[str]
+    has_host: bool
+
+
+@cache
+def graphs() -> tuple[Graph, ...]:
+    """Of each trace with and without host, and a rank of a scaled job."""
+    made = tuple(
+        graph_of(linked, convert(linked, Options(host=with_host, live_bytes=True)), with_host)
+        for linked in linked_traces()
+        for with_host in (True, False)
+        if with_host or len(linked.activities)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = simulate(build_job("ddp", steps=1, layers=1))
+        pairs = [files[:2] for files in write_traces(run, folder)]
+        linked = [link(read_host_trace(str(host)), read_device_trace(str(device))) for host, device in pairs]
+    ranks = [convert(one) for one in linked]
+    plan = plan_scaling([rank_facts(graph) for graph in ranks], Growth(2))
+    return (*made, graph_of(linked[0], copied(resized(ranks[0], plan.ranks[0]), plan, 1), True))
+
+
+def graph_of(linked: LinkedTrace, graph: ExecutionGraph, with_host: bool) -> Graph:
+    with tempfile.NamedTemporaryFile(suffix=".et") as file:
+        graph.write(file.name)
+        with open_input(file.name) as stream:
+            first, *rest = (
+                bytes(block.data[start:end])
+                for block in read_frames(stream, file.name)
+                for start, end in zip(block.starts, block.ends, strict=True)
+            )
+    names = set(linked.ops.name.table), set(linked.activities.name.table)
+    return Graph(pb.GlobalMetadata.FromString(first), [pb.Node.FromString(node) for node in rest], *names, with_host)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_current(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name](), "write it anew: make docs"
+
+
+# The graph
+
+
+def places_of(node: pb.Node, graph: Graph) -> set[Where]:
+    """Which of the places that may have attributes a node is."""
+    on_host = next(a.bool_val for a in node.attr if a.name == "is_cpu_op")
+    is_delay = any(a.name == "delay" for a in node.attr)
+    is_message = node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV)
+    is_slice = on_host and node.name in graph.ops
+    is_activity = not on_host and not is_delay and node.name in graph.activities
+    places = {
+        Where.NODES: True,
+        Where.DEPENDENT: len(node.data_deps) > 0,
+        Where.HOST: on_host,
+        Where.SLICES: is_slice,
+        Where.WORK: is_slice or is_activity,
+        Where.CALLED: (on_host and node.name not in (IDLE, UNRECORDED)) or is_activity,
+        Where.ACTIVITIES: is_activity,
+        Where.COMPUTATION: not on_host and node.type == NodeType.COMP,
+        Where.DELAYS: not on_host and node.name not in graph.activities,
+        Where.DEVICE_ONLY: not graph.has_host,
+        Where.COMMUNICATION: is_message or node.type == NodeType.COMM_COLL,
+        Where.COLLECTIVES: node.type == NodeType.COMM_COLL,
+        Where.ROOTED: is_message or node.type == NodeType.COMM_COLL,
+        Where.MESSAGES: is_message,
+        Where.COALESCED: is_message and is_activity,
+    }
+    return {where for where, is_there in places.items() if is_there}
+
+
+@cache
+def written() -> set[tuple[str, str]]:
+    """The names of all attributes on nodes, and the types of their values."""
+    return {(one.name, one.WhichOneof("value")) for graph in graphs() for node in graph.nodes for one in node.attr}
+
+
+def test_every_written_attribute_is_in_the_table_with_its_type() -> None:
+    assert written() - {(attribute.name, attribute.value) for attribute in ATTRIBUTES} == set()
+
+
+def test_every_attribute_of_the_table_is_written() -> None:
+    assert {name for name, _ in written()} == {attribute.name for attribute in ATTRIBUTES}
+
+
+def test_attributes_are_on_the_nodes_that_the_table_names_alone() -> None:
+    where = {attribute.name: attribute.where for attribute in ATTRIBUTES}
+    astray = {
+        (one.name, node.name)
+        for graph in graphs()
+        for node in graph.nodes
+        for places in [places_of(node, graph)]
+        for one in node.attr
+        if where[one.name] not in places
+    }
+    assert astray == set()
+
+
+def test_attributes_of_every_node_are_on_every_node() -> None:
+    everywhere = {attribute.name for attribute in ATTRIBUTES if attribute.where is Where.NODES}
+    assert all(everywhere <= {written.name for written in node.attr} for graph in graphs() for node in graph.nodes)
+
+
+def test_the_metadata_is_what_the_table_says() -> None:
+    written = {(m.name.rstrip("0123456789"), m.WhichOneof("value")) for graph in graphs() for m in graph.metadata.attr}
+    assert written == {(key.name, key.value) for key in METADATA}
+
+
+def test_every_value_of_an_enumeration_has_a_meaning() -> None:
+    enumerations = (
+        (TYPES, NodeType),
+        (KINDS, DependencyKind),
+        (DELAYS, Delay),
+        (FOUND, [kind.value for kind in Found]),
+    )
+    assert [list(table) for table, _ in enumerations] == [list(values) for _, values in enumerations]
+
+
+# The linked file
+
+
+@cache
+def linked_files() -> tuple[dict[str, Any], ...]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "linked.json")
+        files = []
+        for linked in linked_traces():
+            write_linked(linked, str(path))
+            files.append(json.loads(path.read_bytes()))
+    return tuple(files)
+
+
+def keys_in_files() -> dict[str, set[str]]:
+    """The keys of each kind of object, by the record's title."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for file in linked_files():
+        machine = file["trace"]["machine"]
+        objects = {
+            "File": [file],
+            "Node": file["nodes"],
+            "Calls": [file["calls"]],
+            "Waits": [file["device_waits"], file["host_waits"]],
+            "Hand-overs": [file["hand_overs"]],
+            "Communication": file["communications"]
+            + [part for one in file["communications"] for part in one.get("coalesced", [])],
+            "Process group": file["groups"],
+            "Trace": [file["trace"]],
+            "Machine": [machine],
+            "Usual": [usual for key in ("launch", "gap", "wake") for usual in machine.get(key, {}).values()],
+            "Link report": [file["link_report"]],
+        }
+        for title, members in objects.items():
+            found[title] |= {key for one in members for key in one}
+    return found
+
+
+def test_every_written_key_is_in_the_tables() -> None:
+    known = {record.title: {member.name for member in record.members} for record in RECORDS}
+    assert {title: keys - known[title] for title, keys in keys_in_files().items() if keys - known[title]} == {}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.title)
+def test_what_is_read_is_in_the_tables(record: Any) -> None:
+    read = [field.encode_name for field in msgspec.structs.fields(record.read)]
+    listed = [member.name for member in record.members if not member.written]
+    # that key tells a device trace from a linked one
+    assert sorted(listed) == sorted(set(read) - {"traceEvents"})
+
+
+@pytest.mark.parametrize("title", ["File", "Calls", "Hand-overs", "Trace", "Link report"])
+def test_keys_stand_in_files_in_the_order_of_the_table(title: str) -> None:
+    [record] = [record for record in RECORDS if record.title == title]
+    file = linked_files()[-1]
+    written = file if title == "File" else file[title.lower().replace("-", "_").replace(" ", "_")]
+    assert list(written) == [member.name for member in record.members]
+
+
+def test_ops_and_activities_have_the_members_that_the_table_gives_them() -> None:
+    [node] = [record for record in RECORDS if record.title == "Node"]
+    for is_activity, kind in ((False, OPS), (True, ACTIVITIES)):
+        keys = {key for file in linked_files() for one in file["nodes"] if ("cat" in one) is is_activity for key in one}
+        assert keys <= {member.name for member in node.members if member.of in ("", kind)}

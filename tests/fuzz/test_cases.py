@@ -1,0 +1,150 @@
+"""A few cases of every kind that `make fuzz` runs by the thousand, and whether the fuzzer notices what it is there to notice."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fuzz import fork_server
+from fuzz.commands import KINDS, SHARES, case_of, check
+from fuzz.fork_server import Verdict, run_cases
+from fuzz.running import Failed, run
+from fuzz.samples import DEVICE, HOST, traces, write
+from fuzz.spellings import PACKINGS, WAYS, spelled_anew
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="forks limit what they may take")
+SEED = int(os.environ.get("EXECGRAPH_FUZZ_SEED", "20"))
+EACH, OF = 5, {"crowds": 3, "signals": 4}
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_hostile_files_are_read_or_refused(kind: str) -> None:
+    cases = [case_of(SEED, number, kind) for number in range(OF.get(kind, EACH))]
+    verdicts = [*run_cases(cases, check, jobs=1)]
+    assert [verdict.case for verdict in verdicts] == cases
+    assert [(verdict.case, verdict.symptom, verdict.detail) for verdict in verdicts if verdict.symptom] == []
+
+
+# the fuzzer itself
+
+
+def test_every_kind_of_file_has_its_share() -> None:
+    assert {*SHARES, "signals"} == {*KINDS}
+
+
+def verdict_of(work: object) -> Verdict:
+    """What is said of a case that does this, between two that do nothing."""
+
+    def check_one(case: str, _: Path) -> None:
+        if case == "bad":
+            work()  # type: ignore[operator]
+
+    before, verdict, after = run_cases(["good", "bad", "good again"], check_one, jobs=1)
+    assert (before.symptom, before.case, after.symptom, after.case) == ("", "good", "", "good again")
+    return verdict
+
+
+def test_a_case_that_never_ends_is_ended_with_a_traceback() -> None:
+    def never_end() -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0.1)
+        while True:
+            pass
+
+    verdict = verdict_of(never_end)
+    assert verdict.symptom == "a case takes too long"
+    assert "in never_end" in verdict.detail
+
+
+def test_a_case_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "SECONDS", 1)
+    assert verdict_of(lambda: time.sleep(1000)).symptom == "a case takes too long"
+
+
+def test_a_case_that_kills_its_process_is_a_failure_of_that_case() -> None:
+    assert verdict_of(lambda: os.kill(os.getpid(), signal.SIGKILL)).symptom == "a case ends the process (-9)"
+
+
+def test_a_case_gets_no_more_memory_than_it_may() -> None:
+    assert verdict_of(lambda: bytearray(fork_server.MEMORY + (1 << 28))).symptom == "the fuzzer: MemoryError()"
+
+
+def test_cases_run_side_by_side_and_each_is_answered() -> None:
+    def wait(_: str, __: Path) -> None:
+        time.sleep(0.001)
+
+    cases = [f"case {number}" for number in range(100)]
+    assert sorted(verdict.case for verdict in run_cases(cases, wait, jobs=3)) == sorted(cases)
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, folder: Path, said: str, status: int = 1) -> str:
+    """The symptom of a command that ends like this."""
+
+    def main(_: object) -> None:
+        print(said, file=sys.stderr)
+        sys.exit(status)
+
+    monkeypatch.setattr("execgraph.tools.commands.trace_view.main", main)
+    with pytest.raises(Failed) as raised:
+        run("view", folder / "graph.et")
+    return raised.value.symptom
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "symptom"),
+    [
+        ("trace-view: internal error: KeyError('x'); run again", 1, "trace-view: internal error: KeyError(…)"),
+        ("trace-view: error: a\ntrace-view: error: b", 1, "trace-view: 2 errors for one refusal"),
+        ("nothing", 1, "trace-view: exit status 1 without a line that says why"),
+        ("trace-view: error: a", 0, "trace-view: an error, and exit status 0"),
+        ("trace-view: error: a", 3, "trace-view: exit status 3"),
+        (f"trace-view: error: {'x' * 3000}", 1, "trace-view: a message of more than 2000 characters"),
+        ("trace-view: error: \x1b[31m", 1, "trace-view: control characters on the terminal: ['\\x1b']"),
+    ],
+)
+def test_how_no_command_may_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, status: int, symptom: str
+) -> None:
+    assert broken(monkeypatch, tmp_path, said, status) == symptom
+
+
+def test_files_that_a_failed_command_leaves_are_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def main(_: object) -> None:
+        (tmp_path / "half").write_text("")
+        print("trace-view: error: it failed", file=sys.stderr)
+        sys.exit(1)
+
+    monkeypatch.setattr("execgraph.tools.commands.trace_view.main", main)
+    with pytest.raises(Failed, match="trace-view fails and leaves files behind"):
+        run("view", tmp_path / "graph.et")
+
+
+def test_what_is_spelled_anew_says_the_same() -> None:
+    document = {"traceEvents": [{"name": "é/\U0001f600", "ts": 1.5, "args": {"a": [1, {"b": 2.0}], "c": None}}] * 3}
+    text = json.dumps(document).encode()
+    written = {spelled_anew(text, Random(seed)) for seed in range(200)}
+    assert {said for _, said in written} > {way.__name__.strip("_").replace("_", " ") for way in (*WAYS, *PACKINGS)}
+    assert all(
+        json.loads(content) == document
+        for content, said in written
+        if said not in ("gzip", "zstd", "byte order mark", "everything")
+    )
+
+
+def test_a_case_is_the_same_whenever_it_is_repeated(tmp_path: Path) -> None:
+    written = []
+    for name in ("once", "again"):
+        folder = tmp_path / name
+        folder.mkdir()
+        check(case_of(SEED, 0, "mixed"), folder)
+        written.append({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()})
+    assert written[0] == written[1]
+
+
+def test_sound_files_pass(tmp_path: Path) -> None:
+    write(tmp_path, traces("played 2.13"))
+    assert run("link", tmp_path / HOST, tmp_path / DEVICE, "-o", tmp_path / "linked.json")[0] == 0

@@ -1,0 +1,231 @@
+"""Hostile files: whatever reads them ends soon, in little memory, with one clear line or with what there was to read."""
+
+import gzip
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import zstandard
+from execgraph.converter import convert
+from execgraph.converter.jsonizer import graph_to_json, json_to_graph
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.comm_groups import read_groups
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import ExecutionGraph, varint
+from execgraph.schema.io import GZIP_MAGIC
+from execgraph.schema.io.compressed import ZSTD_MAGIC
+from execgraph.schema.linked import read_linked
+from execgraph.tools.commands import trace_convert, trace_jsonize, trace_link, trace_replay
+from execgraph.tools.replay import replay
+from support.builder import TraceBuilder
+
+resource = pytest.importorskip("resource", reason="the system limits no memory")
+if not Path("/proc/self/statm").exists():
+    pytest.skip("the system does not tell how much memory a process has", allow_module_level=True)
+
+MB = 1 << 20
+LONGEST_S = 10.0
+LARGEST = 800 * MB
+"""What reading one of these files of a few MB may take: seconds of this process, and memory beside what it has."""
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Time and memory in here are limited, and a refusal is one line of a readable length."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size + LARGEST, hard))
+    begin = time.process_time()
+    try:
+        yield
+    except DataError as error:
+        assert 0 < len(str(error)) < 1400 and "\n" not in str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert time.process_time() - begin < LONGEST_S
+
+
+def written(folder: Path, content: bytes) -> str:
+    (folder / "file").write_bytes(content)
+    return str(folder / "file")
+
+
+def silent(_: int) -> None:
+    """Nobody watches the progress."""
+
+
+def jsonize(path: str) -> None:
+    graph_to_json(path, f"{path}.json", silent)
+
+
+def unjsonize(path: str) -> None:
+    json_to_graph(path, f"{path}.et", silent)
+
+
+def replay_file(path: str) -> None:
+    replay(ExecutionGraph.read(path, tensors=False))
+
+
+# JSON
+
+
+class Reader(NamedTuple):
+    """What reads a file, how the file begins, and how an element in it does."""
+
+    read: Callable[[str], Any]
+    begin: bytes
+    element: bytes
+
+
+READERS = {
+    "device": Reader(read_device_trace, b'{"traceEvents": [', b'{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 2'),
+    "host": Reader(read_host_trace, b'{"schema": "1.1.1", "nodes": [', b'{"id": 1, "name": "a"'),
+    "linked": Reader(read_linked, b'{"schema": "1.1.1", "nodes": [', b'{"id": 1, "name": "a", "ts": 1'),
+    "graph as JSON": Reader(unjsonize, b'{"metadata": {}, "nodes": [', b'{"id": 1, "name": "a"'),
+    "groups": Reader(read_groups, b'{"1": [', b"1"),
+}  # fmt: skip
+
+HOSTILE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "lists in lists": lambda begin, _: begin + b"[" * MB,
+    "objects in objects": lambda begin, _: begin + b'{"a":' * MB,
+    "lists around all": lambda begin, _: b"[" * MB + begin,
+    "objects around all": lambda begin, _: b'{"a":' * (MB // 4) + begin,
+    "a number of a million digits": lambda begin, element: begin + element + b', "x": ' + b"9" * MB + b"}]}",
+    "an id of a million digits": lambda begin, _: begin + b'{"id": ' + b"9" * MB + b', "ph": "X"}]}',
+    "a text of 8 MB without an end": lambda begin, element: begin + element + b', "x": "' + b"x" * (8 * MB),
+    "backslashes": lambda begin, element: begin + element + b', "x": "' + b"\\" * (2 * MB),
+    "quotes": lambda begin, element: begin + element + b', "x": "' + b'"' * (2 * MB),
+    "the list in a text, over and over": lambda begin, _: b'{"x": "' + begin.lstrip(b"{") * 20_000,
+    "the list in the list, over and over": lambda begin, _: begin * 6_000,
+    "elements that begin and never end": lambda begin, element: begin + (element + b",\n") * 5_000,
+    "elements without an end of the list": lambda begin, element: begin + (element + b"},") * 25_000,
+    "commas": lambda begin, _: begin + b"," * (2 * MB),
+    "closing brackets": lambda begin, _: begin + b"}]" * MB,
+    "starts of texts": lambda begin, _: begin + b'":"' * MB,
+    "a hundred thousand keys": lambda begin, element: begin + element + b"".join(b', "k%d": 1' % key for key in range(100_000)) + b"}]}",
+    "a key of a million letters": lambda begin, element: b'{"' + b"k" * MB + b'": [1], ' + begin[1:] + element + b"}]}",
+    "spaces": lambda begin, _: begin + b" " * (2 * MB),
+    "zeros": lambda begin, _: begin + bytes(2 * MB),
+    "halves of elements": lambda begin, _: begin + b'{"a":1},{"b":' * 100_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("reader", READERS)
+def test_hostile_json_ends_soon(tmp_path: Path, reader: str, hostile: str) -> None:
+    path = written(tmp_path, HOSTILE[hostile](READERS[reader].begin, READERS[reader].element))
+    with bounded():
+        READERS[reader].read(path)
+
+
+# Graphs
+
+
+def message(*fields: bytes) -> bytes:
+    content = b"".join(fields)
+    return varint(len(content)) + content
+
+
+ID = b"\x08\x01"
+METADATA = message()
+ABSURD = {
+    "a length of 2 GB": varint((1 << 31) - 1) + bytes(10),
+    "a length of 2**70": b"\xff" * 10 + b"\x01" * 10,
+    "a name of 8 GB": METADATA + message(ID, b"\x12" + varint(1 << 33)),
+    "a million nodes without content": METADATA + bytes(MB),
+    "a hundred thousand nodes of one id": METADATA + message(ID) * 100_000,
+    "a node of fifty thousand attributes": METADATA + message(ID, b"\x52\x00" * 50_000),
+    "a node of fifty thousand unknown fields": METADATA + message(ID, b"\xf8\x07\x01" * 50_000),
+    "attributes in attributes": METADATA + message(ID, b"\x52" * MB),
+    "a node that depends on itself a million times": METADATA + message(ID, b"\x2a" + varint(MB) + b"\x01" * MB),
+    "numbers that never end": METADATA + message(ID, b"\x2a" + varint(MB) + b"\xff" * MB),
+    "a name of 8 MB": METADATA + message(ID, b"\x12" + varint(8 * MB) + b"a" * (8 * MB)),
+}
+
+
+@pytest.mark.parametrize("absurd", ABSURD)
+@pytest.mark.parametrize("read", [replay_file, jsonize, read_linked, unjsonize], ids=lambda read: read.__name__)
+def test_absurd_graphs_end_soon(tmp_path: Path, read: Callable[[str], Any], absurd: str) -> None:
+    path = written(tmp_path, ABSURD[absurd])
+    with bounded():
+        read(path)
+
+
+def test_a_circle_of_dependencies_is_named(tmp_path: Path) -> None:
+    nodes = [message(b"\x08" + varint(number), b"\x28" + varint(number % 1000 + 1)) for number in range(1, 1001)]
+    with pytest.raises(DataError, match="cycle"):
+        replay_file(written(tmp_path, METADATA + b"".join(nodes)))
+
+
+# Compression
+
+PACKED = {"gzip": gzip.compress, "zstd": zstandard.compress}
+
+
+@pytest.mark.parametrize("packed", PACKED)
+@pytest.mark.parametrize("reader", [*READERS, "graph", "graph to JSON"])
+def test_what_decompresses_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, packed: str
+) -> None:
+    monkeypatch.setattr("execgraph.schema.io.files.LEAST_SUSPECT", MB)
+    monkeypatch.setattr("execgraph.schema.io.files.LARGEST_RATIO", dict.fromkeys((GZIP_MAGIC, ZSTD_MAGIC), 100))
+    if reader in READERS:
+        read, begin, element = READERS[reader]
+        bomb = begin + (element + (b"}," if element[:1] == b"{" else b",")) * (4 * MB // (len(element) + 1))
+    else:
+        read = replay_file if reader == "graph" else jsonize
+        bomb = METADATA + message(ID, b"\x12" + varint(4 * MB) + b"a" * (4 * MB))
+    path = written(tmp_path, PACKED[packed](bomb))
+    with pytest.raises(
+        DataError, match=r"decompresses to more than 1\.\d MB, the limit for a file of its size; if you trust"
+    ):
+        read(path)
+
+
+# Parents in circles
+
+
+def test_host_ops_may_be_each_others_parents(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    for number in range(50):
+        t.leaf(f"aten::op{number}", 5)
+    host, device = (
+        read(str(path)) for read, path in zip((read_host_trace, read_device_trace), t.write(tmp_path), strict=True)
+    )
+    host.parent[:] = np.roll(host.id, -1)
+    linked = link(host, device)
+    assert linked.report.matched == 50
+    assert len(convert(linked)) >= 50
+
+
+# Commands
+
+
+@pytest.mark.parametrize("hostile", ["a name of 8 GB", "a length of 2 GB", "attributes in attributes"])
+@pytest.mark.parametrize(
+    ("main", "options"),
+    [
+        (trace_link.main, ["--output", "out", "--device-trace"]),
+        (trace_link.main, ["--output", "out", "--device-trace", "none", "--host-trace"]),
+        (trace_convert.main, ["--output", "out", "--input"]),
+        (trace_jsonize.main, ["--output", "out.json", "--input"]),
+        (trace_jsonize.main, ["--output", "out.et", "--input"]),
+        (trace_replay.main, ["--input"]),
+    ],
+    ids=["link device", "link host", "convert", "jsonize", "jsonize back", "replay"],
+)
+def test_commands_refuse_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    main: Callable[[list[str]], None], options: list[str], hostile: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    with bounded(), pytest.raises(SystemExit) as ended:
+        main([*options, written(tmp_path, ABSURD[hostile])])
+    assert ended.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / "file") in line and "internal error" not in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

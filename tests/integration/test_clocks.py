@@ -1,0 +1,178 @@
+"""The device's clock against the host's: found from what cannot have been, believed where nothing speaks against it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.building.synthetic_nodes import DELAY_NAMES
+from execgraph.schema.columns import Int64
+from execgraph.schema.graph import DependencyKind
+from execgraph.schema.linked import LinkedTrace, on_host_clock
+from execgraph.tools.replay import replay
+from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
+from support.builder.timeline import SYNC_CALL_US
+from support.programs import Step, go_on, one_thread
+from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
+
+OFFSETS = [-5, -3, 3, 5]
+EARLIEST = 4.65
+"""µs from the call's start to the activity's at least, of which the call takes 4."""
+ROUNDED = 2
+"""ns."""
+DELAYS = tuple(DELAY_NAMES.values())
+Edges = set[tuple[str, str, DependencyKind]]
+
+
+def steps(count: int = 20, **options: Any) -> TraceBuilder:
+    """Steps of three kernels on two streams, each step awaited, and once more when nothing is left to await."""
+    t = TraceBuilder(**options)
+    for number in range(count):
+        with t.op("aten::mm"):
+            t.launch(f"first {number}", 7, 20.2, latency=EARLIEST)
+            t.ready[7] += 1_150
+            t.launch(f"second {number}", 7, 30.3, latency=EARLIEST)
+        done = t.record_event(stream=7)
+        t.wait_event(done, stream=20)
+        with t.op("aten::add"):
+            t.launch(f"third {number}", 20, 10.1, latency=EARLIEST)
+        t.device_synchronize()
+        t.work(90)
+        t.device_synchronize()
+    return t
+
+
+def edges_of(nodes: Nodes) -> Edges:
+    return {(source, target, kind) for target in nodes.labels for source, kind in nodes.follows(target).items()}
+
+
+def true_starts(t: TraceBuilder) -> Int64:
+    """When the activities really began, on the host's clock."""
+    return np.sort([activity.start for activity in t.activities]) + t.origin_ns
+
+
+def found_starts(linked: LinkedTrace) -> Int64:
+    return np.sort(on_host_clock(linked.activities, linked.info.machine).start)
+
+
+def test_clocks_that_agree_are_left_alone() -> None:
+    machine = link_run(steps()).info.machine
+    assert (machine.clock_offset_ns, machine.clock_drift_ns, machine.clock_error_ns) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("offset", [-5, 3, 5, 12])
+def test_a_device_clock_that_is_off_is_found(offset: float) -> None:
+    """Exactly, as the calls that found nothing to await tell how long such a call takes."""
+    t = steps(clock_offset=offset)
+    linked = link_run(t)
+    assert (found_starts(linked) - true_starts(t)).tolist() == [0] * len(t.activities)
+    assert convert_linked(linked).graph.metadata["clock_offset_ns"] == -1000 * offset
+
+
+@pytest.mark.parametrize("drift", [-10, 10])
+@pytest.mark.parametrize("offset", [-20, 0, 5, 20])
+def test_a_device_clock_that_drifts_is_found_as_far_as_cause_and_effect_tell(offset: float, drift: float) -> None:
+    t = steps(clock_offset=offset, clock_drift=drift)
+    linked = link_run(t)
+    assert np.abs(found_starts(linked) - true_starts(t)).max() <= 1000 * (EARLIEST + SYNC_CALL_US)
+    shifted = on_host_clock(linked.activities, linked.info.machine)
+    assert (shifted.start - linked.calls.start[shifted.call_row]).min() >= -ROUNDED
+    assert linked.info.machine.clock_error_ns <= ROUNDED
+
+
+@pytest.mark.parametrize("drift", [-1, 0, 1])
+@pytest.mark.parametrize("offset", [-5, -3, 0, 3, 5])
+def test_a_device_clock_that_is_off_changes_no_dependency(offset: float, drift: float) -> None:
+    nodes = convert_run(steps(clock_offset=offset, clock_drift=drift))
+    assert edges_of(nodes) == edges_of(convert_run(steps()))
+    assert abs(replay(nodes.graph).error_pct or 0) <= 0.5
+
+
+def test_the_graph_keeps_the_recorded_device_times() -> None:
+    nodes = convert_run(steps(clock_offset=5))
+    assert nodes.time("first 0")[0] == EARLIEST + 5
+    assert nodes.time("first 0")[1] == pytest.approx(EARLIEST + 5 + 20.2)
+
+
+@pytest.mark.parametrize(("early", "offset"), [(2, 0), (3, 9_000)])
+def test_fewer_than_three_impossible_starts_are_damage_and_no_clock(early: int, offset: int) -> None:
+    t = TraceBuilder()
+    for number in range(6):
+        t.leaf("aten::add", 100)
+        at = t.now + (-9 if number < early else 4.65)
+        t.launch(f"kernel {number}", start=at, duration=20.2)
+    assert link_run(t).info.machine.clock_offset_ns == offset
+
+
+def test_a_host_that_only_launches_bounds_the_clock_from_one_side() -> None:
+    """How long launches take is not known then, so that the smallest shift that is possible is taken."""
+    t = TraceBuilder(clock_offset=-7)
+    for number in range(6):
+        t.leaf("aten::add", 100)
+        t.launch(f"kernel {number}", latency=EARLIEST, duration=20.2)
+    assert link_run(t).info.machine.clock_offset_ns == round(1000 * (7 - EARLIEST))
+
+
+# Whole µs
+
+
+def test_times_in_whole_microseconds_are_known_to_be_no_more_exact() -> None:
+    assert link_run(steps()).info.machine.resolution_ns == 1
+    linked = link_run(steps(torch="2.1"))
+    assert linked.info.machine.resolution_ns == 1000
+    assert convert_linked(linked).graph.metadata["resolution_ns"] == 1000
+
+
+def test_what_whole_microseconds_cut_off_is_no_other_clock() -> None:
+    assert link_run(steps(torch="2.1")).info.machine.clock_offset_ns == 0
+
+
+# Whatever the run
+
+
+def after_calibration(program: list[Step], **options: Any) -> TraceBuilder:
+    """The program after a few steps that tell the clocks apart, with times that are no whole µs."""
+    t = TraceBuilder(**options)
+    t.work(0.123)
+    for number in range(4):
+        with t.op("aten::mm"):
+            t.launch(f"calibration {number}", 7, 20.2, latency=EARLIEST)
+        t.device_synchronize()
+        t.work(90)
+        t.device_synchronize()
+    return go_on(t, program)
+
+
+def dependencies(nodes: Nodes) -> Edges:
+    """Between ops, calls and activities, whatever the slices that launches cut ops into; without delays."""
+    named = ((source.split("#")[0], target.split("#")[0], kind) for source, target, kind in edges_of(nodes))
+    kept = ((source, target, kind & ~DependencyKind.PROGRAM_ORDER) for source, target, kind in named)
+    return {edge for edge in kept if edge[2] and not (edge[0].startswith(DELAYS) or edge[1].startswith(DELAYS))}
+
+
+@given(one_thread, st.floats(-6, 6), st.floats(-0.05, 0.05))
+def test_no_clock_of_a_device_changes_any_runs_dependencies(steps: list[Step], offset: float, drift: float) -> None:
+    """But whether a call waited for an upload that began as it returned: a clock that may be off by more than this does not tell."""
+    program = [step for step in steps if step.action != "upload"]
+    true, shown = (
+        convert_run(after_calibration(program, **clock))
+        for clock in ({}, {"clock_offset": offset, "clock_drift": drift})
+    )
+    assert broken_rules(shown) == []
+    assert dependencies(shown) == dependencies(true)
+    assert abs(replay(shown.graph).error_pct or 0) <= 0.5
+
+
+@given(one_thread, st.sampled_from(["2.1", "2.3"]), st.floats(0, 1))
+def test_where_whole_microseconds_are_cut_changes_no_dependency(program: list[Step], torch: str, moved: float) -> None:
+    uneven = [step._replace(us=1.37 * step.us) for step in program]  # type: ignore[arg-type]
+    cut_here, cut_there = (convert_run(begun_after(us, uneven, torch)) for us in (0, moved))
+    assert dependencies(cut_here) == dependencies(cut_there)
+    for nodes in (cut_here, cut_there):
+        assert broken_rules(nodes) == []
+
+
+def begun_after(us: float, program: list[Step], torch: str) -> TraceBuilder:
+    t = TraceBuilder(torch)
+    t.work(us)
+    return go_on(t, program)

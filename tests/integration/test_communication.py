@@ -1,0 +1,450 @@
+"""From traces to communication nodes: which kernel did what, with whom, and what both ends call it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.building.communication_columns import Message, tags
+from execgraph.converter.targets import for_astra_sim, separate_messages
+from execgraph.linker import link
+from execgraph.schema.columns import Ragged
+from execgraph.schema.comm_groups import natural
+from execgraph.schema.graph import CollectiveType, ExecutionGraph
+from execgraph.tools.replay import replay, replay_ranks
+from support.builder import LAYOUTS, Group, Tensor, TraceBuilder
+from support.builder.records import Comms
+from support.runs import (
+    COLL,
+    INTEGERS,
+    RECV,
+    SEND,
+    Nodes,
+    communications,
+    convert_linked,
+    convert_run,
+    link_run,
+    read_pair,
+)
+
+KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+EVERY_VERSION = pytest.mark.parametrize("torch", LAYOUTS)
+
+
+def together(nodes: Nodes, label: str) -> list[tuple[int, ...]]:
+    """(source, destination, tag, size) of the messages that one kernel carried."""
+    columns = [nodes.graph.attributes.get(name.replace("comm", "coalesced")) for name in INTEGERS]
+    return list(zip(*(c[nodes.row(label)].tolist() for c in columns if isinstance(c, Ragged)), strict=True))
+
+
+# all-to-alls that are made of sends and receives, as one step of a recommendation model on 8 GPUs issues them
+
+DLRM = [
+    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
+    ("all_to_all", "long int", 24, 24, (), ()),
+    ("all_to_allv", "int", 384, 384, (48,) * 8, (48,) * 8),
+    ("all_to_allv", "int", 3392, 768, (96, 224, 288, 1664, 592, 96, 192, 240), (96,) * 8),
+    ("allreduce", "float", 394241, 394241, (), ()),
+    ("all_to_allv", "float", 6144, 6144, (768,) * 8, (768,) * 8),
+    ("allreduce", "float", 112, 112, (), ()),
+    ("allreduce", "float", 226960, 226960, (), ()),
+]
+DLRM_TYPED = [
+    (CollectiveType.ALL_TO_ALL, 24576),
+    (CollectiveType.ALL_TO_ALL, 192),
+    (CollectiveType.ALL_TO_ALL, 1536),
+    (CollectiveType.ALL_TO_ALL, 13568),
+    (CollectiveType.ALL_REDUCE, 1576964),
+    (CollectiveType.ALL_TO_ALL, 24576),
+    (CollectiveType.ALL_REDUCE, 448),
+    (CollectiveType.ALL_REDUCE, 907840),
+]
+
+
+@EVERY_VERSION
+@pytest.mark.parametrize("with_host", [True, False])
+def test_the_step_of_a_recommendation_model_is_typed_and_sized(torch: str, with_host: bool) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=8)
+    world = t.group(range(8))
+    for name, dtype, given, taken, in_split, out_split in DLRM:
+        kernel = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
+        pair = [t.tensor((given,), dtype), t.tensor((taken,), dtype)]
+        t.collective(name, group=world, tensors=pair, kernel=kernel, in_split=in_split, out_split=out_split)
+    host, device = read_pair(t)
+    linked = link(host if with_host else None, device)
+    nodes = convert_linked(linked)
+    found = communications(nodes.graph)
+    assert [(node["type"], node["comm_type"], node["comm_size"]) for node in found] == [
+        (COLL, *expected) for expected in DLRM_TYPED
+    ]
+    assert all(one.ranks == list(range(8)) for one in linked.communications)
+    assert nodes.report.unknown_communications == nodes.report.unknown_dtypes == 0
+
+
+def test_a_barrier_that_is_an_all_reduce_is_a_barrier() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    with t.op("c10d::barrier"), t.op("record_param_comms", comms=Comms("barrier", group, 1, 0)):
+        t.collective("allreduce", group=group, tensors=[t.tensor((1,))])
+    t.collective("allreduce", group=group, tensors=[t.tensor((1,))])
+    found = communications(convert_run(t).graph)
+    assert [node["comm_type"] for node in found] == [CollectiveType.BARRIER, CollectiveType.ALL_REDUCE]
+
+
+def test_without_records_the_annotation_around_the_launch_tells() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    for name, tensor in (
+        ("nccl:all_to_all", t.tensor((6,), "c10::Half")),
+        ("xccl:reduce_scatter", t.tensor((8,), "int")),
+    ):
+        with t.op("c10d::something_new"), t.annotation(name, inputs=[tensor]):
+            t.launch(KERNEL, stream=20)
+    found = communications(convert_run(t).graph)
+    assert [(node["comm_type"], node["comm_size"]) for node in found] == [
+        (CollectiveType.ALL_TO_ALL, 12),
+        (CollectiveType.REDUCE_SCATTER, 32),
+    ]
+
+
+def test_an_annotation_is_completed_by_the_shapes_in_the_device_trace_where_the_host_trace_has_none() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    shapes = {"Input Dims": [[6]], "Input type": ["c10::Half"]}
+    with t.annotation("nccl:all_to_all", args=shapes):
+        t.launch(KERNEL, stream=20)
+    (found,) = communications(convert_run(t).graph)
+    assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_TO_ALL, 12)
+
+
+def test_an_unknown_communication_in_the_first_op_of_a_device_trace_alone_stays_unknown() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    with t.op("aten::first"):
+        t.launch("ncclDevKernel_Generic", stream=20)
+    nodes = convert_linked(link(None, read_pair(t)[1]))
+    assert nodes.report.unknown_communications == 1
+
+
+def test_a_record_may_be_the_first_op_of_a_device_trace_alone() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group, tensor = t.group(range(2)), t.tensor((4,))
+    with t.op("record_param_comms", comms=Comms("allreduce", group, 1, 0, tensor, tensor)):
+        t.launch("ncclDevKernel_Generic", stream=20)
+    (found,) = communications(convert_linked(link(None, read_pair(t)[1])).graph)
+    assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 16)
+
+
+# messages that are launched together
+
+
+def batches(t: TraceBuilder, group: Group, **options: Any) -> None:
+    """Rank 1 of 3, in the middle of a pipeline."""
+    there, back = t.tensor((16, 8), "c10::Half"), t.tensor((4, 8), "c10::Half")
+    messages: list[tuple[str, int, Tensor]] = [
+        ("recv", 0, there),
+        ("send", 0, back),
+        ("send", 2, there),
+        ("recv", 2, back),
+    ]
+    for _ in range(2):
+        t.batch(messages, group=group, **options)
+
+
+@EVERY_VERSION
+@pytest.mark.parametrize("annotated", [True, False])
+def test_one_kernel_carries_the_messages_that_were_given_before_it(torch: str, annotated: bool) -> None:
+    t = TraceBuilder(torch=torch, rank=1, world_size=3)
+    batches(t, t.group(range(3)), annotated=annotated)
+    nodes = convert_run(t)
+    assert [together(nodes, f"{KERNEL}#{number}") for number in (0, 1)] == [
+        [(1, 0, 0, 64), (1, 2, 0, 256), (0, 1, 0, 256), (2, 1, 0, 64)],
+        [(1, 0, 1, 64), (1, 2, 1, 256), (0, 1, 1, 256), (2, 1, 1, 64)],
+    ]
+    assert [node["type"] for node in communications(nodes.graph)] == [RECV, RECV]
+
+
+def test_a_batch_of_one_message_is_that_message() -> None:
+    t = TraceBuilder(rank=1, world_size=2)
+    t.batch([("send", 0, t.tensor((4,)))], group=t.group(range(2)))
+    nodes = convert_run(t)
+    assert [(node["type"], node["comm_dst"], node["comm_size"]) for node in communications(nodes.graph)] == [
+        (SEND, 0, 16)
+    ]
+    assert "coalesced_size" not in nodes.graph.attributes
+
+
+def test_a_kernel_of_its_own_record_takes_no_messages_given_before() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    t.collective("send", group=group, peer=1, tensors=[t.tensor((2,))], kernel=KERNEL)
+    t.collective("allreduce", group=group, tensors=[t.tensor((4,))])
+    t.launch("ncclDevKernel_Generic", stream=20)
+    found = convert_run(t)
+    assert [node["type"] for node in communications(found.graph)] == [SEND, COLL]
+    assert found.report.unknown_communications == 1
+
+
+def test_messages_given_on_another_thread_are_not_taken() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    tensor = t.tensor((4,))
+    with t.op(
+        "record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms("send", group, 1, 1, tensor, tensor)
+    ):
+        t.work(5)
+    with t.thread(2):
+        t.launch(KERNEL, stream=21)
+    nodes = convert_run(t)
+    assert communications(nodes.graph) == []
+    assert nodes.report.unknown_communications == 1
+
+
+def give(t: TraceBuilder, group: Group, name: str) -> None:
+    """A message or collective that the library is given but does not launch yet."""
+    tensor = t.tensor((4,))
+    with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms(name, group, 1, 1, tensor, tensor)):
+        t.work(5)
+
+
+def test_collectives_of_one_kind_that_went_together_are_one_of_their_summed_size() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    for _ in range(3):
+        give(t, group, "allreduce")
+    with t.annotation("nccl:coalesced"):
+        t.launch(KERNEL, stream=20)
+    (found,) = communications(convert_run(t).graph)
+    assert (found["comm_type"], found["comm_size"]) == (CollectiveType.ALL_REDUCE, 3 * 16)
+
+
+def test_kernels_outside_any_record_did_what_was_given_before_each() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    for name in ("allreduce", "broadcast"):
+        give(t, group, name)
+        t.launch(KERNEL, stream=20)
+    found = communications(convert_run(t).graph)
+    assert [node["comm_type"] for node in found] == [CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]
+
+
+def test_several_kernels_of_one_launching_op_did_what_was_given_before_the_first() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    give(t, group, "allreduce")
+    with t.annotation("nccl:coalesced"):
+        t.launch(KERNEL, stream=20)
+        t.launch(KERNEL, stream=20)
+    with t.annotation("nccl:coalesced"):
+        t.launch(KERNEL, stream=20)
+    linked = link_run(t)
+    first, second, other = (linked.communications[row].name for row in linked.activities.communication_row.tolist())
+    assert (first, second, other) == ("allreduce", "allreduce", "")
+    assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [8, 8]
+
+
+@pytest.mark.parametrize(("told", "expected"), [("allreduce", CollectiveType.ALL_REDUCE), ("coalesced", None)])
+def test_a_kernel_that_says_what_it_did_takes_nothing_given_before(told: str, expected: CollectiveType | None) -> None:
+    """But for one that says no more than that several went together."""
+    t = TraceBuilder(rank=0, world_size=2)
+    give(t, t.group(range(2)), "send")
+    t.launch(KERNEL, stream=20, **{"Collective name": told, "dtype": "Float", "In msg nelems": 5})
+    (found,) = communications(convert_run(t).graph)
+    assert (found["type"], found["comm_type"]) == ((COLL, expected) if expected is not None else (SEND, -1))
+
+
+def test_the_kernels_of_a_graph_were_captured_before_and_take_nothing_given_now() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    give(t, t.group(range(2)), "send")
+    t.graph_launch([(KERNEL, 20, 10), (KERNEL, 20, 10)])
+    nodes = convert_run(t)
+    assert communications(nodes.graph) == []
+    assert nodes.report.unknown_communications == 2
+
+
+def test_parts_of_a_collective_that_launched_are_not_given_again() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    tensor = t.tensor((4,))
+    # shards of different sizes are gathered by a broadcast from each member
+    with t.op(
+        "record_param_comms", inputs=[tensor], outputs=[tensor], comms=Comms("all_gather", group, 1, 0, tensor, tensor)
+    ):
+        t.launch(KERNEL, stream=20)
+        give(t, group, "_broadcast_oop")
+    t.launch(KERNEL, stream=20)
+    nodes = convert_run(t)
+    assert [node["comm_type"] for node in communications(nodes.graph)] == [CollectiveType.ALL_GATHER]
+    assert nodes.report.unknown_communications == 1
+
+
+def test_kernels_that_one_communication_took_share_its_bytes() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group(range(2))
+    tensor = t.tensor((9,), "bool")
+    comms = Comms("all_to_all", group, 1, 0, tensor, tensor)
+    with t.op("record_param_comms", inputs=[tensor], outputs=[tensor], comms=comms):
+        t.launch(KERNEL, stream=20)
+        t.launch(KERNEL, stream=20)
+    assert [node["comm_size"] for node in communications(convert_run(t).graph)] == [5, 4]
+    assert len(link_run(t).communications) == 1
+
+
+def middle(**options: Any) -> ExecutionGraph:
+    t = TraceBuilder(rank=1, world_size=3, **options)
+    with t.op("aten::mm"):
+        t.launch("gemm", stream=20)
+    batches(t, t.group(range(3)))
+    t.launch("gemm", stream=20)
+    return convert_run(t).graph
+
+
+def test_for_a_simulator_every_message_has_a_node_and_sends_come_first() -> None:
+    graph = middle()
+    played = separate_messages(graph)
+    found = communications(played)
+    assert [(node["type"], *(node[name] for name in INTEGERS)) for node in found[:4]] == [
+        (SEND, 1, 0, 0, 64),
+        (SEND, 1, 2, 0, 256),
+        (RECV, 0, 1, 0, 256),
+        (RECV, 2, 1, 0, 64),
+    ]
+    assert not [name for name in played.attributes if name.startswith("coalesced")]
+    assert len(played) == len(graph) + 6
+    assert replay(played).makespan_ns == replay(graph).makespan_ns
+    assert separate_messages(played) is played
+
+
+def test_messages_follow_each_other_and_what_the_kernel_followed() -> None:
+    played = separate_messages(middle())
+    rows = np.flatnonzero(np.isin(played.type, (SEND, RECV))).tolist()
+    gemm = next(row for row in range(len(played)) if played.name[row] == "gemm")
+    assert int(played.id[gemm]) in played.data_deps[rows[0]].tolist()
+    assert all(played.data_deps[row].tolist() == [int(played.id[row - 1])] for row in rows[1:4])
+    assert played.duration_ns[rows[:4]].tolist() == [0, 0, 0, 50_000]
+
+
+def test_a_graph_for_the_target_needs_nobody_to_separate_messages_first() -> None:
+    played, told = for_astra_sim(middle())
+    assert sum(node["type"] is SEND for node in communications(played)) == 4
+    assert told.as_computation == {}
+
+
+def test_messages_of_one_kernel_are_waited_for_by_all_their_peers() -> None:
+    graphs = []
+    for rank, delay in enumerate((0, 300, 0)):
+        t = TraceBuilder(rank=rank, world_size=3)
+        group = t.group(range(3))
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=10 + delay)
+        peers = [peer for peer in (rank - 1, rank + 1) if 0 <= peer < 3]
+        both = [(name, peer, t.tensor((4,))) for peer in peers for name in ("send", "recv")]
+        t.batch(both, group=group, duration=20)
+        graphs.append(convert_run(t).graph)
+    played = replay_ranks(graphs)
+    ends = [int(played.end_ns[row]) for row in range(len(played.work)) if played.work.duration_ns[row] == 20_000]
+    assert len(ends) == 3
+    assert len(set(ends)) == 1
+
+
+# waits
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.5", "2.13"])
+def test_a_wait_is_for_the_collective_with_its_number(torch: str) -> None:
+    """Without anything else recorded: not for the last one that ran, nor for an older one of another group with the same number."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=4, sync_records=False)
+    world, pair = t.group(range(4)), t.group([0, 1])
+    with t.op("aten::mm"):
+        t.launch("gemm")
+    other = t.collective("allreduce", group=world, kernel="ncclDevKernel_AllReduce_other", stream=20)
+    awaited = t.collective("allreduce", group=pair, kernel="ncclDevKernel_AllReduce_awaited", stream=24)
+    t.collective("allreduce", group=pair, kernel="ncclDevKernel_AllReduce_later", stream=28)
+    assert other.seq == awaited.seq
+    with t.op("record_param_comms", duration=1, comms=Comms("wait", pair, awaited.seq, 0)):
+        t.call("cudaStreamWaitEvent", 2)
+    with t.op("aten::add"):
+        t.launch("waits", start=500)
+    linked = link_run(t)
+    waits, name = linked.device_waits, linked.activities.name
+    edges = zip(waits.source_row.tolist(), waits.target_row.tolist(), waits.found.codes.tolist(), strict=True)
+    found = {(name[source], waits.found.table[code]) for source, target, code in edges if name[target] == "waits"}
+    assert found == {("ncclDevKernel_AllReduce_awaited", "record")}
+
+
+def test_a_wait_is_for_a_collective_that_was_launched_before_it() -> None:
+    t = TraceBuilder(rank=0, world_size=2, sync_records=False)
+    group = t.group(range(2))
+    with t.op("record_param_comms", duration=1, comms=Comms("wait", group, 1, 0)):
+        t.call("cudaStreamWaitEvent", 2)
+    with t.op("aten::add"):
+        t.launch("waits for nothing", start=500)
+    t.collective("allreduce", group=group, seq=1, after=None)
+    assert len(link_run(t).device_waits.source_row) == 0
+
+
+# tags
+
+
+def message(
+    source: int, target: int, ranks: tuple[int, ...] = (0, 1), name: str = "0", batch: bool = False, tag: int = -1
+) -> Message:
+    return Message(0, SEND, source, target, 4, (ranks, natural(name), batch, tag))
+
+
+def test_messages_of_a_pair_are_counted() -> None:
+    assert tags([message(0, 1), message(0, 1), message(1, 0), message(0, 2), message(0, 1)]) == [0, 1, 0, 0, 2]
+
+
+def test_messages_of_two_channels_never_have_one_tag() -> None:
+    first, second = message(0, 1), message(0, 1, (0, 1, 2), "1")
+    assert tags([first, second, first, second]) == [0, 1, 2, 3]
+    assert tags([second, first, first]) == [1, 0, 2]
+    assert tags([message(0, 1, tag=7), message(0, 1, tag=3)]) == [1, 0]
+    assert tags([message(0, 1, batch=True), message(0, 1)]) == [1, 0]
+
+
+def test_both_ends_of_every_message_call_it_the_same() -> None:
+    rng = np.random.default_rng(3)
+    groups = [((0, 1, 2, 3), "0"), ((0, 1), "1"), ((0, 1), "2"), ((1, 3), "3")]
+    sent = []
+    for number in range(200):
+        ranks, name = groups[rng.integers(len(groups))]
+        source, target = rng.permutation(ranks)[:2].tolist()
+        batch = bool(rng.integers(2))
+        sent.append((number, Message(number, SEND, source, target, 4, (ranks, natural(name), batch, -1))))
+    seen: dict[int, list[tuple[int, ...]]] = {}
+    for rank in range(4):
+        own = [one for _, one in sent if rank in (one.source, one.target)]
+        if rank % 2:
+            # every rank may interleave its channels as it likes
+            own.sort(key=lambda one: one.channel)
+        for one, tag in zip(own, tags(own), strict=True):
+            seen.setdefault(one.node, []).append((one.source, one.target, tag))
+    assert all(ends[0] == ends[1] for ends in seen.values() if len(ends) == 2)
+    assert len({ends[0] for ends in seen.values()}) == len(seen)
+
+
+# the group's name
+
+
+@EVERY_VERSION
+def test_the_recorded_name_of_the_group_stays(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    t.collective(group=t.group(range(2), "7"))
+    graph = convert_run(t).graph
+    row = int(np.flatnonzero(graph.type == COLL)[0])
+    assert graph.texts("pg_recorded")[row] == ("94594108284448" if LAYOUTS[torch].group_address else "7")
+
+
+def test_the_root_of_a_collective_is_its_source_or_destination() -> None:
+    t = TraceBuilder(rank=1, world_size=4)
+    group = t.group([1, 3])
+    t.collective("broadcast", group=group, kernel="ncclDevKernel_Broadcast_RING_LL", root=1)
+    t.collective("reduce", group=group, kernel="ncclDevKernel_Reduce_Sum_f32_RING_LL", root=1)
+    found = communications(convert_run(t).graph)
+    assert [(node["comm_src"], node["comm_dst"]) for node in found] == [(3, -1), (-1, 3)]
+
+
+def test_what_a_vendor_records_as_communication_is_communication() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    with t.op("c10d::allreduce_"):
+        t.launch("allreduce_ring", category="collective_comm", call="urEnqueueKernelLaunch")
+    (found,) = communications(convert_run(t).graph)
+    assert found["comm_type"] == CollectiveType.ALL_REDUCE

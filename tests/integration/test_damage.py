@@ -1,0 +1,166 @@
+"""Damaged files: what can be read is used, what cannot is counted and said, and nothing ends in a traceback."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.errors import DataError
+from support.builder import TraceBuilder
+from support.damages import DAMAGES, DEVICE, HOST, Damage, link_damaged, link_undamaged, sample, table
+from support.folders import ROOT
+
+TABLE = ROOT / "docs" / "damage.md"
+HARMLESS = {
+    "a byte-order mark first", "Windows line ends", "numbers as texts", "an argument of 20 MB", "a bare list of events",
+    "every event twice", "a category nobody knows", "an event in two rows, begin and end", "an event without a time",
+    "an event without a duration", "a duration of 1e17 µs", "two nodes of one id", "negative ids",
+    "parents in a circle", "inputs that are no lists", "a schema of the future", "no schema",
+    "gzip under a name without .gz", "gzip in two members", "zstd under a name without .zst",
+}  # fmt: skip
+"""Odd, but valid JSON from its beginning to its end."""
+
+each_damage = pytest.mark.parametrize("damage", [pytest.param(d, id=f"{Path(d.file).stem}-{d.what}") for d in DAMAGES])
+
+
+@each_damage
+def test_what_can_be_read_is_used(damage: Damage) -> None:
+    found, all_ops = link_damaged(damage), link_undamaged().matched
+    assert (found.exit, found.matched == all_ops, found.matched > 0) in {
+        "all": [(0, True, True)],
+        "some": [(0, False, True)],
+        "none": [(1, False, False), (0, False, True)],
+    }[damage.used]
+
+
+@each_damage
+def test_a_refusal_is_one_line_that_names_the_file(damage: Damage) -> None:
+    found = link_damaged(damage)
+    if found.exit:
+        [line] = found.lines
+        assert line.startswith((f"trace-link: error: {damage.file}: ", f"trace-link: error: {damage.file} is "))
+    assert not any("Traceback" in line or "internal error" in line for line in found.lines)
+
+
+@each_damage
+def test_what_is_said_is_in_the_linked_file_as_well(damage: Damage) -> None:
+    found = link_damaged(damage)
+    assert (not found.report) == (found.exit != 0)
+    said = [
+        f"{word} {count} {what}" for word in ("noted", "dropped") for what, count in found.report.get(word, {}).items()
+    ]
+    said += [f"note {remark}" for remark in found.report.get("remarks", [])]
+    assert found.exit or [line for line in found.lines if line.split()[0] in ("noted", "dropped", "note")] == said
+
+
+@each_damage
+def test_strict_refuses_damage_and_nothing_else(damage: Damage) -> None:
+    found = link_damaged(damage, "--strict")
+    assert len(found.lines) == 1 or not found.exit
+    assert (found.exit == 0) == (damage.what in HARMLESS)
+
+
+def test_the_table_of_damages_is_current() -> None:
+    assert TABLE.read_text(encoding="utf-8") == table(), (
+        "write it anew: python tests/support/damages.py > docs/damage.md"
+    )
+
+
+def test_there_are_many_kinds_of_damage() -> None:
+    assert len({(damage.file, damage.what) for damage in DAMAGES}) == len(DAMAGES) >= 40
+
+
+# Where a file ends
+
+
+@pytest.mark.parametrize("part", range(1, 20))
+def test_of_a_cut_device_trace_every_whole_event_is_read(tmp_path: Path, part: int) -> None:
+    text = sample(DEVICE)
+    whole = json.loads(text)["traceEvents"]
+    cut = text[: len(text) * part // 20]
+    path = tmp_path / DEVICE
+    path.write_bytes(cut)
+    events = cut.count(b'\n    "ph"') - (not cut.rstrip(b", \n").endswith(b"\n  }"))
+    trace = read_device_trace(str(path))
+    assert trace.read == events
+    assert trace.skipped["device events cut off by the end of the file"] == cut.count(b'\n    "ph"') - events
+    assert len(trace.ops.start) == sum(event.get("cat") in ("cpu_op", "user_annotation") for event in whole[:events])
+
+
+@pytest.mark.parametrize("part", range(1, 20))
+def test_of_a_cut_host_trace_every_whole_node_is_read(tmp_path: Path, part: int) -> None:
+    text = sample(HOST)
+    whole = [node["id"] for node in json.loads(text)["nodes"]]
+    cut = text[: len(text) * part // 20]
+    path = tmp_path / HOST
+    path.write_bytes(cut)
+    trace = read_host_trace(str(path))
+    assert trace.id.tolist() == whole[: cut.count(b"\n      }")]
+    assert any("ends early" in remark for remark in trace.remarks)
+
+
+def test_of_a_cut_gzip_file_everything_that_decompresses_is_read(tmp_path: Path) -> None:
+    packed = gzip.compress(sample(HOST))
+    sizes = []
+    for size in range(1000, len(packed), 1500):
+        (tmp_path / HOST).write_bytes(packed[:size])
+        sizes.append(len(read_host_trace(str(tmp_path / HOST))))
+    assert sizes == sorted(sizes) and len(set(sizes)) > 5
+
+
+# Names that profilers do not escape
+
+NAMES = [
+    'say "hi"', 'a"b"c"', '"', '""', 'quote and comma", x', 'brace "} here', "tab\tline\nbreak", "C:\\data",
+    "back\\slash", "ends in \\", '{"step": 3}', 'f("a", ["b", "c"])', "é漢字", "\x01\x1f",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+@pytest.mark.parametrize("name", NAMES)
+def test_ops_of_any_name_are_matched(tmp_path: Path, name: str, torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    for op in ("aten::mm", "MARK", "aten::add"):
+        with t.op(op):
+            t.work(2)
+            t.launch("kernel")
+    host, device = t.write(tmp_path)
+    host.write_bytes(host.read_bytes().replace(b"MARK", name.encode()))
+    device.write_bytes(device.read_bytes().replace(b"MARK", name.replace("\\", "/").encode()))
+    linked = link(read_host_trace(str(host)), read_device_trace(str(device)))
+    assert linked.report.matched == linked.report.host_ops == 3
+
+
+@pytest.mark.parametrize("weird", ["quote", "newline", "nonascii", "types"])
+def test_real_names_that_break_json(real_traces: Path, weird: str) -> None:
+    folder = real_traces / "captures" / "weird_names"
+    host, device = (read(str(folder / f"{side}_{weird}.json.gz")) for read, side in READERS)
+    report = link(host, device).report  # type: ignore[arg-type]
+    assert report.matched == report.host_ops and not host.skipped and not device.skipped
+
+
+READERS = ((read_host_trace, "et"), (read_device_trace, "kineto"))
+
+
+def test_a_real_unfinished_trace(real_traces: Path) -> None:
+    folder = real_traces / "captures" / "unfinished"
+    device = read_device_trace(str(folder / "kineto.json.gz"))
+    report = link(read_host_trace(str(folder / "et.json.gz")), device).report
+    assert (report.matched, report.host_ops, report.device_ops) == (16, 16, 18)
+    assert device.noted["ops still running when recording ended"] == 2
+
+
+# Limits
+
+
+@pytest.mark.parametrize("filling", [b" ", b"x", b"[", b'{"a":', b"{},", b'"', b"\\", b"\0", b'{"ph":"X"},{"ph":'])
+def test_a_large_file_of_one_thing_is_refused_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filling: bytes
+) -> None:
+    monkeypatch.setattr("execgraph.schema.recovery.elements.MOST_LOST", 10_000)
+    path = tmp_path / "device.json"
+    path.write_bytes(b'{"traceEvents": [' + filling * ((4 << 20) // len(filling)))
+    with pytest.raises(DataError) as refused:
+        read_device_trace(str(path))
+    assert len(str(refused.value)) < 1000

@@ -1,0 +1,247 @@
+"""The host timeline is cut where something begins, ends, launches or waits; no time is lost and waiting is no work."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.graph import DependencyKind
+from hypothesis import given, strategies as st
+from support.builder import LAYOUTS, TraceBuilder
+from support.programs import VERSIONS, Step, one_thread, play, two_threads
+from support.runs import Nodes, convert_linked, convert_run, link_run
+
+MAIN, WORKER = 1000, 1001
+
+
+# Where it is cut
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_an_op_is_cut_where_the_ops_that_it_calls_begin_and_end(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    with t.op("aten::linear"):
+        t.work(2)
+        t.leaf("aten::addmm", 5)
+        t.work(3)
+    assert convert_run(t).times(MAIN) == [
+        ("aten::linear", 0, 2),
+        ("aten::addmm", 2, 7),
+        ("aten::linear", 7, 10),
+    ]
+
+
+def test_an_op_is_cut_where_its_launch_call_returns() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.work(2)
+        t.launch("k", call_duration=4)
+        t.work(3)
+    nodes = convert_run(t)
+    assert nodes.times(MAIN) == [("aten::mm", 0, 6), ("aten::mm", 6, 9)]
+    assert nodes.follows("k") == {"aten::mm#0": DependencyKind.LAUNCH}
+
+
+def test_an_activity_that_starts_before_its_call_returns_cuts_a_launch_latency_earlier() -> None:
+    """2 µs, as on most machines where a trace does not tell."""
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", call_duration=20, latency=5)
+    assert convert_run(t).times(MAIN) == [("aten::mm", 0, 3), ("aten::mm", 3, 20)]
+
+
+def test_a_late_activity_does_not_delay_its_launch() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=100)
+        t.launch("queued")
+    assert convert_run(t).times(MAIN) == [("aten::mm", 0, 4), ("aten::mm", 4, 8)]
+
+
+def test_a_graph_launches_when_the_first_of_its_activities_does() -> None:
+    t = TraceBuilder()
+    with t.op("replay"):
+        call = t.call("cudaGraphLaunch", 10)
+        t.activity("late", 7, 9, 2, call)
+        t.activity("early", 20, 7, 2, call)
+    assert convert_run(t).times(MAIN) == [("replay", 0, 5), ("replay", 5, 10)]
+
+
+def test_time_between_ops_is_idle_and_kept() -> None:
+    t = TraceBuilder()
+    t.idle(3)
+    t.leaf("aten::add", 5)
+    t.idle(40)
+    t.leaf("aten::mul", 5)
+    assert convert_run(t).times(MAIN) == [("aten::add", 3, 8), ("host idle", 8, 48), ("aten::mul", 48, 53)]
+
+
+def test_step_marks_own_no_time() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#3"):
+        t.leaf("aten::add", 5)
+        t.work(10)
+        t.leaf("aten::mul", 5)
+    assert [name for name, _, _ in convert_run(t).times(MAIN)] == ["aten::add", "host idle", "aten::mul"]
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_an_op_as_long_as_the_op_it_calls_leaves_it_all_the_time(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    with t.op("aten::linear"), t.op("aten::addmm"):
+        t.work(5)
+    assert convert_run(t).times(MAIN) == [("aten::addmm", 0, 5)]
+
+
+# Waiting is not work
+
+
+def test_a_wait_lasts_until_the_awaited_end_and_is_no_work() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", duration=50)
+    with t.op("aten::item"):
+        t.work(3)
+        t.stream_synchronize()
+        t.work(1)
+    nodes = convert_run(t)
+    # the call returned 2 µs after the kernel's end: that is its own work
+    assert nodes.times(MAIN) == [
+        ("aten::mm", 0, 4),
+        ("aten::item", 4, 7),
+        ("cudaStreamSynchronize", 54, 56),
+        ("aten::item", 56, 57),
+    ]
+    assert nodes.follows("cudaStreamSynchronize") == {
+        "aten::item#0": DependencyKind.PROGRAM_ORDER,
+        "k": DependencyKind.HOST_SYNC,
+    }
+
+
+def test_a_synchronisation_with_nothing_pending_waits_for_nothing() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    t.device_synchronize()
+    nodes = convert_run(t)
+    assert nodes.times(MAIN) == [("aten::add", 0, 5), ("cudaDeviceSynchronize", 5, 7)]
+    assert nodes.follows("cudaDeviceSynchronize") == {"aten::add": DependencyKind.PROGRAM_ORDER}
+
+
+def test_a_blocking_copy_launches_and_waits() -> None:
+    t = TraceBuilder()
+    with t.op("aten::item"):
+        t.work(2)
+        t.memcpy("DtoH", duration=20)
+    nodes = convert_run(t)
+    copy = "Memcpy DtoH (Device -> Pageable)"
+    assert nodes.times(MAIN) == [("aten::item", 0, 4), ("cudaMemcpyAsync", 26, 30)]
+    assert nodes.follows(copy) == {"aten::item": DependencyKind.LAUNCH}
+    assert nodes.follows("cudaMemcpyAsync")[copy] == DependencyKind.HOST_SYNC
+
+
+def test_a_thread_that_begins_with_a_wait_begins_as_measured() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", duration=2)
+    with t.thread(2, start=49):
+        t.stream_synchronize()
+    assert convert_run(t).replay_error() == 0
+
+
+# Folding of short slices
+
+
+def short_slices() -> TraceBuilder:
+    t = TraceBuilder()
+    with t.op("outer"):
+        t.work(5)
+        t.leaf("short", 0.4)
+        t.work(0.3)
+        t.launch("k", call_duration=0.2)
+        t.leaf("also short", 0.7)
+    return t
+
+
+def test_short_slices_fold_into_the_next_node_of_their_thread() -> None:
+    assert convert_run(short_slices(), shortest_slice=0).times(MAIN) == [
+        ("outer", 0, 5),
+        ("short", 5, 5.4),
+        ("outer", 5.4, 5.9),
+        ("also short", 5.9, 6.6),
+    ]
+    folded = convert_run(short_slices(), shortest_slice=1_000)
+    assert folded.times(MAIN) == [("outer", 0, 5), ("outer", 5, 5.9), ("also short", 5.9, 6.6)]
+    assert folded.report.folded_slices == 1
+
+
+def test_a_slice_that_launches_is_never_folded() -> None:
+    nodes = convert_run(short_slices(), shortest_slice=1_000_000)
+    assert nodes.time("outer") == (0, 5.9)
+    assert nodes.follows("k") == {"outer": DependencyKind.LAUNCH}
+
+
+def test_a_slice_is_not_folded_over_time_in_which_the_thread_waited() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", duration=50)
+        t.work(0.5)
+    t.stream_synchronize()
+    t.leaf("aten::add", 0.5)
+    nodes = convert_run(t)
+    assert nodes.time("cudaStreamSynchronize") == (54, 56)
+    assert sum(end - start for _, start, end in nodes.times(MAIN)) == pytest.approx(4 + 0.5 + 2 + 0.5)
+
+
+def thread_totals(nodes: Nodes) -> Counter[int]:
+    totals = Counter[int]()
+    for (is_host, thread, _), duration in zip(nodes.lanes(), nodes.graph.duration_ns.tolist(), strict=True):
+        totals[thread] += is_host * duration
+    return totals
+
+
+def launch_times(nodes: Nodes) -> dict[str, float]:
+    return {activity: nodes.time(launcher)[1] for launcher, activity in nodes.edges(DependencyKind.LAUNCH)}
+
+
+@given(one_thread, VERSIONS, st.sampled_from([500, 2_500, 6_000, 1_000_000_000]))
+def test_folding_keeps_every_threads_total_and_every_launch(steps: list[Step], torch: str, shortest: int) -> None:
+    linked = link_run(play(steps, torch=torch))
+    exact, folded = (convert_linked(linked, shortest_slice=length) for length in (0, shortest))
+    assert thread_totals(folded) == thread_totals(exact)
+    assert launch_times(folded) == launch_times(exact)
+    assert len(folded.graph) <= len(exact.graph)
+
+
+# Whole microseconds
+
+
+def off_by(nodes: Nodes) -> float:
+    """By how many µs the running total of any lane's whole-µs durations is off."""
+    gap = nodes.graph.integers("gap_ns", 0)
+    lanes = np.array([hash(lane) for lane in nodes.lanes()])
+    worst = 0.0
+    for lane in np.unique(lanes):
+        mine = lanes == lane
+        exact = np.cumsum(nodes.graph.duration_ns[mine] + gap[mine]) / 1000
+        worst = max(worst, float(np.abs(np.cumsum(nodes.graph.duration_micros[mine]) - exact).max()))
+    return worst
+
+
+def test_short_durations_add_up_in_whole_microseconds() -> None:
+    t = TraceBuilder()
+    for number in range(100):
+        with t.op("aten::add"):
+            t.launch(f"k{number}", duration=0.3, call_duration=0.4)
+    assert off_by(convert_run(t)) <= 1
+
+
+@given(two_threads, VERSIONS)
+def test_whole_microseconds_stay_within_one_of_the_exact_total(steps: list[Step], torch: str) -> None:
+    assert off_by(convert_run(play(steps, threads=2, torch=torch))) <= 1
+
+
+@pytest.mark.parametrize("run", ["attention", "threads", "compiled"])
+def test_real_ops_are_rounded_without_drift(data: Path, run: str) -> None:
+    host, device = (str(data / run / f"{side}_rank0.json.gz") for side in ("host", "device"))
+    assert off_by(convert_linked(link(read_host_trace(host), read_device_trace(device)))) <= 1

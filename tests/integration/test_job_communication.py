@@ -1,0 +1,208 @@
+"""Folders of traces to graphs that a simulator plays together: what the ranks' communication becomes, and what is said of it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from execgraph.schema.comm_groups import read_groups
+from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.tools.build_job import BuildOptions, Built, build
+from execgraph.tools.commands.trace_build import main
+from execgraph.tools.replay import replay_ranks
+from support.builder import Group, Tensor, TraceBuilder
+from support.generated import here
+from support.runs import communications
+from support.simulator import Generation, read_files, simulate
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+Play = Callable[[TraceBuilder, Group], None]
+SEND, RECV, COLL = NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL
+
+
+def record(folder: Path, ranks: Sequence[int], world: int, play: Play, torch: str = "2.13") -> None:
+    """Traces of some ranks of a job in which every rank does what `play` says."""
+    folder.mkdir(exist_ok=True)
+    for rank in ranks:
+        t = TraceBuilder(torch=torch, rank=rank, world_size=world, pid=1000 + rank)
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=20 + 5 * rank)
+        play(t, t.group(range(world)))
+        t.stream_synchronize(20)
+        t.write(folder)
+
+
+def made(folder: Path, **options: bool) -> tuple[Built, list[ExecutionGraph]]:
+    """The build for the simulator, which both generations must play to the end, and its graphs."""
+    out = folder.parent / "graphs"
+    report = build(folder, out, BuildOptions(target="astra-sim", **options), here)
+    assert not report.report.all_failures
+    paths = sorted(out.glob("graph.*.et"))
+    files = read_files(out / "graph", len(paths))
+    for generation in Generation:
+        outcome = simulate(files, out / "comm_groups.json", generation)
+        assert outcome.good, outcome.trouble
+    return report, [ExecutionGraph.read(str(path)) for path in paths]
+
+
+def pipeline(t: TraceBuilder, group: Group) -> None:
+    """Stages that exchange with both neighbours at once, three times."""
+    here, last = t.rank or 0, len(group.ranks) - 1
+    for _ in range(3):
+        neighbours = [peer for peer in (here - 1, here + 1) if 0 <= peer <= last]
+        messages: list[tuple[str, int, Tensor]] = []
+        for peer in neighbours:
+            messages += [
+                ("recv", peer, t.tensor((2 + (peer < here), 8))),
+                ("send", peer, t.tensor((3 - (peer < here), 8))),
+            ]
+        t.batch(messages, group=group)
+        with t.op("aten::mm"):
+            t.launch("gemm", duration=30)
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.3", "2.13"])
+@pytest.mark.parametrize("host", [True, False])
+def test_messages_that_were_launched_together_are_played(tmp_path: Path, torch: str, host: bool) -> None:
+    record(tmp_path / "traces", range(4), 4, pipeline, torch)
+    report, graphs = made(tmp_path / "traces", host=host)
+    assert report.report.disagreements == []
+    for graph, neighbours in zip(graphs, (1, 2, 2, 1), strict=True):
+        types = [node["type"] for node in communications(graph)]
+        assert (types.count(SEND), types.count(RECV)) == (3 * neighbours, 3 * neighbours)
+    assert abs(replay_ranks(graphs).error_pct or 0) < 1
+
+
+def test_a_message_that_nobody_receives_is_told_and_takes_its_measured_time(tmp_path: Path) -> None:
+    def one_more(t: TraceBuilder, group: Group) -> None:
+        for _ in range(2 - (t.rank or 0)):
+            t.collective("recv" if t.rank else "send", group=group, peer=1 - (t.rank or 0), tensors=[t.tensor((4,))])
+
+    record(tmp_path / "traces", range(2), 2, one_more)
+    report, graphs = made(tmp_path / "traces")
+    assert [[node["type"] for node in communications(graph)] for graph in graphs] == [[SEND], [RECV]]
+    assert any("rank 0" in text and "send" in text for text in report.report.disagreements)
+    assert report.report.ranks[0].remarks[-1] == "1 communications without a partner, as computation"
+    assert report.report.ranks[0].target["communications without a partner, as computation"] == 1
+
+
+def test_two_messages_in_flight_are_told_apart(tmp_path: Path) -> None:
+    def twice(t: TraceBuilder, group: Group) -> None:
+        for size in (4, 6):
+            t.collective("recv" if t.rank else "send", group=group, peer=1 - (t.rank or 0), tensors=[t.tensor((size,))])
+
+    record(tmp_path / "traces", range(2), 2, twice)
+    _, graphs = made(tmp_path / "traces")
+    for graph in graphs:
+        assert [(node["comm_tag"], node["comm_size"]) for node in communications(graph)] == [(0, 16), (1, 24)]
+
+
+def test_members_of_an_uneven_exchange_have_one_size_and_none_is_empty(tmp_path: Path) -> None:
+    def exchange(t: TraceBuilder, group: Group) -> None:
+        rank = t.rank or 0
+        given, taken = [(0, 12), (12, 0)][rank]
+        splits = [0, 0], [0, 12]
+        tensors = [t.tensor((given,)), t.tensor((taken,))]
+        t.collective("all_to_allv", group=group, tensors=tensors, in_split=[12 * rank, 0], out_split=splits[1 - rank])
+
+    record(tmp_path / "traces", range(2), 2, exchange)
+    _, graphs = made(tmp_path / "traces")
+    assert [[(node["type"], node["comm_size"]) for node in communications(graph)] for graph in graphs] == [
+        [(COLL, 48)]
+    ] * 2
+
+
+def test_a_collective_without_data_is_no_communication_on_any_rank(tmp_path: Path) -> None:
+    def nothing(t: TraceBuilder, group: Group) -> None:
+        t.collective("_allgather_base", group=group, tensors=[t.tensor((0,))])
+        t.collective("allreduce", group=group, tensors=[t.tensor((0,))])
+
+    record(tmp_path / "traces", range(2), 2, nothing)
+    report, graphs = made(tmp_path / "traces")
+    assert [communications(graph) for graph in graphs] == [[], []]
+    assert report.report.ranks[0].target["as computation: without data"] == 2
+
+
+def test_types_that_do_not_run_are_lowered_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def rooted(t: TraceBuilder, group: Group) -> None:
+        for name in ("reduce", "gather", "scatter"):
+            t.collective(name, group=group, tensors=[t.tensor((64,)), t.tensor((64,))], root=0)
+        t.collective("barrier", group=group, tensors=[t.tensor((1,))])
+
+    record(tmp_path / "traces", range(2), 2, rooted)
+    made(tmp_path / "traces")
+    with pytest.raises(SystemExit):
+        main([*f"--input-dir {tmp_path / 'traces'} --output-dir {tmp_path / 'graphs'} --target astra-sim".split()])
+    said = capsys.readouterr().err
+    for change in ("reduce as reduce scatter: 2", "gather as all gather: 2", "barrier as all reduce: 2"):
+        assert f"lowered: {change}" in said
+
+
+def test_a_rank_alone_in_its_group_needs_no_number(tmp_path: Path) -> None:
+    def alone(t: TraceBuilder, group: Group) -> None:
+        t.collective(group=t.group([t.rank or 0]), tensors=[t.tensor((8,))])
+        t.collective(group=group, tensors=[t.tensor((8,))])
+
+    record(tmp_path / "traces", range(2), 2, alone)
+    _, graphs = made(tmp_path / "traces")
+    assert [len(communications(graph)) for graph in graphs] == [1, 1]
+    report = build(tmp_path / "traces", tmp_path / "generic", BuildOptions(), here).report
+    assert not report.all_failures
+    graph = ExecutionGraph.read(str(tmp_path / "generic" / "graph.0.et"))
+    rows = [row for row in range(len(graph)) if graph.type[row] == COLL]
+    assert [graph.texts("pg_name").codes[row] >= 0 for row in rows] == [False, True]
+    assert [graph.texts("pg_recorded")[row] for row in rows] == ["1", "0"]
+
+
+def test_a_group_that_every_rank_names_for_itself_is_one_group(tmp_path: Path) -> None:
+    def named_by_rank(t: TraceBuilder, group: Group) -> None:
+        t.collective(group=t.group(group.ranks, f"{5 + (t.rank or 0)}"), tensors=[t.tensor((8,))])
+
+    record(tmp_path / "traces", range(2), 2, named_by_rank)
+    _, graphs = made(tmp_path / "traces")
+    assert [len(communications(graph)) for graph in graphs] == [1, 1]
+
+
+# some ranks of a job
+
+
+def two_groups(t: TraceBuilder, group: Group) -> None:
+    """All ranks reduce, then either half does."""
+    t.collective(group=group, tensors=[t.tensor((64,))])
+    half = range(4) if (t.rank or 0) < 4 else range(4, 8)
+    t.collective(group=t.group(half, description="half"), tensors=[t.tensor((32,))])
+
+
+def test_some_ranks_of_a_job_are_renumbered_and_their_groups_reduced(tmp_path: Path) -> None:
+    record(tmp_path / "traces", (1, 2, 3, 4), 8, two_groups)
+    report, graphs = made(tmp_path / "traces")
+    assert [graph.metadata["rank"] for graph in graphs] == [0, 1, 2, 3]
+    assert set(read_groups(str(tmp_path / "graphs" / "comm_groups.json"))) == {(0, 1, 2, 3), (0, 1, 2)}
+    # of rank 4's half nobody else is there
+    assert [len(communications(graph)) for graph in graphs] == [2, 2, 2, 1]
+    assert any("4 of 8 members of the group" in note for note in report.report.all_notes)
+
+
+def test_groups_can_stay_whole_and_take_their_measured_time(tmp_path: Path) -> None:
+    record(tmp_path / "traces", (0, 1, 2, 3), 8, two_groups)
+    report, graphs = made(tmp_path / "traces", whole_groups=True)
+    assert [[node["comm_size"] for node in communications(graph)] for graph in graphs] == [[128]] * 4
+    assert all(
+        rank.target["as computation: in a group with ranks that are not simulated"] == 1 for rank in report.report.ranks
+    )
+    assert not any(rank.remarks for rank in report.report.ranks)
+
+
+def test_keeping_groups_whole_is_for_the_simulator(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--input-dir", str(tmp_path), "--output-dir", str(tmp_path), "--incomplete-groups", "keep"])
+    assert stopped.value.code == 2
+
+
+def test_messages_to_ranks_that_are_not_there_take_their_measured_time(tmp_path: Path) -> None:
+    record(tmp_path / "traces", (1, 2), 4, pipeline)
+    report, graphs = made(tmp_path / "traces")
+    for graph in graphs:
+        assert len(communications(graph)) == 6
+    for rank in report.report.ranks:
+        assert rank.target["as computation: to or from a rank that is unknown or not simulated"] == 6

@@ -1,0 +1,195 @@
+"""Runs of very many threads, devices, streams, groups or names: the effort grows with what was recorded and not with its square."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.converter.device_time.delays import _busy
+from execgraph.converter.ranks import Calls, Group, Matching
+from execgraph.converter.scaling.group_use import group_uses
+from execgraph.converter.targets import separate_messages
+from execgraph.linker.host_communication.quiet import quiet_threads
+from execgraph.linker.modules import forward_ops
+from execgraph.linker.readers.rocpd.rows import _real_queues
+from execgraph.schema.columns import Categorical
+from execgraph.schema.device_peaks import Peak
+from execgraph.schema.graph import NodeType
+from execgraph.schema.linked import took_over
+from execgraph.schema.machine import by_name
+from execgraph.tools.analyses import Options, RankTrace
+from execgraph.tools.analyses.collectives.arrivals import _exposed
+from execgraph.tools.analyses.kernel_breakdown import kernel_breakdown
+from execgraph.tools.analyses.overlap import communication_computation_overlap
+from execgraph.tools.analyses.overlay import _within_rows
+from execgraph.tools.analyses.step_breakdown import step_breakdown
+from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
+from execgraph.tools.replay import Kernels, roofs
+from execgraph.tools.replay.device_room import Problem, ends_with_room
+from execgraph.tools.replay.workload import Places
+from support import references
+from support.effort import Counted, format_counts, growth
+from support.graphs import GraphBuilder
+from support.references import COMMUNICATION, COMPUTATION, MEMORY, Act, Call, linked_of
+from support.tables import Called, Op, Ran, activities, calls, ops
+
+Work = Callable[[], object]
+
+
+def numbers(count: int) -> Any:
+    return np.arange(count).view(Counted)
+
+
+def backward_threads(count: int) -> Work:
+    rows = [Op(start=10 * row, end=10 * row + 5, thread=row, sequence=row) for row in range(count)]
+    rows += [Op(start=10**6, end=10**6 + 5, thread=-1, sequence=row, forward=1 + row) for row in range(count)]
+    table = format_counts(replace(ops(*rows), tid=np.append(1 + np.arange(count), np.zeros(count, np.int64))))
+    return lambda: forward_ops(table)
+
+
+def threads_without_a_number(count: int) -> Work:
+    rows = [Op(start=10 * row, end=10 * row + 5, thread=row, sequence=3) for row in range(count)]
+    rows += [Op(start=10**6, end=10**6 + 5, thread=-1, sequence=3, forward=1 + row) for row in range(count)]
+    return lambda: forward_ops(format_counts(ops(*rows)))
+
+
+def quiet_stretches(count: int) -> Work:
+    table = format_counts(ops(*(Op("aten::mm", 10, 20, thread=row) for row in range(count))))
+    called = format_counts(replace(calls(*[Called(30, 40)] * count), thread=np.arange(count)))
+
+    def look() -> None:
+        quiet = quiet_threads(table, called)
+        for thread in range(count):
+            quiet(thread)
+
+    return look
+
+
+def takeovers(count: int) -> Work:
+    table = format_counts(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
+    return lambda: took_over(table, 1)
+
+
+def names_of_calls(count: int) -> Work:
+    names = format_counts(Categorical.of(f"call {row}" for row in range(count)))
+    return lambda: by_name(numbers(count), names, np.arange(count), 1)
+
+
+def delays_of_devices(count: int) -> Work:
+    table = format_counts(activities(*(Ran(row, row + 1, device=row) for row in range(count))))
+    context: Any = SimpleNamespace(linked=SimpleNamespace(activities=table))
+    return lambda: _busy(context, table.start, table.start + 1, table.device)
+
+
+def uses_of_groups(count: int) -> Work:
+    groups, row = [Group("0-1", str(number)) for number in range(count)], numbers(count)
+    facts: Any = SimpleNamespace(
+        calls=Calls(groups, *[row] * 9), in_backward=np.zeros(count, np.bool_).view(Counted), work=""
+    )
+    return lambda: group_uses([facts], Matching(groups, [row], [row], row, row))
+
+
+def messages_of_one_kernel(count: int) -> Work:
+    g = GraphBuilder(rank=0)
+    of_message = {f"coalesced_{name}": [1] * count for name in ("src", "dst", "tag", "size")}
+    g.activity("nccl", 0, 9, type=NodeType.COMM_SEND, **of_message)
+    graph = g.build()
+    attributes = {
+        name: format_counts(column) if name in of_message else column for name, column in graph.attributes.items()
+    }
+    return lambda: separate_messages(replace(graph, attributes=attributes))  # type: ignore[type-var]
+
+
+def queues_of_devices(count: int) -> Work:
+    return lambda: _real_queues(numbers(count), numbers(count), Counter())
+
+
+def arrows_on_threads(count: int) -> Work:
+    g = GraphBuilder()
+    for thread in range(count):
+        g.host("op", thread, 1, thread=thread)
+    linked = linked_of([], ops=[references.Op(row, row + 1) for row in range(count)])
+    linked = replace(linked, ops=format_counts(replace(linked.ops, thread=np.arange(count))))
+    graph = g.build()
+    return lambda: _within_rows(graph, linked)
+
+
+def exposed_on_devices(count: int) -> Work:
+    linked, every = rank_of(count).linked, np.arange(3 * count)
+    return lambda: _exposed(linked, every, every + 1, True, every)
+
+
+def peaks_of_devices(count: int) -> Work:
+    kernels = Kernels(Categorical.of(["kernel"] * count), *[numbers(count)] * 4)
+    peaks = {number: Peak(*[1.0] * len(Peak._fields)) for number in range(count)}
+    return lambda: roofs(kernels, peaks)
+
+
+def ties_on_a_full_device(count: int) -> Work:
+    none = np.empty(0, np.int64)
+    problem = Problem(none, none, none, np.full(count, 10**6))
+    place = np.zeros(count, np.int64)
+
+    class FullDevice:
+        places = (Places(1, 500),)
+
+        def __init__(self) -> None:
+            self.place = place
+
+        def __len__(self) -> int:
+            return count
+
+    work: Any = FullDevice()
+    return lambda: ends_with_room(problem, work)
+
+
+def rank_of(count: int) -> RankTrace:
+    """A kernel, a communication and a copy on each of many devices, each launched by a call."""
+    kinds = (COMPUTATION, COMMUNICATION, MEMORY)
+    acts = [
+        Act(10 * row, 10 * row + 9, kind=kinds[row % 3], device=row // 3, call=row, size=100)
+        for row in range(3 * count)
+    ]
+    linked = linked_of(acts, [Call(10 * row, 10 * row + 1) for row in range(3 * count)])
+    return RankTrace(0, replace(linked, activities=format_counts(linked.activities), calls=format_counts(linked.calls)))
+
+
+def analysis(table: Callable[..., object]) -> Callable[[int], Work]:
+    def of(count: int) -> Work:
+        rank = rank_of(count)
+        return lambda: table([rank], Options())
+
+    return of
+
+
+WORKS = {
+    work.__name__.replace("_", " "): work
+    for work in (
+        backward_threads,
+        threads_without_a_number,
+        quiet_stretches,
+        takeovers,
+        names_of_calls,
+        delays_of_devices,
+        uses_of_groups,
+        messages_of_one_kernel,
+        peaks_of_devices,
+        queues_of_devices,
+        arrows_on_threads,
+        exposed_on_devices,
+        ties_on_a_full_device,
+    )
+} | {
+    "kernels by class": analysis(kernel_breakdown),
+    "time of devices": analysis(temporal_breakdown),
+    "overlaps": analysis(communication_computation_overlap),
+    "steps": analysis(step_breakdown),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_the_effort_grows_with_the_rows_and_not_with_their_square(name: str) -> None:
+    assert growth(WORKS[name], 50) < 2.5

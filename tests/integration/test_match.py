@@ -1,0 +1,381 @@
+"""Host ops find their counterparts in the device trace, or the pair is refused with the evidence."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from execgraph.linker import link
+from execgraph.linker.matching import Match, match_ops
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.errors import DataError
+from support.builder import LAYOUTS, TraceBuilder
+from support.runs import convert_linked, read_pair
+
+BY_ID, BY_ORDER = "record function id", "order of names"
+LAYER = ("aten::linear", "aten::relu", "aten::linear", "aten::add")
+
+
+def layers(t: TraceBuilder, names: Sequence[str] = LAYER, **described: Any) -> None:
+    for name in names:
+        with t.op(name, **described):
+            t.work(2)
+            t.launch(f"{name} kernel", duration=3)
+
+
+def match(t: TraceBuilder) -> tuple[Match, list[tuple[str, str]]]:
+    """How the two traces were matched, and the names of each pair."""
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    rows = zip(found.host_row.tolist(), found.device_row.tolist(), strict=True)
+    return found, [(host.name[row], device.ops.name[other]) for row, other in rows]
+
+
+# By id and by name
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_every_op_of_every_version_is_matched(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    layers(t)
+    with t.thread(2):
+        layers(t, ("aten::embedding", "aten::sum"))
+    found, pairs = match(t)
+    assert found.by == (BY_ID if LAYOUTS[torch].record_function_id else BY_ORDER)
+    assert found.agreement == 1
+    assert sorted(pairs) == sorted((name, name) for name in (*LAYER, "aten::embedding", "aten::sum"))
+
+
+def test_record_function_ids_of_zero_are_none() -> None:
+    t = TraceBuilder()
+    layers(t, args={"Record function id": 0})
+    assert match(t)[0].by == BY_ORDER
+
+
+@pytest.mark.parametrize("side", ["host", "device"])
+def test_ids_that_only_one_file_has_are_of_no_use(side: str) -> None:
+    t = TraceBuilder()
+    layers(t)
+    host, device = read_pair(t)
+    (host if side == "device" else device.ops).rf_id[:] = 0
+    found = match_ops(host, device)
+    assert (found.by, len(found.host_row), found.agreement) == (BY_ORDER, len(LAYER), 1)
+
+
+@pytest.mark.parametrize("torch", ["2.3", "2.13"])
+def test_a_single_op_is_matched_in_full(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    layers(t, ("aten::mm",))
+    found, pairs = match(t)
+    assert (pairs, found.agreement) == ([("aten::mm", "aten::mm")], 1)
+
+
+@pytest.mark.parametrize("torch", ["2.3", "2.13"])
+def test_ops_that_one_side_lacks_stay_alone(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    layers(t)
+    t.leaf("only in the host trace", 1, only="host")
+    layers(t)
+    t.leaf("only in the device trace", 1, only="device")
+    layers(t)
+    found, pairs = match(t)
+    assert len(pairs) == 3 * len(LAYER)
+    assert all(host == device for host, device in pairs)
+    assert found.agreement == pytest.approx(len(pairs) / (len(pairs) + 1))
+
+
+@pytest.mark.parametrize("longer", ["host", "device"])
+def test_agreement_is_with_the_side_that_holds_less(longer: str) -> None:
+    t = TraceBuilder()
+    for only in ("", longer, longer, ""):
+        for name in LAYER:
+            t.leaf(name, 5, only=only)
+    assert match(t)[0].agreement == 1
+
+
+def test_ops_of_one_id_with_another_name_are_no_pair() -> None:
+    t = TraceBuilder()
+    layers(t)
+    host, device = read_pair(t)
+    device.ops.name.table[device.ops.name.table.index("aten::add")] = "aten::mul"
+    found = match_ops(host, device)
+    assert (len(found.host_row), found.misnamed) == (3, 1)
+
+
+def test_names_match_as_kineto_writes_them() -> None:
+    t = TraceBuilder(torch="2.3")
+    t.leaf('say "hi" \\ now', 2)
+    host, device = read_pair(t)
+    device.ops.name.table[0] = "say 'hi' / now"
+    assert len(match_ops(host, device).host_row) == 1
+
+
+def test_threads_are_paired_by_what_they_did_not_by_number() -> None:
+    t = TraceBuilder(torch="2.1")
+    with t.thread(7):
+        layers(t, ("aten::embedding", "aten::sum"))
+    layers(t)
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    threads = set(zip(host.tid[found.host_row].tolist(), device.ops.thread[found.device_row].tolist(), strict=True))
+    assert threads == {(1, 1000), (7, 1006)}
+
+
+# A window of a longer device trace
+
+
+def iterations(torch: str, only_one: int, count: int = 3) -> TraceBuilder:
+    """Identical iterations, of which the host trace holds one."""
+    t = TraceBuilder(torch=torch)
+    for number in range(count):
+        layers(t, only="" if number == only_one else "device")
+    return t
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_of_several_places_that_fit_the_first_is_taken_and_that_is_said(count: int) -> None:
+    t = iterations("2.1", 1, count)
+    linked = link(*read_pair(t))
+    assert linked.report.remarks[0] == (
+        f"the host trace fits in {count} places of the device trace; linked to the first"
+    )
+    assert linked.report.matched == len(LAYER)
+    assert linked.ops.start[linked.ops.start != ABSENT].min() == t.origin_ns + min(op.start for op in t.ops)
+
+
+def test_by_id_the_right_iteration_is_found() -> None:
+    t = iterations("2.13", 1)
+    linked = link(*read_pair(t))
+    assert [remark for remark in linked.report.remarks if "places" in remark] == []
+    starts = linked.ops.start[linked.ops.recorded_by_host & (linked.ops.start != ABSENT)]
+    assert starts.min() - t.origin_ns == min(op.start for op in t.ops if op.only == "")
+
+
+def test_a_window_has_one_offset_for_all_its_threads() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number in range(3):
+        only = "" if number == 1 else "device"
+        layers(t, ("aten::mm", f"step {number}", *LAYER), only=only)
+        with t.thread(2, start=t.now):
+            layers(t, ("aten::sum",), only=only)
+        t.join_thread(2)
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    starts = device.ops.start[found.device_row] - t.origin_ns
+    wanted = [op.start for op in t.ops if op.only == ""]
+    assert sorted(starts.tolist()) == sorted(wanted)
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_the_graph_covers_the_window_and_the_rest_is_counted(torch: str) -> None:
+    linked = link(*read_pair(iterations(torch, 0)))
+    assert convert_linked(linked).report.activities == len(LAYER)
+    for what in ("ops", "calls", "activities"):
+        assert linked.report.dropped[f"{what} outside the window"] == 2 * len(LAYER)
+    assert "the host trace covers 0.000 to 24.000 µs of the device trace" in linked.report.remarks[-1]
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_single_ops_that_one_file_lost_at_its_ends_make_no_window(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    t.leaf("lost by the host trace", 2, only="device")
+    for number in range(10):
+        layers(t, (*LAYER, f"step {number}"))
+    t.leaf("lost by the device trace", 2, only="host")
+    report = link(*read_pair(t)).report
+    assert (report.host_ops, report.device_ops, report.matched) == (51, 51, 50)
+    assert not any("outside" in reason for reason in report.dropped)
+
+
+@pytest.mark.parametrize(("held", "outside"), [(19, 0), (18, 1)])
+def test_up_to_a_twentieth_of_the_ops_may_have_got_lost_at_the_ends(held: int, outside: int) -> None:
+    t = TraceBuilder()
+    for _ in range(held):
+        t.leaf("aten::mm", 5)
+    t.leaf("aten::add", 5, only="device")
+    assert link(*read_pair(t)).report.dropped.get("ops outside the window", 0) == outside
+
+
+# A window of a longer host trace, and files that overlap
+
+
+def seen_by(t: TraceBuilder, only: str) -> None:
+    """An iteration that both traces hold (""), or one of them; work that the host trace alone holds has no calls."""
+    if only == "host":
+        for name in LAYER:
+            t.leaf(name, 6, only="host")
+    else:
+        layers(t, only=only)
+
+
+def overlapping(torch: str, held_by: Sequence[str], *, marked: bool) -> TraceBuilder:
+    """Identical iterations, each held by both traces or by one, in steps from 3 on if these are marked."""
+    t = TraceBuilder(torch=torch)
+    for number, only in enumerate(held_by, 3):
+        if marked:
+            with t.annotation(f"ProfilerStep#{number}", only=only):
+                seen_by(t, only)
+        else:
+            seen_by(t, only)
+    return t
+
+
+def matched_rightly(t: TraceBuilder) -> bool:
+    """Whether the ops that both traces hold are matched, each with itself."""
+    host, device = read_pair(t)
+    found = match_ops(host, device)
+    starts = {op.id: op.start + t.origin_ns for op in t.ops if not op.only}
+    rows = zip(host.id[found.host_row].tolist(), device.ops.start[found.device_row].tolist(), strict=True)
+    return dict(rows) == starts
+
+
+HOST_IS_LONGER = ["host", "", "host"]
+DEVICE_IS_LONGER = ["device", "", "device"]
+HOST_ENDS_FIRST = ["host", "host", "", "device", "device"]
+DEVICE_ENDS_FIRST = ["device", "device", "", "host", "host"]
+
+
+@pytest.mark.parametrize("held_by", [HOST_IS_LONGER, DEVICE_IS_LONGER, HOST_ENDS_FIRST, DEVICE_ENDS_FIRST])
+@pytest.mark.parametrize(("torch", "marked"), [("2.1", True), ("2.13", True), ("2.13", False)])
+def test_what_both_files_hold_is_linked_and_the_rest_is_counted(torch: str, marked: bool, held_by: list[str]) -> None:
+    """By ids, or by the marks of steps, which tell identical iterations apart."""
+    t = overlapping(torch, held_by, marked=marked)
+    assert matched_rightly(t)
+    linked = link(*read_pair(t))
+    nodes, dropped, size = convert_linked(linked), linked.report.dropped, len(LAYER) + marked
+    assert nodes.report.activities == linked.report.activities == len(LAYER)
+    assert nodes.replay_error() == 0
+    assert linked.report.matched == size and linked.report.agreement_pct == 100
+    assert dropped.get("ops outside the window", 0) == size * held_by.count("device")
+    assert dropped.get("host ops outside the window", 0) == size * held_by.count("host")
+
+
+def test_without_ids_and_marks_the_device_trace_is_linked_to_the_first_place_of_a_longer_host_trace() -> None:
+    t = overlapping("2.1", HOST_IS_LONGER, marked=False)
+    linked = link(*read_pair(t))
+    assert linked.report.remarks == ["the device trace fits in 3 places of the host trace; linked to the first"]
+    assert linked.report.matched == len(LAYER)
+    assert linked.ops.id[linked.ops.start != ABSENT].min() == min(op.id for op in t.ops)
+
+
+def test_a_window_of_the_host_trace_has_one_place_for_all_its_threads() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number in range(3):
+        only = "" if number == 1 else "host"
+        for name in ("aten::mm", f"step {number}", *LAYER):
+            t.leaf(name, 3, only=only)
+        with t.thread(2, start=t.now):
+            t.leaf("aten::sum", 2, only=only)
+        t.join_thread(2)
+    assert matched_rightly(t)
+
+
+def test_a_thread_with_one_step_says_where_a_larger_one_without_lies() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, only in enumerate(("device", "", "device"), 3):
+        with t.annotation(f"ProfilerStep#{number}", only=only):
+            with t.thread(2, start=t.now):
+                for _ in range(6):
+                    t.leaf("aten::sum", 5, only=only)
+            t.leaf("aten::mm", 50, only=only)
+    assert matched_rightly(t)
+    assert link(*read_pair(t)).report.agreement_pct == 100
+
+
+def test_what_comes_before_the_first_common_step_ends_where_that_begins() -> None:
+    """The host trace begins in the midst of step 3, whose iterations are alike."""
+    t = TraceBuilder(torch="2.1")
+    for only in ("device", "device", ""):
+        layers(t, only=only)
+    with t.annotation("ProfilerStep#4"):
+        layers(t)
+    assert matched_rightly(t)
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_what_another_thread_did_outside_the_overlap_is_not_matched(number: int) -> None:
+    """An op that the device trace lost in step 4 is not the one of its name in the step before or after, which the host trace lacks."""
+    t = TraceBuilder(torch="2.1")
+    for step, only in ((3, "device"), (4, ""), (5, "device"), (6, "device")):
+        with t.annotation(f"ProfilerStep#{step}", only=only):
+            layers(t, only=only)
+            with t.thread(2, start=t.now):
+                t.leaf("aten::mul", 2, only=only)
+                if step in (4, number):
+                    t.leaf("aten::sum", 2, only="host" if step == 4 else "device")
+            t.join_thread(2)
+    assert matched_rightly(t)
+
+
+def test_an_op_that_begins_when_the_overlap_ends_is_outside_it() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, only in ((3, ""), (4, "device")):
+        with t.annotation(f"ProfilerStep#{number}", only=only):
+            t.leaf("aten::mm", 10, only=only)
+    t.leaf("aten::sum", 10, only="device")
+    linked = link(*read_pair(t))
+    assert linked.report.agreement_pct == 100
+    assert linked.report.dropped["ops outside the window"] == 3
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_steps_tell_the_one_place_of_a_window(torch: str) -> None:
+    linked = link(*read_pair(overlapping(torch, DEVICE_IS_LONGER, marked=True)))
+    assert not any("places" in remark for remark in linked.report.remarks)
+
+
+def test_steps_marked_in_another_order_tell_nothing() -> None:
+    t = TraceBuilder(torch="2.1")
+    for number, name in ((3, "aten::mm"), (4, "aten::add"), (5, "aten::sum")):
+        with t.annotation(f"ProfilerStep#{number}"):
+            t.leaf(name, 10)
+    host, device = read_pair(t)
+    table = device.ops.name.table
+    first, last = table.index("ProfilerStep#3"), table.index("ProfilerStep#5")
+    table[first], table[last] = table[last], table[first]
+    found = match_ops(host, device)
+    assert [host.name[row] for row in found.host_row.tolist()] == ["aten::mm", "aten::add", "aten::sum"]
+
+
+# Files that are not of one run
+
+
+def other_run(change: Callable[[TraceBuilder], None], **options: Any) -> TraceBuilder:
+    t = TraceBuilder(**options)
+    change(t)
+    return t
+
+
+def link_mixed(host_of: TraceBuilder, device_of: TraceBuilder, **options: Any) -> Any:
+    return link(read_pair(host_of)[0], read_pair(device_of)[1], **options)
+
+
+def test_another_process_is_refused() -> None:
+    one, two = other_run(layers, pid=1000), other_run(layers, pid=2000)
+    with pytest.raises(DataError, match=r"process 1000 .* process 2000 .* not of one run.*--allow-mismatch"):
+        link_mixed(one, two)
+    assert link_mixed(one, two, allow_mismatch=True).report.matched == len(LAYER)
+
+
+@pytest.mark.parametrize(("torch", "evidence"), [("2.1", BY_ORDER), ("2.13", "4 with another name")])
+def test_another_run_is_refused_with_the_evidence(torch: str, evidence: str) -> None:
+    one = other_run(layers, torch=torch)
+    two = other_run(lambda t: layers(t, ("aten::bmm", "aten::gelu", "aten::cat", "aten::sub")), torch=torch)
+    with pytest.raises(DataError, match=rf"0 of 4 host ops .* 4 ops of .*{evidence}.*not of one run"):
+        link_mixed(one, two)
+    forced = link_mixed(one, two, allow_mismatch=True).report
+    assert forced.matched == 0 and not any("places" in remark for remark in forced.remarks)
+
+
+@pytest.mark.parametrize("only", ["host", "device"])
+def test_a_side_without_ops_says_so(only: str) -> None:
+    t = other_run(lambda t: layers(t, only=only))
+    with pytest.raises(DataError, match=r"(host|device)\.json: holds no op; leave --host-trace out"):
+        link(*read_pair(t))
+    assert link(*read_pair(t), allow_mismatch=True).report.matched == 0
+
+
+def test_half_of_the_smaller_side_is_enough() -> None:
+    one = other_run(lambda t: layers(t, ("a", "b", "c", "d")))
+    assert link_mixed(one, other_run(lambda t: layers(t, ("a", "b", "x", "y")))).report.agreement_pct == 50
+    with pytest.raises(DataError, match="1 of 4"):
+        link_mixed(one, other_run(lambda t: layers(t, ("a", "x", "y", "z"))))

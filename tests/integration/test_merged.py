@@ -1,0 +1,247 @@
+"""Device traces in which a tool merged several ranks: told by their signs before linking, and one rank comes out as it went in."""
+
+import cProfile
+import json
+import pstats
+import tracemalloc
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.linker import link, read_device_trace
+from execgraph.linker.readers import merging_signs
+from execgraph.schema.errors import DataError
+from support.builder import TraceBuilder
+
+Trace = dict[str, Any]
+REMEDY = "link each rank's own file"
+
+
+def run_of(rank: int, launches: int = 3) -> TraceBuilder:
+    """A rank that launches graphs and single kernels; correlation ids are the same on every rank."""
+    t = TraceBuilder(rank=rank, world_size=64, device=rank % 8, pid=1000)
+    for number in range(launches):
+        with t.op(f"step {number}"):
+            t.graph_launch([(f"rank {rank} graph {number}.{node}", 7 + node % 2, 5) for node in range(8)])
+            t.launch(f"rank {rank} kernel {number}", duration=9)
+            t.stream_synchronize()
+    return t
+
+
+def rows_of(trace: Trace) -> list[dict[str, Any]]:
+    return list(trace["traceEvents"])
+
+
+def renumbered(rank: int, trace: Trace, *, devices: bool = True) -> Trace:
+    """The trace with processes, and devices if told, that no other rank has, and labels that say whose they are."""
+    trace = deepcopy(trace)
+    for row in rows_of(trace):
+        if row["pid"] >= 1000 or devices:
+            row["pid"] += 10_000 * (rank + 1)
+    pids = sorted({row["pid"] for row in rows_of(trace)})
+    trace["traceEvents"] += [label(pid, f"rank {rank}") for pid in pids]
+    return trace
+
+
+def label(pid: int, text: str) -> dict[str, Any]:
+    return {"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "ts": 0, "args": {"labels": text}}
+
+
+def unlabelled(rank: int, trace: Trace) -> Trace:
+    trace = renumbered(rank, trace)
+    trace["traceEvents"] = [row for row in rows_of(trace) if row["ph"] != "M"]
+    return trace
+
+
+def shifted(rank: int, trace: Trace) -> Trace:
+    """Only times are the rank's own, as where each rank runs in a container of its own."""
+    trace = deepcopy(trace)
+    for row in rows_of(trace):
+        row["ts"] += 1000 * rank
+    return trace
+
+
+def merge(folder: Path, ranks: Iterable[int], change: Callable[[int, Trace], Trace], launches: int = 3) -> Path:
+    """One file with the rows of all ranks, and the top level of the last."""
+    path = folder / "merged.json"
+    traces = [change(rank, run_of(rank, launches).device_trace()) for rank in ranks]
+    rows = [row for trace in traces for row in rows_of(trace)]
+    top = {key: value for key, value in traces[-1].items() if key != "distributedInfo"}
+    path.write_text(json.dumps(top | {"traceEvents": rows}))
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DataError) as refused:
+        link(None, read_device_trace(str(path)))
+    assert REMEDY in str(refused.value)
+    return str(refused.value)
+
+
+# What tells a merged trace
+
+
+def test_ranks_are_named_by_their_labels(tmp_path: Path) -> None:
+    said = refusal(merge(tmp_path, [0, 3, 12], renumbered))
+    assert "several ranks merged into one trace, ranks 0, 3, 12 (" in said
+    assert "--rank N" in said
+
+
+def test_one_correlation_launched_by_several_processes_is_a_sign(tmp_path: Path) -> None:
+    said = refusal(merge(tmp_path, [0, 1], unlabelled))
+    assert "several ranks merged into one trace, ranks that it does not label (" in said
+    assert "9 correlations launched by several processes" in said
+    assert "--rank" not in said
+
+
+def test_one_correlation_launched_again_and_again_is_a_sign(tmp_path: Path) -> None:
+    assert "correlations launched more than once" in refusal(merge(tmp_path, [0, 1], shifted))
+
+
+def test_several_descriptions_of_the_job_are_a_sign(tmp_path: Path) -> None:
+    trace = run_of(0).device_trace()
+    text = json.dumps(trace)
+    described = json.dumps(trace["distributedInfo"])
+    path = tmp_path / "merged.json"
+    path.write_text(text.replace('"distributedInfo"', f'"distributedInfo": {described}, "distributedInfo"', 1))
+    assert "several distributedInfo" in refusal(path)
+
+
+@pytest.mark.parametrize("renamed", ["pid", "correlation", "External id"])
+def test_arguments_that_a_merging_tool_renamed_are_a_sign(tmp_path: Path, renamed: str) -> None:
+    def rename(rank: int, trace: Trace) -> Trace:
+        trace = unlabelled(rank, trace)
+        for row in rows_of(trace):
+            if renamed in row.get("args", {}):
+                row["args"][f"{renamed}_raw"] = row["args"][renamed]
+                row["args"][renamed] += 1_000_000 * rank
+            elif renamed == "pid" and row.get("args"):
+                row["args"]["pid_raw"] = row["pid"]
+        return trace
+
+    assert "arguments renamed by a merging tool" in refusal(merge(tmp_path, [0, 1], rename))
+
+
+def test_flows_that_start_twice_are_a_sign(tmp_path: Path) -> None:
+    """All that is left of the calls are their arrows."""
+
+    def without_calls(rank: int, trace: Trace) -> Trace:
+        trace = unlabelled(rank, trace)
+        trace["traceEvents"] = [row for row in rows_of(trace) if row.get("cat") != "cuda_runtime"]
+        return trace
+
+    assert "flows that start more than once" in refusal(merge(tmp_path, [0, 1], without_calls))
+
+
+# What does not
+
+
+def test_one_process_may_drive_several_devices(tmp_path: Path) -> None:
+    t = TraceBuilder(rank=0, world_size=1)
+    for device in range(8):
+        t.device = device
+        with t.op(f"step {device}"):
+            t.launch(f"kernel of {device}", duration=5)
+    _, path = t.write(tmp_path)
+    trace = read_device_trace(str(path))
+    assert merging_signs(trace) == []
+    assert set(link(None, trace).activities.device.tolist()) == set(range(8))
+
+
+def test_a_driver_call_inside_its_runtime_call_is_no_sign(tmp_path: Path) -> None:
+    t = TraceBuilder(rank=0)
+    for number in range(20):
+        outer = t.call("cudaLaunchKernel", 4)
+        t.calls.append(type(outer)("cuLaunchKernel", 1, outer.start + 1000, outer.end - 1000, outer.correlation, None))
+        t.activity(f"kernel {number}", 7, t.now, 2, outer)
+    _, path = t.write(tmp_path)
+    assert merging_signs(read_device_trace(str(path))) == []
+
+
+# One rank comes out
+
+
+@pytest.mark.parametrize("rank", [0, 7, 15])
+def test_no_activity_finds_a_call_of_another_rank(tmp_path: Path, rank: int) -> None:
+    path = merge(tmp_path, range(16), renumbered)
+    linked = link(None, read_device_trace(str(path)), rank=rank)
+    own = link(None, read_device_trace(str(run_of(rank).write(tmp_path)[1])))
+    names = [linked.activities.name[row] for row in range(len(linked.activities))]
+    assert names == [own.activities.name[row] for row in range(len(own.activities))]
+    assert linked.activities.call_row.tolist() == own.activities.call_row.tolist()
+    assert linked.activities.op_row.tolist() == own.activities.op_row.tolist()
+    assert linked.host_waits.source_row.tolist() == own.host_waits.source_row.tolist()
+    assert all(name.startswith(f"rank {rank} ") for name in names)
+
+
+def on_one_device(rank: int, trace: Trace) -> Trace:
+    """Each rank calls its device 0, and the file does too."""
+    return renumbered(rank, trace, devices=False)
+
+
+def test_on_a_device_that_several_ranks_have_correlations_that_differ_tell_whose_a_row_is(tmp_path: Path) -> None:
+    def apart(rank: int, trace: Trace) -> Trace:
+        trace = on_one_device(rank, trace)
+        for row in rows_of(trace):
+            if "correlation" in row.get("args", {}):
+                row["args"]["correlation"] += 1_000_000 * rank
+        return trace
+
+    trace = read_device_trace(str(merge(tmp_path, [0, 8], apart)))
+    for rank in (0, 8):
+        linked = link(None, trace, rank=rank)
+        assert {linked.activities.name[row].split(" ")[1] for row in range(27)} == {str(rank)}
+        assert linked.activities.call_row.min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (on_one_device, "several ranks launched under the same correlations on device 0; "),
+        (lambda rank, trace: trace | {"traceEvents": [*rows_of(shifted(rank, trace)), label(1000, f"rank {rank}")]},
+         "several ranks have the process 1000; "),
+    ],
+    ids=["device", "process"],
+)  # fmt: skip
+def test_rows_that_may_be_of_any_rank_are_refused(
+    tmp_path: Path, change: Callable[[int, Trace], Trace], why: str
+) -> None:
+    trace = read_device_trace(str(merge(tmp_path, [0, 8], change)))
+    with pytest.raises(DataError, match=f"rank 8 cannot be taken out of this merged trace, as {why}{REMEDY}"):
+        link(None, trace, rank=8)
+
+
+def test_a_rank_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="rank 5 is not in this merged trace, which holds ranks 0, 3"):
+        link(None, read_device_trace(str(merge(tmp_path, [0, 3], renumbered))), rank=5)
+
+
+# As much work as there are events
+
+
+def effort(path: Path) -> tuple[int, int]:
+    """Function calls and the most memory that it takes to read a merged trace, tell what it is and take a rank out."""
+
+    def take() -> None:
+        device = read_device_trace(str(path))
+        with pytest.raises(DataError):
+            link(None, device)
+        link(None, device, rank=1)
+
+    take()
+    profile = cProfile.Profile()
+    profile.runcall(take)
+    tracemalloc.start()
+    try:
+        take()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return pstats.Stats(profile).total_calls, peak  # type: ignore[attr-defined]
+
+
+def test_the_effort_grows_as_the_events_do(tmp_path: Path) -> None:
+    few, many = (effort(merge(tmp_path, range(copies), renumbered, launches=60)) for copies in (4, 16))
+    assert [large / small < 4.5 for small, large in zip(few, many, strict=True)] == [True, True]

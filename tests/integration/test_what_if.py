@@ -1,0 +1,155 @@
+"""Graphs of simulated jobs answer what-if questions as the simulator does, and are sound whatever the job."""
+
+from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+import pytest
+from execgraph.schema.columns import Int64, Ragged
+from execgraph.schema.graph import DependencyKind, ExecutionGraph
+from execgraph.tools.generate import Job, RankRun, Run, as_numpy, correlation, simulate
+from execgraph.tools.generate.writing.identity import FIRST_NS
+from execgraph.tools.replay import replay_ranks
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from benchmarks.accuracy.what_if import (
+    BASE,
+    CHANGES,
+    VARIANTS,
+    Answer,
+    Change,
+    Outcome,
+    Variant,
+    answers,
+    graphs_of,
+    true_outcomes,
+)
+from benchmarks.programs import JOBS, NAMED, build_job
+
+RESOLVED = VARIANTS[0]
+EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+
+
+EVERY_JOB = pytest.mark.parametrize("name", NAMED)
+
+
+@cache
+def job_of(name: str) -> Job:
+    return build_job(name, seed=1, steps=2, ranks=2 if JOBS[name].size.ranks > 1 else 1)
+
+
+@cache
+def run_of(name: str) -> Run:
+    return simulate(job_of(name))
+
+
+@cache
+def outcomes_of(name: str) -> dict[Change, Outcome]:
+    return true_outcomes(job_of(name))
+
+
+@cache
+def answers_of(name: str, variant: Variant) -> dict[Change, Answer]:
+    graphs = graphs_of(run_of(name), variant)
+    return {answer.change: answer for answer in answers(graphs, outcomes_of(name))}
+
+
+@EVERY_VARIANT
+@EVERY_JOB
+def test_every_makespan_is_right_and_with_synchronisation_records_every_start(name: str, variant: Variant) -> None:
+    """In one test, as what it takes to know the answers is most of the work."""
+    found, allowed = answers_of(name, variant), variant.allowed.within_pct
+    assert abs(found[Change(BASE)].error_pct) < 0.5
+    errors = {change.text: answer.error_pct for change, answer in found.items()}
+    assert {text: error for text, error in errors.items() if abs(error) > allowed} == {}
+    if variant is RESOLVED:
+        starts = {change.text: answer.start_error_pct for change, answer in found.items()}
+        assert {text: error for text, error in starts.items() if error > allowed} == {}
+
+
+def test_a_change_is_asked_about_only_where_it_names_something() -> None:
+    asked = {change.text for change in answers_of("critical_path", RESOLVED)}
+    assert "class:memory=4" in asked
+    assert not any("communication" in text for text in asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "kind"),
+    [
+        ("ddp", "class:communication=4", DependencyKind.EVENT_WAIT | DependencyKind.TENSOR_FLOW),
+        ("critical_path", "class:computation=4", DependencyKind.HOST_SYNC),
+        ("hostbound", "class:host=2", DependencyKind.HAND_OVER),
+        ("simple", "class:computation=4", DependencyKind.STREAM_ORDER),
+        ("critical_path", "class:computation=4", DependencyKind.LAUNCH),
+    ],
+)
+def test_a_graph_that_lacks_dependencies_answers_wrong(name: str, spec: str, kind: DependencyKind) -> None:
+    change = next(change for change in CHANGES if change.specs == (spec,))
+    graphs = [without(graph, kind) for graph in graphs_of(run_of(name), RESOLVED)]
+    (answer,) = answers(graphs, {change: outcomes_of(name)[change]})
+    assert answer.error_pct < -RESOLVED.allowed.within_pct
+    assert answer.start_error_pct > RESOLVED.allowed.within_pct
+
+
+def without(graph: ExecutionGraph, kind: DependencyKind) -> ExecutionGraph:
+    """The graph without the dependencies that have a reason of these."""
+    kinds = graph.attributes["data_dep_kinds"]
+    assert isinstance(kinds, Ragged)
+    kept = (kinds.values & kind) == 0
+    rows = kinds.rows()[kept]
+    graph.data_deps = Ragged.grouped(rows, graph.data_deps.values[kept], len(graph))
+    graph.attributes["data_dep_kinds"] = Ragged.grouped(rows, kinds.values[kept], len(graph))
+    return graph
+
+
+# whatever the job
+
+
+@st.composite
+def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
+    name = draw(st.sampled_from(sorted(names)))
+    of = JOBS[name].replicas_of
+    ranks = draw(st.integers(2, 4)) // of * of if JOBS[name].size.ranks > 1 else 1
+    size = {"steps": st.integers(1, 3), "layers": st.integers(1, 4)}
+    size |= {"tokens": st.sampled_from([1, 16, 200, 3000]), "hidden": st.sampled_from([1, 64, 1000])}
+    chosen = {key: draw(values) for key, values in size.items()}
+    return build_job(name, seed=draw(st.integers(0, 1000)), ranks=ranks, **chosen)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(any_job(), st.sampled_from(VARIANTS))
+def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
+    run = simulate(job)
+    for rank, graph in zip(run.ranks, graphs_of(run, variant), strict=True):
+        source, target = dependencies(graph)
+        assert (graph.data_deps.values < graph.id[graph.data_deps.rows()]).all()
+        assert len(np.unique(source * len(graph) + target)) == len(source)
+        assert activities_of_graph(graph) == activities_of_run(rank)
+        between = graph.is_activity[source] & graph.is_activity[target]
+        late = (graph.start_ns + graph.duration_ns)[source[between]] - graph.start_ns[target[between]]
+        assert late.max(initial=0) <= 0
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(any_job())
+def test_every_graph_with_synchronisation_records_replays_as_it_ran(job: Job) -> None:
+    run = simulate(job)
+    replayed = replay_ranks(graphs_of(run, RESOLVED)).makespan_ns
+    # when ranks began, against each other, is known to a µs or two where none of them waits at first
+    assert abs(replayed - run.makespan_ns) < max(0.005 * run.makespan_ns, 2_000)
+
+
+def dependencies(graph: ExecutionGraph) -> tuple[Int64, Int64]:
+    """Source and target row of every data dependency."""
+    return graph.rows_of(graph.data_deps.values), graph.data_deps.rows()
+
+
+def activities_of_graph(graph: ExecutionGraph) -> list[tuple[int, ...]]:
+    columns = (graph.integers("correlation"), graph.integers("stream"), graph.start_ns - FIRST_NS, graph.duration_ns)
+    return sorted(zip(*(column[graph.is_activity].tolist() for column in columns), strict=True))
+
+
+def activities_of_run(rank: RankRun) -> list[tuple[int, ...]]:
+    rows = rank.activities
+    numbers, lasted = map(correlation, rows.call), as_numpy(rows.end) - as_numpy(rows.start)
+    return sorted(zip(numbers, rows.stream, rows.start, lasted.tolist(), strict=True))

@@ -1,0 +1,476 @@
+"""Linking a part of a trace: what belongs to it, what is cut, and that parts which follow each other make up the whole."""
+
+import contextlib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.windows import Window, trace_start, whole
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind
+from execgraph.schema.linked import LinkedTrace
+from execgraph.tools.generate import simulate, write_traces
+from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
+from support.programs import VERSIONS, Step, play, two_threads
+from support.runs import broken_rules, convert_linked, read_pair
+
+from benchmarks.programs import build_job
+
+Pair = tuple[HostTrace | None, DeviceTrace]
+
+
+def three_steps(**options: str) -> Pair:
+    """Steps 3 to 5 of annotation `training`, each with two launches whose kernels outlast it, and a synchronisation in step 4."""
+    t = TraceBuilder(**options)  # type: ignore[arg-type]
+    with t.annotation("training"):
+        for number in (3, 4, 5):
+            with t.annotation(f"ProfilerStep#{number}"):
+                with t.annotation("forward"), t.op("aten::mm"):
+                    t.work(10)
+                    t.launch(f"kernel {number}a", duration=50)
+                with t.op("aten::add"):
+                    t.launch(f"kernel {number}b", duration=50)
+                if number == 4:
+                    t.stream_synchronize(7)
+    return read_pair(t)
+
+
+def part(pair: Pair, **window: Any) -> LinkedTrace:
+    return link(*pair, window=Window(**window))
+
+
+def names(linked: LinkedTrace, what: str = "activities") -> list[str]:
+    table = getattr(linked, what)
+    return [table.name[row] for row in range(len(table))]
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_a_step_holds_its_ops_and_what_it_launched_whenever_that_ran(torch: str) -> None:
+    pair = three_steps(torch=torch)
+    linked = part(pair, steps=(4, 5))
+    assert names(linked) == ["kernel 4a", "kernel 4b"]
+    assert {name for name in names(linked, "ops") if name.startswith("ProfilerStep")} == {"ProfilerStep#4"}
+    assert linked.report.matched == linked.report.host_ops == linked.report.device_ops == 5
+
+
+def test_steps_together_are_the_whole_trace() -> None:
+    pair = three_steps()
+    parts = [part(pair, steps=(number, number + 1)) for number in (3, 4, 5)]
+    linked = link(*pair)
+    assert [name for step in parts for name in names(step)] == names(linked)
+    assert [name for step in parts for name in names(step, "calls")] == names(linked, "calls")
+    assert sum(int(step.ops.exclusive.clip(0).sum()) for step in parts) == int(linked.ops.exclusive.clip(0).sum())
+
+
+def test_what_is_left_out_is_counted() -> None:
+    pair = three_steps()
+    report, whole_report = part(pair, steps=(3, 4)).report, link(*pair).report
+    for what in ("ops", "calls", "activities"):
+        field = "device_ops" if what == "ops" else what
+        assert getattr(report, field) + report.dropped[f"{what} outside the window"] == getattr(whole_report, field)
+    assert report.host_ops + report.dropped["host ops outside the window"] == whole_report.host_ops
+    assert report.noted["ops cut at the borders of the window"] == 1  # "training" goes on
+
+
+def test_ops_around_the_window_are_cut_to_it() -> None:
+    pair = three_steps()
+    linked = part(pair, steps=(4, 5))
+    step, training = (names(linked, "ops").index(name) for name in ("ProfilerStep#4", "training"))
+    assert linked.ops.start[training] == linked.ops.start[step]
+    assert linked.ops.end[training] == linked.ops.end[step]
+    assert linked.ops.exclusive[training] == 0
+
+
+def test_a_call_that_is_running_at_the_border_belongs_to_the_part_it_starts_in() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", call_duration=10)
+        t.launch("second", call_duration=10)
+        t.work(10)
+    left, right = (part(read_pair(t), clock=clock) for clock in ((0, 15), (15, 30)))
+    assert (names(left), names(right)) == (["first", "second"], [])
+    assert [linked.ops.end.max() - t.origin_ns for linked in (left, right)] == [20_000, 30_000]
+    assert left.ops.exclusive.max() == 20_000 and right.ops.exclusive.max() == 10_000
+
+
+def test_a_graph_belongs_to_the_part_that_its_launch_starts_in() -> None:
+    t = TraceBuilder()
+    with t.op("replay"):
+        t.work(5)
+        t.graph_launch([("a", 7, 20), ("b", 20, 20), ("c", 7, 20)], call_duration=10)
+        t.work(40)
+    left, right = (part(read_pair(t), clock=clock) for clock in ((0, 10), (10, 50)))
+    assert (names(left), names(right)) == (["a", "b", "c"], [])
+    assert convert_linked(right).replay_error() == 0
+
+
+def test_a_window_between_a_launch_and_its_kernel_holds_neither() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("first", duration=100)
+        t.launch("second", duration=10)
+        t.work(200)
+    linked = part(read_pair(t), clock=(20, 200))
+    assert (len(linked.activities), len(linked.calls)) == (0, 0)
+    assert linked.report.dropped["activities outside the window"] == 2
+    assert convert_linked(linked).makespan_ns() == 180_000
+
+
+# What crosses the borders
+
+
+def test_work_that_queues_behind_an_earlier_step_waits_for_a_carry_in() -> None:
+    nodes = convert_linked(part(three_steps(), steps=(4, 5)))
+    assert nodes.follows("kernel 4a")["carry-in"] == DependencyKind.STREAM_ORDER
+    assert nodes.replay_error() == 0
+
+
+def test_a_carry_in_lasts_as_long_as_the_stream_was_busy_with_earlier_work() -> None:
+    linked = part(three_steps(), steps=(4, 5))
+    began = int(linked.ops.start[linked.ops.start != ABSENT].min())
+    earlier = link(*three_steps()).activities
+    ended = int(earlier.end[names(link(*three_steps())).index("kernel 3b")])
+    nodes = convert_linked(linked, began)
+    assert nodes.time("carry-in") == (0, (ended - began) / 1000)
+    assert nodes.report.delays == {"start of recording": 1}
+
+
+def test_a_stream_that_was_idle_before_the_window_gets_no_carry_in() -> None:
+    nodes = convert_linked(part(three_steps(), steps=(5, 6)))
+    assert "carry-in" not in nodes.labels
+    assert nodes.report.delays == {}
+
+
+def test_a_late_start_inside_a_window_is_no_carry_in() -> None:
+    t = TraceBuilder()
+    for number in (1, 2):
+        with t.annotation(f"ProfilerStep#{number}"):
+            with t.op("aten::mm"):
+                t.launch(f"kernel {number}", 7, 10, latency=4.5 + 300 * (number - 1))
+            t.stream_synchronize(7)
+    nodes = convert_linked(part(read_pair(t), steps=(2, 3)))
+    assert nodes.report.delays == {"unexplained": 1}
+
+
+def test_waits_for_earlier_work_are_counted_and_last_as_measured() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
+        t.launch("copy", 20, 90)
+        copied = t.record_event(stream=20)
+        t.launch("late", 24, 200)
+    with t.annotation("ProfilerStep#2"), t.op("aten::mm"):
+        t.launch("reads nothing", 7, 5)
+        t.wait_event(copied, stream=7)
+        t.launch("reads", 7, 20)
+        t.stream_synchronize(24)
+    pair = read_pair(t)
+    linked = part(pair, steps=(2, 3))
+    assert linked.report.dropped["device waits across the borders of the window"] == 1
+    assert linked.report.dropped["host waits across the borders of the window"] == 1
+    assert linked.device_waits.source_row.tolist() == [-1]
+    nodes, all_nodes = convert_linked(linked, t.origin_ns), convert_linked(link(*pair), t.origin_ns)
+    assert "carry-in" in nodes.follows("reads") and "copy" in all_nodes.follows("reads")
+    wait = "cudaStreamSynchronize"
+    assert nodes.time(wait)[1] == all_nodes.time(wait)[1]
+    assert nodes.replay_error() == 0
+
+
+def test_a_part_knows_what_only_the_whole_tells() -> None:
+    """Without records waits are found by the order of calls, which a part that is linked by itself does not hold."""
+    t = TraceBuilder(sync_records=False)
+    events = []
+    for number in (1, 2, 3):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for stream in (7, 20):
+                with t.op("aten::mm"):
+                    t.launch(f"{number} on {stream}", stream, 30)
+                    events.append(t.record_event(stream=stream))
+            if number > 1:
+                for stream, event in ((20, events[-4]), (7, events[-3]), (24, events[-2])):
+                    with t.op("aten::add"):
+                        t.wait_event(event, stream=stream)
+                        t.launch(f"{number} waits on {stream}", stream, 5)
+    pair = read_pair(t)
+    whole_trace, steps = link(*pair), [part(pair, steps=(number, number + 1)) for number in (1, 2, 3)]
+    assert set().union(*map(device_waits, steps)) == {
+        (source, target) for source, target in device_waits(whole_trace) if source[0] == target[0]
+    }
+
+
+def device_waits(linked: LinkedTrace) -> set[tuple[str, str]]:
+    waits, name = linked.device_waits, linked.activities.name
+    rows = zip(waits.source_row.tolist(), waits.target_row.tolist(), strict=True)
+    return {(name[source], name[target]) for source, target in rows if source >= 0}
+
+
+def test_hand_overs_across_a_border_are_counted() -> None:
+    t = TraceBuilder()
+    backward = {"seq_id": 5, "fw_thread": 1}
+    t.leaf("aten::mm", 10, seq_id=5)
+    with t.annotation("## backward ##"):
+        t.work(5)
+        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", **backward):
+            t.work(50)
+        t.join_thread(9)
+        t.work(5)
+    pair = read_pair(t)
+    assert len(link(*pair).handoffs.source_time) == 2
+    for clock, lost in (((0, 30), 1), ((30, 70), 0), ((0, 12), 0), ((20, 60), 1)):
+        linked = part(pair, clock=clock)
+        assert linked.report.dropped.get("hand-overs across the borders of the window", 0) == lost
+        assert convert_linked(linked).replay_error() == 0
+
+
+def test_collectives_keep_their_place_in_the_run() -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    group = t.group([0, 1])
+    for number in (1, 2, 3):
+        with t.annotation(f"ProfilerStep#{number}"):
+            t.collective("allreduce", group=group)
+    linked = part(read_pair(t), steps=(3, 4))
+    assert [linked.communications[row].sequence for row in linked.activities.communication_row.tolist()] == [3]
+    assert convert_linked(linked).graph.integers("comm_seq", 0).max() == 3
+
+
+def test_a_hand_over_at_a_border_is_lost_to_both_parts() -> None:
+    t = TraceBuilder()
+    backward = {"seq_id": 5, "fw_thread": 1}
+    t.leaf("aten::mm", 10, seq_id=5)
+    with t.annotation("## backward ##"):
+        t.work(5)
+        with t.thread(9), t.op("autograd::engine::evaluate_function: MmBackward0", **backward):
+            t.work(50)
+        t.join_thread(9)
+    t.leaf("aten::add", 10)
+    pair = read_pair(t)
+    assert ((link(*pair).handoffs.source_time - t.origin_ns) / 1000).tolist() == [15, 65]
+    for clock, lost in (((0, 15), 1), ((15, 65), 2), ((65, 75), 1)):
+        assert part(pair, clock=clock).report.dropped["hand-overs across the borders of the window"] == lost
+
+
+def test_activities_without_a_call_belong_to_the_part_that_they_start_in() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::mm", 60)
+    for number in range(3):
+        t.activity(f"orphan {number}", 20, start=20 * number, duration=15)
+    borders = ((0, 20), (20, 40), (40, 60))
+    assert [names(part(read_pair(t), clock=clock)) for clock in borders] == [["orphan 0"], ["orphan 1"], ["orphan 2"]]
+
+
+def test_an_op_without_times_goes_with_the_one_before_it() -> None:
+    t = TraceBuilder()
+    t.leaf("untimed 0", 0, only="host")
+    for number in (1, 2, 3):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for _ in range(10):
+                t.leaf("aten::mm", 5)
+            t.leaf(f"untimed {number}", 0, only="host")
+            t.leaf("aten::add", 5)
+    pair = read_pair(t)
+    held = [names(part(pair, steps=(number, number + 1)), "ops") for number in (1, 2, 3)]
+    untimed = [[name for name in step if name.startswith("untimed")] for step in held]
+    assert untimed == [["untimed 0", "untimed 1"], ["untimed 2"], ["untimed 3"]]
+    # before all others: with the first of them, the mark of the step, in every part of that
+    assert [name for name in names(part(pair, clock=(20, 30)), "ops") if name.startswith("untimed")] == ["untimed 0"]
+
+
+def test_of_a_longer_host_trace_the_ops_inside_stay_even_without_times() -> None:
+    t = TraceBuilder()
+    for only in ("host", "", "host"):
+        for number in range(5):
+            t.leaf("aten::mm", 5, only=only)
+            if number == 2 and not only:
+                t.leaf("untimed", 0, only="host")
+    linked = link(*read_pair(t))
+    assert linked.report.dropped["host ops outside the window"] == 10
+    assert names(linked, "ops").count("untimed") == 1
+
+
+# What is asked for
+
+
+def test_a_step_that_several_threads_mark_begins_with_the_first_mark() -> None:
+    t = TraceBuilder()
+    for number in (1, 2):
+        with t.annotation(f"ProfilerStep#{number}"):
+            with t.thread(2, start=t.now + 10), t.annotation(f"ProfilerStep#{number}"):
+                t.leaf("aten::sum", 10)
+            t.leaf("aten::mm", 50)
+    linked = part(read_pair(t), steps=(2, 3))
+    assert linked.ops.start[linked.ops.start != ABSENT].min() - t.origin_ns == 50_000
+    assert linked.report.matched == 4
+
+
+def test_marks_on_the_device_begin_no_step() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"), t.op("aten::mm"):
+        t.launch("k", duration=90)
+    mark = {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#2", "pid": 0, "tid": 7, "dur": 5, "args": {}}
+    t.add_device_event(mark | {"ts": t.layout.origin_us + 20})
+    with pytest.raises(DataError, match=r"no step 2 to link; the trace holds steps 1$"):
+        part(read_pair(t), steps=(2, 3))
+
+
+def test_the_clock_begins_with_the_recording_as_in_viewers() -> None:
+    t = TraceBuilder()
+    for name in ("first", "second"):
+        with t.op("aten::mm"):
+            t.launch(name)
+    recording = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "", "dur": 200}
+    t.add_device_event(recording | {"ts": t.layout.origin_us - 100})
+    assert names(part(read_pair(t), clock=(100, 103))) == ["first"]
+    assert names(part(read_pair(t), clock=(104, 107))) == ["second"]
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.13"])
+def test_a_window_of_the_clock_is_in_microseconds_from_the_start(torch: str) -> None:
+    pair = three_steps(torch=torch)
+    linked = part(pair, clock=(0, 12))
+    assert linked.ops.end.max() - linked.ops.start[linked.ops.start != ABSENT].min() == 14_000  # a call returns then
+    assert names(linked) == ["kernel 3a"]
+
+
+def test_an_annotation_is_the_first_of_its_name_in_what_else_is_asked_for() -> None:
+    pair = three_steps()
+    assert names(part(pair, annotation="forward", steps=(4, 6))) == ["kernel 4a"]
+
+
+def test_an_annotation_that_is_not_there_often_enough_is_refused_with_those_that_are() -> None:
+    with pytest.raises(DataError, match=r"3 annotations are named 'forward' .* forward:0 to forward:2"):
+        part(three_steps(), annotation="forward:3")
+
+
+def test_a_name_that_ends_like_a_place_is_meant_as_it_stands() -> None:
+    t = TraceBuilder()
+    for number in range(2):
+        with t.annotation("layer:1"), t.op("aten::mm"):
+            t.launch(f"kernel {number}", duration=2)
+    assert names(part(read_pair(t), annotation="layer:1")) == ["kernel 0"]
+    assert names(part(read_pair(t), annotation="layer:1:1")) == ["kernel 1"]
+
+
+def test_an_annotation_that_begins_where_the_rest_ends_is_not_in_it() -> None:
+    pair = three_steps()
+    with pytest.raises(DataError, match="no annotation named 'ProfilerStep#4' in that part"):
+        part(pair, annotation="ProfilerStep#4", steps=(3, 4))
+    assert names(part(pair, annotation="ProfilerStep#4", steps=(4, 5))) == ["kernel 4a", "kernel 4b"]
+
+
+def test_the_device_trace_alone_has_windows_too() -> None:
+    _, device = three_steps()
+    assert names(part((None, device), steps=(5, 6))) == ["kernel 5a", "kernel 5b"]
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "missing"),
+    [(2, 3, "no step 2"), (4, 9, "no step 6"), (4, 4, "no step 4"), (0, 10**18, "no step 0")],
+)
+def test_steps_that_the_trace_does_not_hold_are_refused(first: int, end: int, missing: str) -> None:
+    with pytest.raises(DataError, match=missing + " to link; the trace holds steps 3 to 5"):
+        part(three_steps(), steps=(first, end))
+
+
+def test_the_steps_that_there_are_are_listed() -> None:
+    t = TraceBuilder()
+    for number in (9, 10, 11, 3, 7):
+        t.leaf(f"ProfilerStep#{number}", 5)
+    with pytest.raises(DataError, match=r"holds steps 3, 7, 9 to 11$"):
+        part(read_pair(t), steps=(4, 5))
+
+
+@pytest.mark.parametrize(("count", "end"), [(8, "14, 16"), (9, "14, 16, …")])
+def test_no_more_than_eight_stretches_of_steps_are_listed(count: int, end: str) -> None:
+    t = TraceBuilder()
+    for number in range(count):
+        t.leaf(f"ProfilerStep#{2 + 2 * number}", 5)
+    with pytest.raises(DataError, match=rf"holds steps 2, 4, 6, 8, 10, 12, {end}$"):
+        part(read_pair(t), steps=(1, 2))
+
+
+def test_other_windows_without_anything_in_them_are_refused() -> None:
+    pair = three_steps()
+    with pytest.raises(DataError, match="nothing lies between 1000 and 2000 µs; the trace's events are from 0 to"):
+        part(pair, clock=(1000, 2000))
+    with pytest.raises(DataError, match="no annotation named 'backward'"):
+        part(pair, annotation="backward")
+
+
+def test_a_window_in_which_nothing_ran_is_refused() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#1"):
+        t.leaf("aten::add", 5)
+        t.idle(50)
+        t.leaf("aten::add", 5)
+    with pytest.raises(DataError, match=r"nothing was recorded in the window, 10.000 to 40.000 µs of the trace"):
+        part(read_pair(t), clock=(10, 40))
+
+
+# Parts add up, and each is a run of its own
+
+
+BORDERS = st.lists(st.integers(1, 99), min_size=1, max_size=3, unique=True).map(sorted)
+
+
+@given(two_threads, VERSIONS, st.booleans(), BORDERS)
+def test_parts_of_any_run_add_up_and_replay_as_measured(
+    steps: list[Step], torch: str, sync_records: bool, percent: list[int]
+) -> None:
+    _, device = read_pair(play(steps, threads=2, torch=torch, sync_records=sync_records))
+    linked, trace = link(None, device), whole(device)
+    times = [(trace.end - trace.start) * share / 100_000 for share in (0, *percent, 100)]
+    parts = []
+    for clock in pairwise(times):
+        with contextlib.suppress(DataError):  # nothing ran in it
+            parts.append(part((None, device), clock=clock))
+    for table in ("calls", "activities"):
+        assert sum(len(getattr(cut, table)) for cut in parts) == len(getattr(linked, table))
+    assert sum(int(cut.ops.exclusive.sum()) for cut in parts) == int(linked.ops.exclusive.sum())
+    for cut in parts:
+        nodes = convert_linked(cut)
+        assert broken_rules(nodes) == []
+        assert nodes.earliest_start_makespan_ns() == pytest.approx(nodes.makespan_ns(), rel=0.005, abs=5_000)
+
+
+@pytest.mark.parametrize("job", ["ddp", "prefetch", "loader", "graph"])
+@pytest.mark.parametrize("sync_records", [True, False])
+def test_steps_of_a_job_replay_as_measured_and_are_alike(tmp_path: Path, job: str, sync_records: bool) -> None:
+    run = simulate(build_job(job, steps=4, layers=2, seed=1))
+    host, device = write_traces(run, tmp_path, sync_records=sync_records)[0]
+    pair = read_host_trace(str(host)), read_device_trace(str(device))
+    graphs = [convert_linked(part(pair, steps=(number, number + 1))) for number in range(4)]
+    assert all(graph.replay_error() <= 0.005 for graph in graphs)
+    activities = [graph.report.activities for graph in graphs]
+    assert sum(activities) == len(pair[1].activities.start)
+    assert max(activities) - min(activities) <= 0.1 * max(activities)
+
+
+CAPTURES = {"attention": (2, 3), "compiled": (2, 3), "threads": (2, 3), "ddp": (2, 3), "training": (0, 1)}
+
+
+@pytest.mark.parametrize("run", CAPTURES)
+def test_steps_of_real_runs_replay_as_measured(data: Path, run: str) -> None:
+    host = read_host_trace(str(data / run / "host_rank0.json.gz"))
+    device = read_device_trace(str(data / run / "device_rank0.json.gz"))
+    for number in CAPTURES[run]:
+        linked = part((host, device), steps=(number, number + 1))
+        nodes = convert_linked(linked)
+        assert broken_rules(nodes) == []
+        assert nodes.replay_error() <= 0.005
+        assert linked.report.matched == linked.report.host_ops
+
+
+@pytest.mark.parametrize("run", CAPTURES)
+def test_windows_of_any_place_add_up(data: Path, run: str) -> None:
+    device = read_device_trace(str(data / run / "device_rank0.json.gz"))
+    between = np.quantile(device.ops.start, (0.2, 0.4, 0.6, 0.8), method="nearest")
+    borders = (np.array([whole(device).start, *between, whole(device).end]) - trace_start(device)) / 1000
+    parts = [part((None, device), clock=clock) for clock in pairwise(borders.tolist())]
+    linked = link(None, device)
+    for table in ("calls", "activities"):
+        assert sum(len(getattr(cut, table)) for cut in parts) == len(getattr(linked, table))
+    assert sum(int(cut.ops.exclusive.sum()) for cut in parts) == int(linked.ops.exclusive.sum())

@@ -1,0 +1,419 @@
+"""One table of communications, recorded in the form of every version: what each is to a simulator must not depend on the version."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from execgraph.converter.building import bytes_per_element, meaning, peers
+from execgraph.converter.building.communication import BYTES_OF_DTYPE, is_known_dtype
+from execgraph.linker import read_device_trace, read_host_trace
+from execgraph.linker.communication import from_device, from_host, groups_of_host, process_groups, with_members
+from execgraph.schema.comm_groups import LARGEST_JOB
+from execgraph.schema.graph import CollectiveType, NodeType
+from execgraph.schema.linked import Communication, ProcessGroup
+from execgraph.schema.traces import Args
+from support.builder import TraceBuilder
+from support.builder.layouts import boxed
+from support.builder.records import ITEM_SIZE, Tensor
+
+OWN, WORLD, UNKNOWN = 1, 4, -7
+NUMBERS = iter(range(2, 10_000))
+COMMS_DTYPE = {"c10::Float8_e4m3fn": "Float8_e4m3fn", "c10::Half": "Half", "c10::BFloat16": "BFloat16", "int": "Int"}
+COMMS_DTYPE |= {"float": "Float", "double": "Double", "long int": "Long", "unsigned char": "Byte"}
+ITEM_SIZE |= {"c10::Float8_e4m3fn": 1, "unsigned char": 1}
+
+
+class Case(NamedTuple):
+    """A communication of rank 1 of 4. `place` is the recorded rank: its own, the root's or the peer's. `given` is None without a tensor."""
+
+    name: str
+    dtype: str
+    given: list[int] | None
+    taken: list[int]
+    expected: CollectiveType | NodeType
+    bytes: int
+    place: int = OWN
+    source: int = -1
+    target: int = -1
+    in_split: tuple[int, ...] = ()
+    out_split: tuple[int, ...] = ()
+
+    @property
+    def p2p(self) -> bool:
+        return self.name in ("send", "recv")
+
+    @property
+    def members_in(self) -> int:
+        """The elements that named arguments give as those that go in: a scatter counts the root's on all ranks."""
+        return sum(self.taken) * WORLD if self.given is None else sum(self.given)
+
+
+C, N = CollectiveType, NodeType
+CASES = [
+    Case("allreduce", "c10::Half", [100], [100], C.ALL_REDUCE, 200),
+    Case("allreduce_coalesced", "float", [10, 6], [10, 6], C.ALL_REDUCE, 64),
+    Case("broadcast", "long int", [10], [10], C.BROADCAST, 80, place=2, source=2),
+    Case("_broadcast_oop", "long int", [10], [10], C.BROADCAST, 80, place=3, source=3),
+    Case("reduce", "float", [3], [3], C.REDUCE, 12, place=0, target=0),
+    Case("_allgather_base", "c10::Float8_e4m3fn", [6], [24], C.ALL_GATHER, 6),
+    Case("all_gather", "float", [6], [6, 6, 6, 6], C.ALL_GATHER, 24),
+    Case("all_gather_into_tensor_coalesced", "float", [6, 2], [24, 8], C.ALL_GATHER, 32),
+    Case("_reduce_scatter_base", "c10::BFloat16", [24], [6], C.REDUCE_SCATTER, 48),
+    Case("reduce_scatter", "float", [6, 6, 6, 6], [6], C.REDUCE_SCATTER, 96),
+    Case("reduce_scatter_tensor_coalesced", "float", [24, 8], [6, 2], C.REDUCE_SCATTER, 128),
+    Case("all_to_all", "long int", [24], [24], C.ALL_TO_ALL, 192),
+    Case("all_to_allv", "int", [3392], [768], C.ALL_TO_ALL, 13568, in_split=(96, 224, 3000, 72), out_split=(192,) * 4),
+    Case("all_to_allv", "int", [0], [5], C.ALL_TO_ALL, 20, in_split=(0, 0, 0, 0), out_split=(5, 0, 0, 0)),
+    Case("gather", "float", [5], [5, 5, 5, 5], C.GATHER, 20, place=1, target=1),
+    Case("scatter", "float", None, [5], C.SCATTER, 80, place=3, source=3),
+    Case("send", "double", [7], [7], N.COMM_SEND, 56, place=3, target=3),
+    Case("recv", "double", [7], [7], N.COMM_RECV, 56, place=0, source=0),
+]
+
+
+def tensors(case: Case, sizes: list[int] | None) -> Any:
+    """A tensor, or a list of them; an empty list where there is none."""
+    made = [Tensor(next(NUMBERS), next(NUMBERS), 0, (size,), case.dtype, "cuda:0") for size in sizes or []]
+    return made[0] if len(made) == 1 else made
+
+
+def columns(arguments: list[Any]) -> bytes:
+    boxes = [boxed(argument) for argument in arguments]
+    names = ("values", "shapes", "types")
+    return json.dumps({name: [box[at] for box in boxes] for at, name in enumerate(names)}).encode()
+
+
+def on_host(
+    case: Case, before: Callable[[Case], list[Any]], behind: list[Any], attributes: bool = False
+) -> Communication:
+    """A host node's record: what stands before the name, the name, the splits, what stands behind them."""
+    called = [case.place, case.name, list(case.in_split), list(case.out_split)]
+    inputs = columns([tensors(case, case.given), *before(case), *called, *behind])
+    outputs = columns([tensors(case, case.taken)])
+    return from_host(inputs, outputs, named(case) if attributes else {})
+
+
+def named(case: Case) -> dict[str, Any]:
+    return {
+        "collective_name": case.name,
+        "dtype": COMMS_DTYPE[case.dtype],
+        "in_msg_nelems": case.members_in,
+        "out_msg_nelems": sum(case.taken),
+        "in_split_size": str(list(case.in_split)),
+        "out_split_size": str(list(case.out_split)),
+        "global_rank_start": 0,
+        "global_rank_stride": 1,
+        "pg_name": "0",
+        "pg_desc": "default_pg",
+        "pg_size": WORLD,
+    }
+
+
+def on_device(case: Case, **more: Any) -> Communication:
+    """The arguments of a kernel."""
+    args = {
+        "Collective name": case.name,
+        "dtype": COMMS_DTYPE[case.dtype],
+        "In msg nelems": case.members_in,
+        "Out msg nelems": sum(case.taken),
+        "In split size": str(list(case.in_split)),
+        "Out split size": str(list(case.out_split)),
+        "Group size": WORLD,
+    }
+    return from_device(msgspec.convert(args | more, Args))
+
+
+def peer(case: Case) -> dict[str, int]:
+    return {"Dst Rank" if case.name == "send" else "Src Rank": case.place} if case.p2p else {}
+
+
+GROUP = {"Process Group Name": "0", "Process Group Description": "default_pg"}
+REGULAR = {"Global rank start": 0, "Global rank stride": 1}
+FORMS: dict[str, Callable[[Case], Communication]] = {
+    "host 2.1": lambda case: on_host(case, lambda _: [147, 94594108284448], []),
+    "host 2.2": lambda case: on_host(case, lambda _: [147, 94594108284448], [WORLD]),
+    "host 2.3": lambda case: on_host(case, lambda _: [147, 0], [0, 1, WORLD]),
+    "host 2.4 nightly": lambda case: on_host(case, lambda _: [147, ("0", "default_pg")], [0, 1, WORLD]),
+    "host 2.4": lambda case: on_host(case, lambda _: [147, ("0", "default_pg")], [0, 1, WORLD], attributes=True),
+    "host 2.6": lambda case: on_host(case, lambda c: [(147, c.p2p), ("0", "default_pg")], [0, 1, WORLD], True),
+    "host 2.12": lambda case: on_host(case, lambda c: [(147, c.p2p), ("0", "default_pg")], [0, 1, WORLD, True], True),
+    "device 2.2": lambda case: on_device(case, **{"Process Group ID": 0}),
+    "device 2.4": lambda case: on_device(case, **GROUP, **REGULAR, Rank=case.place),
+    "device 2.5": lambda case: on_device(
+        case, **GROUP, Rank=case.place, **peer(case), **{"Process Group Ranks": "[0, 1, 2, 3]"}
+    ),
+    "device 2.12": lambda case: on_device(
+        case, **GROUP, Rank=str(case.place), **peer(case), Seq=147, **{"Process Group Ranks": [0, 1, 2, 3]}
+    ),
+}
+RANK_NOT_RECORDED = ("device 2.2",)
+NUMBERED = [form for form in FORMS if form.startswith("host") or form == "device 2.12"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}-{case.bytes}")
+def test_what_a_communication_is_does_not_depend_on_the_version(form: str, case: Case) -> None:
+    recorded = with_members([FORMS[form](case)], [], WORLD)[0]
+    found = meaning(recorded, "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)")
+    assert found is not None
+    assert (found.type if found.type is not None else found.node) == case.expected
+    assert found.size == case.bytes
+    assert recorded.ranks == [0, 1, 2, 3]
+    assert recorded.in_split == list(case.in_split)
+    if form not in RANK_NOT_RECORDED:
+        assert (recorded.source, recorded.target) == (case.source, case.target)
+        if found.type is None:
+            ends = (OWN, case.target) if found.node is N.COMM_SEND else (case.source, OWN)
+            assert peers(recorded, found.node, OWN) == ends
+    if form in NUMBERED:
+        assert recorded.sequence == 147
+
+
+@pytest.mark.parametrize("form", ["2.1", "2.4", "2.12"])
+def test_a_barrier_and_a_wait_have_no_tensor(form: str) -> None:
+    before: list[Any] = {"2.1": [9, 94594108284448], "2.4": [9, ("", "")], "2.12": [(9, False), ("", "")]}[form]
+    for name in ("barrier", "wait"):
+        recorded = from_host(columns([*before, 0, name, [], []]), columns([]), {})
+        assert (recorded.name, recorded.sequence, recorded.in_elements) == (name, 9, -1)
+        found = meaning(recorded, "")
+        assert (found.type if found else None) == (C.BARRIER if name == "barrier" else None)
+
+
+def test_an_empty_list_of_tensors_is_no_split() -> None:
+    recorded = from_host(columns([[], 9, 94594108284448, 1, "all_to_allv", [1, 2], [3, 4]]), columns([]), {})
+    assert (recorded.in_split, recorded.out_split) == ([1, 2], [3, 4])
+
+
+def test_of_a_gathered_buffer_a_rank_puts_in_its_part() -> None:
+    gathered = Communication(name="all_gather", dtype="Float", out_elements=24, ranks=[0, 1, 2, 3])
+    assert meaning(gathered, "") == (N.COMM_COLL, C.ALL_GATHER, 24)
+
+
+def test_a_barrier_has_no_bytes_and_a_wait_is_no_communication() -> None:
+    assert meaning(Communication(name="barrier", dtype="Byte", in_elements=0), "") == (N.COMM_COLL, C.BARRIER, 0)
+    assert meaning(Communication(name="wait"), "") is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", C.ALL_REDUCE),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", C.ALL_REDUCE),
+        ("ncclKernel_Reduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", C.REDUCE),
+        ("ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", C.BROADCAST),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", C.REDUCE_SCATTER),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", C.REDUCE),
+        ("ncclDevKernel_AllGatherV(ncclDevKernelArgsStorage<4096ul>)", C.ALL_GATHER),
+        ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32", C.ALL_REDUCE),
+        ("void multimem_all_reduce_kernel<c10::BFloat16, 16, 8>(c10::BFloat16*)", C.ALL_REDUCE),
+        ("void c10d::symmetric_memory::two_shot_all_reduce_kernel<float>(float*)", C.ALL_REDUCE),
+        ("void vllm::cross_device_reduce_2stage<__hip_bfloat16, 8>(RankData*)", C.ALL_REDUCE),
+        ("xccl::broadcast", C.BROADCAST),
+        ("xccl::all_gather", C.ALL_GATHER),
+        ("xccl::recv", N.COMM_RECV),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("ncclDevKernel_Generic_2(ncclDevKernelArgs)", None),
+        ("void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("mscclKernel_Sum_half_LL(ncclDevComm*, mscclAlgo*)", None),
+    ],
+)
+def test_a_kernel_tells_by_its_name_what_nothing_else_tells(kernel: str, expected: Any) -> None:
+    found = meaning(Communication(), kernel)
+    assert (None if found is None else found.node if found.type is None else found.type) == expected
+
+
+def test_the_recorded_name_comes_before_the_kernel() -> None:
+    found = meaning(Communication(name="all_to_allv", dtype="Int", in_elements=3), "ncclKernel_AllReduce_RING_LL_Sum")
+    assert found == (N.COMM_COLL, C.ALL_TO_ALL, 12)
+
+
+SIZES = {
+    1: "Byte Char Bool QInt8 QUInt8 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8 Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz"
+    " Float8_e4m3fnuz Float8_e8m0fnu Float4_e2m1fn_x2 bool uint8 int8 c10::Float8_e5m2 c10::quint8 torch.float8_e4m3fn",
+    2: "Short Half BFloat16 UInt16 Bits16 c10::Half c10::BFloat16 torch.bfloat16 float16 int16_t",
+    4: "Int Float ComplexHalf QInt32 UInt32 c10::complex<c10::Half> c10::qint32 torch.float32 int32",
+    8: "Long Double ComplexFloat UInt64 c10::complex<float> int64_t torch.complex64",
+    16: "ComplexDouble c10::complex<double> torch.complex128",
+}
+SPACED = {"signed char": 1, "unsigned char": 1, "short int": 2, "unsigned short": 2, "unsigned int": 4, "long int": 8}
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(size, name) for size, names in SIZES.items() for name in names.split()])
+def test_every_dtype_has_its_size(size: int, dtype: str) -> None:
+    assert is_known_dtype(dtype)
+    assert bytes_per_element(dtype) == size
+
+
+def test_dtypes_by_their_c_names_have_their_size() -> None:
+    assert {name: bytes_per_element(name) for name in SPACED} == SPACED
+
+
+def test_an_unknown_dtype_is_one_byte_and_told_as_unknown() -> None:
+    assert not is_known_dtype("Posit32")
+    assert bytes_per_element("Posit32") == 1
+    assert "" not in BYTES_OF_DTYPE
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"values": [7, "x", 3], "types": ["Tuple[Int,Bool]", "Tuple[String,String]", "Int"]},
+        {"values": [[], ["only"], None, "send"], "types": ["Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String"]},
+        {"values": 5, "types": [None, 3]},
+        {"values": [10**30, "send"], "types": ["Int", "String", "Int"]},
+    ],
+)
+def test_damaged_arguments_are_no_arguments(damaged: dict[str, Any]) -> None:
+    recorded = from_host(json.dumps(damaged).encode(), b"{}", {})
+    assert recorded.sequence == -1
+    assert recorded.ranks == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"Group size": 2**62, **REGULAR}, {"Process Group Ranks": [0, 10**12]}, {"Process Group Ranks": "[1, 1]"}]
+)
+def test_what_cannot_be_a_group_has_no_members(wrong: dict[str, Any]) -> None:
+    assert from_device(msgspec.convert({"Collective name": "allreduce", **wrong}, Args)).ranks == []
+
+
+def test_a_group_may_have_any_ranks_in_any_order_but_no_other_numbers() -> None:
+    def recorded(ranks: Any) -> list[int]:
+        return from_device(msgspec.convert({"Collective name": "allreduce", "Process Group Ranks": ranks}, Args)).ranks
+
+    assert recorded([3, 0, 6]) == recorded("[3, 0, 6]") == [3, 0, 6]
+    assert recorded([0, -1]) == recorded([1, 1]) == recorded([0, 1 << 31]) == recorded([]) == []
+
+
+def test_a_group_of_regular_ranks_needs_its_first_rank_their_distance_and_its_size() -> None:
+    def recorded(first: int, stride: int, size: int) -> list[int]:
+        given = {"Global rank start": first, "Global rank stride": stride, "Group size": size}
+        known = {name: number for name, number in given.items() if number != UNKNOWN}
+        return list(from_device(msgspec.convert({"Collective name": "allreduce", **known}, Args)).ranks)
+
+    assert recorded(1, 3, 4) == [1, 4, 7, 10]
+    assert recorded(5, UNKNOWN, 1) == recorded(5, 0, 1) == [5]
+    assert recorded(UNKNOWN, 1, 2) == recorded(-1, 1, 2) == recorded(0, UNKNOWN, 2) == recorded(0, 1, UNKNOWN) == []
+    assert recorded(0, 0, 2) == recorded(0, 1, 0) == []
+    assert len(recorded(0, 1, LARGEST_JOB)) == LARGEST_JOB
+    assert recorded(0, 1, LARGEST_JOB + 1) == recorded((1 << 31) - 1, 1, 2) == []
+    assert recorded((1 << 31) - 2, 1, 2) == [(1 << 31) - 2, (1 << 31) - 1]
+
+
+def test_numbers_that_do_not_make_a_group_are_no_size() -> None:
+    two = from_host(columns([9, 94594108284448, 1, "allreduce", [], [], 0, 1]), columns([]), {})
+    assert (two.group_size, two.ranks) == (-1, [])
+    words = from_host(columns([9, 94594108284448, 1, "allreduce", [], [], 0, "word", 2, 4]), columns([]), {})
+    assert words.ranks == range(0, 8, 2)
+
+
+def test_a_group_is_named_by_its_position_where_attributes_do_not_name_it() -> None:
+    given = [(147, False), ("5", "a mesh's rows"), 1, "allreduce", [], [], 0, 1, WORLD, True]
+    recorded = from_host(columns(given), columns([]), {})
+    assert (recorded.group, recorded.description, recorded.sequence) == ("5", "a mesh's rows", 147)
+    assert (recorded.place, recorded.group_size, recorded.ranks) == (1, WORLD, range(4))
+
+
+def test_one_list_of_splits_is_that_of_what_goes_in() -> None:
+    recorded = from_host(columns([9, 94594108284448, 1, "all_to_allv", [1, 2]]), columns([]), {})
+    assert (recorded.in_split, recorded.out_split) == ([1, 2], [])
+
+
+# groups
+
+
+def in_group(groups: list[ProcessGroup], world: int = 8, **recorded: Any) -> list[int]:
+    return with_members([Communication(name="allreduce", **recorded)], groups, world)[0].ranks
+
+
+def test_a_group_is_known_by_the_arguments_then_by_its_description() -> None:
+    described = [ProcessGroup("2", ranks=[4, 5], size=2)]
+    assert in_group(described, group="2", ranks=[6, 7]) == [6, 7]
+    assert in_group(described, group="2") == [4, 5]
+    assert in_group(described, group="3", group_size=8) == list(range(8))
+    assert in_group(described, group="3", group_size=4) == []
+
+
+def test_a_name_that_came_again_for_other_ranks_is_told_by_the_size_or_not_at_all() -> None:
+    reused = [ProcessGroup("2", ranks=[4, 5], size=2), ProcessGroup("2", ranks=[4, 5, 6, 7], size=4)]
+    assert in_group(reused, group="2", group_size=4) == [4, 5, 6, 7]
+    assert in_group(reused, group="2", group_size=2) == [4, 5]
+    assert in_group(reused, group="2") == []
+    same_size = [ProcessGroup("2", ranks=[4, 5], size=2), ProcessGroup("2", ranks=[6, 7], size=2)]
+    assert in_group(same_size, group="2", group_size=2) == []
+
+
+def test_a_shortened_list_of_ranks_counts_for_nothing() -> None:
+    args = {"Collective name": "allreduce", "Process Group Ranks": "[0, 2, ..., 126]", "Group size": 64}
+    assert from_device(msgspec.convert(args, Args)).ranks == []
+    regular = args | {"Global rank start": 0, "Global rank stride": 2}
+    assert from_device(msgspec.convert(regular, Args)).ranks == range(0, 128, 2)
+
+
+def test_the_peer_is_a_place_in_the_group_or_a_rank() -> None:
+    send = Communication(name="send", ranks=[4, 5, 6, 7], place=1)
+    assert with_members([send], [], 8)[0].target == 5
+    told = msgspec.structs.replace(send, target=6)
+    assert with_members([told], [], 8)[0].target == 6
+
+
+@pytest.mark.parametrize(("name", "side"), [("send", "target"), ("recv", "source"), ("reduce", "target")])
+def test_rank_0_is_a_peer_like_any_other(name: str, side: str) -> None:
+    told = Communication(name=name, ranks=[0, 1, 2], place=2, **{side: 0})
+    assert getattr(with_members([told], [], 8)[0], side) == 0
+    by_place = Communication(name=name, ranks=[0, 1, 2], place=0)
+    assert getattr(with_members([by_place], [], 8)[0], side) == 0
+
+
+@pytest.mark.parametrize("place", [-1, 4, 5])
+def test_a_place_that_the_group_does_not_have_is_no_peer(place: int) -> None:
+    (found,) = with_members([Communication(name="send", ranks=[4, 5, 6, 7], place=place)], [], 8)
+    assert (found.source, found.target) == (-1, -1)
+
+
+DESCRIBED = [{"pg_name": "3", "pg_desc": "pairs", "ranks": [2, 5], "group_size": 2}, {"pg_name": "4", "pg_size": 3}]
+
+
+@pytest.mark.parametrize("write", [json.dumps, repr], ids=["JSON", "2.1"])
+def test_groups_are_those_that_the_host_trace_describes(tmp_path: Path, write: Callable[[Any], str]) -> None:
+    t = TraceBuilder(torch="2.3")
+    t.leaf("aten::mm", 5, inputs=['[{"pg_name": "no group"}]'])
+    host = t.host_trace()
+    init = json.loads(json.dumps(host["nodes"][1]))
+    init |= {"name": "## process_group:init ##", "id": 999}
+    init["inputs"] = {"values": [write(DESCRIBED), 5], "shapes": [[], []], "types": ["String", "Int"]}
+    (tmp_path / "host.json").write_text(json.dumps({**host, "nodes": [*host["nodes"], init]}))
+    (tmp_path / "device.json").write_text(json.dumps(t.device_trace()))
+    host, device = read_host_trace(str(tmp_path / "host.json")), read_device_trace(str(tmp_path / "device.json"))
+    groups = process_groups([*groups_of_host(host.name, host.inputs), *device.groups])
+    assert [(group.name, group.description, group.ranks, group.size) for group in groups] == [
+        ("3", "pairs", [2, 5], 2),
+        ("4", "", [0, 1, 2], 3),
+    ]
+
+
+def test_a_group_described_without_ranks_and_size_has_unknown_members(tmp_path: Path) -> None:
+    t = TraceBuilder(rank=0, world_size=2)
+    t.group([0, 1])
+    t.leaf("aten::mm", 5)
+    trace = t.device_trace()
+    trace["distributedInfo"]["pg_config"] = [{"pg_name": "7", "ranks": []}]
+    (tmp_path / "device.json").write_text(json.dumps(trace))
+    (found,) = process_groups(read_device_trace(str(tmp_path / "device.json")).groups)
+    assert (found.name, found.ranks, found.size) == ("7", [], -1)
+
+
+def test_the_tensors_of_an_annotation_are_told_by_their_shapes() -> None:
+    def told(dims: Any, types: Any) -> tuple[str, int]:
+        text = json.dumps({"Input Dims": dims, "Input type": types})
+        found = from_device(msgspec.json.decode(text, type=Args))
+        return found.dtype, found.in_elements
+
+    assert told([[4, 6]], ["float"]) == ("float", 24)
+    assert told([[], [16]], ["", "c10::Half"]) == ("c10::Half", 16)
+    assert told([[[4, 6], [2]], []], ["TensorList", "Scalar"]) == ("", 26)
+    assert told([[0]], ["int"]) == ("int", 0)
+    assert told([[]], ["double"]) == ("double", 1)
+    assert told([[], []], ["TensorList", "Scalar"]) == ("", -1)

@@ -1,0 +1,295 @@
+"""Rows of a device trace as they become tables: their roles, their times, and what stands for what they do not say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.linker import read_device_trace
+from execgraph.linker.readers import ActivityRows, OpRows, Role, SyncRows, device_tables
+from execgraph.linker.readers.device_events import DeviceEvents
+from execgraph.linker.readers.event_rows import unpadded
+from execgraph.schema.traces import Args, kineto
+from execgraph.schema.traces.kineto import Event, ExactEvent
+from msgspec import Raw, json as msgspec_json
+from support.builder import TraceBuilder
+
+YEAR = "36028797018963.968"
+"""µs, the shortest that is taken for no measured duration."""
+WITHOUT_TIME = "device events without a usable time"
+WITHOUT_DURATION = "device events without a duration, or with a negative one, taken as 0"
+PADDED = {"start": False, "duration": False}
+
+
+def op(ts: Any = 1, dur: Any = 1, **other: Any) -> Event:
+    return Event(**{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": ts, "dur": dur} | other)
+
+
+def of(category: str, **args: Any) -> Event:
+    return op(cat=category, args=Args(**args))
+
+
+def exact(ts: bytes, dur: bytes = b"1", ph: str = "X") -> ExactEvent:
+    return ExactEvent(ph=ph, cat="cpu_op", ts=Raw(ts), dur=Raw(dur))
+
+
+def never() -> list[Event]:
+    raise AssertionError("not to be read again")
+
+
+def read(*pieces: list[Event], arguments: bool = False) -> DeviceEvents:
+    events = DeviceEvents(arguments)
+    for piece in pieces:
+        events.add(piece, never)
+    return events
+
+
+def times(events: DeviceEvents, role: Role = Role.OP) -> list[tuple[int, int]]:
+    start, end = events.rows[role].start_end(PADDED)
+    return list(zip(start.tolist(), end.tolist(), strict=True))
+
+
+def ops(*rows: Event, arguments: bool = False) -> OpRows:
+    return device_tables.ops(read([*rows], arguments=arguments).rows[Role.OP], PADDED)
+
+
+def activities(*rows: Event) -> ActivityRows:
+    return device_tables.activities(read([*rows]).rows[Role.ACTIVITY], PADDED)
+
+
+def syncs(*rows: Event) -> SyncRows:
+    return device_tables.syncs(read([*rows]).rows[Role.SYNC], PADDED)
+
+
+# roles
+
+
+def test_complete_rows_are_sorted_by_category_and_others_ignored() -> None:
+    categories = ["cpu_op", "cuda_runtime", "kernel", "cuda_sync", "cuda_event", "python_function", "ac2g"]
+    events = read([op(cat=category) for category in categories], [op(ph="i"), op(ph="f"), op(ph="C", cat=None)])
+    assert [events.rows[role].count for role in (Role.OP, Role.CALL, Role.ACTIVITY, Role.SYNC)] == [1, 1, 1, 1]
+    assert events.rows[Role.EVENT_RECORD].count == 1
+    assert (events.read, events.ignored, +events.skipped) == (10, 5, {})
+
+
+@pytest.mark.parametrize("phase", ["B", "E"])
+def test_begins_and_ends_of_work_are_counted_and_of_anything_else_ignored(phase: str) -> None:
+    events = read([op(ph=phase), op(ph=phase, cat="kernel"), op(ph=phase, cat="python_function")])
+    assert events.skipped == {"device events whose begin and end are rows of their own": 2}
+    assert events.ignored == 1
+
+
+def test_unknown_categories_are_counted_by_name() -> None:
+    events = read([op(cat="c" * 50), op(cat="c" * 40), op(cat="other")])
+    assert events.skipped == {f"unknown category {'c' * 40}": 2, "unknown category other": 1}
+
+
+def test_labels_are_the_texts_of_processes() -> None:
+    rows = [
+        Event("M", name="process_name", pid=1, args=Args(name="python")),
+        Event("M", name="process_labels", pid=2, args=Args(labels="rank 3")),
+        Event("M", name="process_name", pid=3, args=Args()),
+        Event("M", name="process_name", pid=4),
+        Event("M", name="thread_name", pid=5, args=Args(name="main")),
+        Event("i", name="process_name", pid=6, args=Args(name="python")),
+    ]
+    events = read(rows)
+    assert events.labels == [(1, "python"), (2, "rank 3"), (3, "")]
+    assert events.ignored == 6
+
+
+# times
+
+
+def test_recording_starts_with_the_earliest_row_of_the_profiler() -> None:
+    assert read([op()]).recording_start is None
+    assert read([op(cat="Trace", ts=None)]).recording_start is None
+    assert read([op(cat="Trace", ts=7), op(cat="overhead", ts=1)], [op(cat="Trace", ts=9)]).recording_start == 7_000
+    assert read([op(cat="Trace", ts=9)], [op(cat="Trace", ts=7)]).recording_start == 7_000
+
+
+@pytest.mark.parametrize("duration", [None, -1, -0.001])
+def test_a_row_without_a_duration_or_with_a_negative_one_lasts_no_time(duration: Any) -> None:
+    events = read([op(5, duration), op(6, 0)])
+    assert times(events) == [(5_000, 5_000), (6_000, 6_000)]
+    assert events.noted[WITHOUT_DURATION] == 1
+    assert not +events.skipped
+
+
+@pytest.mark.parametrize(("start", "duration"), [(None, 1), ("soon", 1), (1, "long"), (1, YEAR)])
+def test_a_row_without_a_start_or_with_a_duration_that_is_none_is_counted(start: Any, duration: Any) -> None:
+    events = read([op(5, 1, name="before"), op(start, duration, name="lost"), op(7, 2, name="behind")])
+    assert times(events) == [(5_000, 6_000), (7_000, 9_000)]
+    assert [events.rows[Role.OP].name.column()[row] for row in (0, 1)] == ["before", "behind"]
+    assert events.skipped == {WITHOUT_TIME: 1}
+
+
+def test_a_row_may_last_just_less_than_a_year() -> None:
+    assert times(read([op(0, "36028797018963.967")])) == [(0, (1 << 55) - 1)]
+
+
+def test_a_duration_that_a_double_cannot_hold_is_read_as_far_as_it_says() -> None:
+    assert times(read([op(1, float((1 << 44) + 0.25))])) == [(1_000, 1_000 + (1 << 44) * 1000 + 250)]
+
+
+def test_once_a_start_has_lost_nanoseconds_all_that_follow_are_read_as_text() -> None:
+    events = DeviceEvents(False)
+    events.add([op(5)], never)
+    events.add([op(float((1 << 44) + 0.25))], lambda: [exact(b"17592186044416.251"), exact(b"2", b"null")])
+    events.add([op(7)], lambda: [exact(b"7.001", b""), exact(b"8", b'"long"'), exact(b"null")])
+    assert times(events) == [
+        (5_000, 6_000), (17592186044416251, 17592186044417251), (2_000, 2_000), (7_001, 7_001)
+    ]  # fmt: skip
+    assert events.skipped == {WITHOUT_TIME: 2}
+    assert events.noted[WITHOUT_DURATION] == 2
+
+
+def test_a_time_of_a_row_that_is_no_event_loses_nothing() -> None:
+    assert read([op(5), op(float((1 << 44) + 0.25), ph="C")]).ignored == 1
+
+
+@pytest.mark.parametrize("lacking", ["start", "duration"])
+def test_padding_is_told_of_starts_and_durations_apart(lacking: str) -> None:
+    stamps = [f"{number}.{number}" for number in range(1, 100)]
+    name = {"start": "ts", "duration": "dur"}[lacking]
+    events = DeviceEvents(False)
+    rows = [op(float((1 << 44) + 0.25))]
+    full = {"ts": b"1.100", "dur": b"1.100"}
+    text = [ExactEvent("X", cat="cpu_op", **{key: Raw(value) for key, value in (full | {name: stamp.encode()}).items()})
+            for stamp in stamps]  # fmt: skip
+    events.add(rows, lambda: text)
+    pad = unpadded(events.rows.values())
+    assert pad == {"start": False, "duration": False} | {lacking: True}
+    start, end = events.rows[Role.OP].start_end(pad)
+    found = start if lacking == "start" else end - start
+    assert found[[0, 8, 9, 98]].tolist() == [1_001, 9_009, 10_010, 99_099]
+
+
+# ops
+
+
+def test_an_op_that_says_nothing_has_no_ids() -> None:
+    for bare in (ops(Event("X", cat="cpu_op", name=None, ts=1, dur=1)), ops(of("cpu_op"))):
+        assert (bare.process.tolist(), bare.thread.tolist()) == ([-1], [-1])
+        assert (bare.rf_id.tolist(), bare.external_id.tolist(), bare.event_index.tolist()) == ([0], [0], [-1])
+        assert (bare.sequence.tolist(), bare.forward_thread.tolist(), bare.arguments[0]) == ([-1], [0], "")
+
+
+def test_an_op_keeps_its_ids() -> None:
+    ids = Args(external_id=1, record_function_id=2, ev_idx=3, sequence=4, forward_thread=5)
+    row = ops(op(args=ids, pid=6, tid=7))
+    columns = (row.external_id, row.rf_id, row.event_index, row.sequence, row.forward_thread, row.process, row.thread)
+    assert [column.tolist() for column in columns] == [[number] for number in range(1, 8)]
+
+
+def test_annotations_are_known_by_their_category_whatever_its_case() -> None:
+    rows = ops(op(), op(cat="user_annotation"), op(cat="User_Annotation"), op(cat="User"))
+    assert rows.annotation.tolist() == [False, True, True, True]
+
+
+def test_arguments_are_lists_where_they_were_recorded_and_asked_for() -> None:
+    recorded = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b'["float"]'), concrete_inputs=Raw(b'[""]'))
+    bare = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b'"none"'))
+    rows = ops(op(args=recorded), op(args=bare), op(), arguments=True).arguments
+    assert msgspec_json.decode(rows[0]) == {"values": [""], "shapes": [[2]], "types": ["float"]}
+    assert msgspec_json.decode(rows[1]) == {"values": [], "shapes": [[2]], "types": []}
+    assert rows[2] == ops(op(args=recorded)).arguments[0] == ""
+
+
+def test_ops_that_still_ran_are_noted() -> None:
+    events = read([of("cpu_op", finished=False), of("cpu_op", finished=True), of("cpu_op"), op()])
+    assert +events.noted == {"ops still running when recording ended": 1}
+
+
+def test_communication_is_told_by_name_collective_or_group_and_kept_by_row() -> None:
+    rows = [op(), op(name="nccl:all_reduce"), of("cpu_op", collective=""), of("cpu_op", group_name=""), op(name=None)]
+    events = read([op()], rows)
+    assert sorted(events.rows[Role.OP].communication.column()) == [2, 3, 4]
+
+
+def test_tensors_of_communication_outlive_the_piece_that_they_were_read_from() -> None:
+    args = Args(input_dims=Raw(b"[[2]]"), input_types=Raw(b"[1]"), concrete_inputs=Raw(b"[3]"))
+    (kept,) = read([op(name="nccl:send", args=args)]).rows[Role.OP].communication.column().values()
+    assert [bytes(text) for text in (kept.input_dims, kept.input_types, kept.concrete_inputs)] == [
+        b"[[2]]", b"[1]", b"[3]"
+    ]  # fmt: skip
+    (none,) = read([op(name="nccl:send")]).rows[Role.OP].communication.column().values()
+    assert none == kineto.Args()
+
+
+# what devices did
+
+
+def test_an_activity_that_says_nothing_is_on_the_device_and_lane_of_its_row() -> None:
+    rows = activities(op(cat="Kernel", pid=3, tid=5), op(cat="kernel", pid=3, tid="stream 5", args=Args()))
+    assert (rows.device.tolist(), rows.stream.tolist(), rows.process.tolist()) == ([3, 3], [5, 5], [3, 3])
+    assert (rows.correlation.tolist(), rows.external_id.tolist()) == ([0, 0], [0, 0])
+    assert (rows.graph_node.tolist(), rows.size.tolist(), rows.category[0]) == ([-1, -1], [-1, -1], "kernel")
+
+
+def test_an_activity_that_tells_device_and_stream_is_there_be_they_zero() -> None:
+    rows = activities(op(cat="kernel", pid=3, tid=5, args=Args(device=0, stream=0, graph_node=0)))
+    assert (rows.device.tolist(), rows.stream.tolist(), rows.graph_node.tolist()) == ([0], [0], [0])
+
+
+@pytest.mark.parametrize(
+    ("args", "size"), [({"bytes": 0, "size": 9}, 0), ({"bytes": 8}, 8), ({"size": 9}, 9), ({"size": 0}, 0)]
+)
+def test_the_size_of_a_copy_is_in_bytes_or_else_in_size(args: dict[str, int], size: int) -> None:
+    assert activities(of("gpu_memcpy", **args)).size.tolist() == [size]
+
+
+def test_of_calls_and_event_records_ids_are_read() -> None:
+    events = read([of("cuda_runtime"), of("cuda_runtime", correlation=3, external_id=4), of("cuda_event")])
+    found = device_tables.calls(events.rows[Role.CALL], PADDED)
+    assert (found.correlation.tolist(), found.external_id.tolist()) == ([0, 3], [0, 4])
+    records = device_tables.event_records(events.rows[Role.EVENT_RECORD])
+    assert [records.correlation.tolist(), records.stream.tolist(), records.event.tolist()] == [[0], [-1], [-1]]
+
+
+def test_a_synchronisation_that_says_nothing_is_of_everything() -> None:
+    row = syncs(of("cuda_sync"))
+    columns = (row.device, row.stream, row.wait_stream, row.record_correlation, row.event)
+    assert [column.tolist() for column in columns] == [[-1]] * 5
+    assert (row.correlation.tolist(), row.kind[0]) == ([0], "aten::mm")
+
+
+def test_the_largest_number_of_32_bits_stands_for_all_streams() -> None:
+    largest = (1 << 32) - 1
+    every = syncs(
+        *(of("cuda_sync", sync_kind="Sync", stream=n, wait_stream=n, wait_event=n, wait_record=n)
+          for n in (largest - 1, largest, largest + 1))
+    )  # fmt: skip
+    for streams in (every.stream, every.wait_stream, every.event):
+        assert streams.tolist() == [largest - 1, -1, largest + 1]
+    assert every.record_correlation.tolist() == [largest - 1, largest, largest + 1]
+    assert every.kind[0] == "Sync"
+
+
+def test_device_queues_tell_of_waiting() -> None:
+    row = of("kernel", device=None, stream=1, wait_stream=2, queue_sequence=3)
+    row.name, row.pid = "event_wait", 4
+    events = read([row, op(cat="kernel", name="event_record", pid=4, args=Args(device=0))])
+    found = device_tables.queue_events(events.rows[Role.DEVICE_WAIT], PADDED)
+    columns = (found.device, found.stream, found.awaited, found.sequence)
+    assert [column.tolist() for column in columns] == [[4, 0], [1, -1], [2, -1], [3, -1]]
+    assert events.rows[Role.ACTIVITY].count == 0
+
+
+# times of different clocks
+
+
+@pytest.mark.parametrize("far_us", [4e13, -4e13, 2e15])
+def test_rows_of_another_year_than_the_others_are_left_out_and_counted(tmp_path: Path, far_us: float) -> None:
+    t = TraceBuilder()
+    for _ in range(3):
+        with t.op("aten::mm"):
+            t.launch("kernel")
+    rows = t.device_trace()
+    far = [row for row in rows["traceEvents"] if row["ph"] == "X"][-1]
+    far["ts"] += far_us
+    device = tmp_path / "device.json"
+    device.write_text(json.dumps(rows))
+    trace = read_device_trace(str(device))
+    assert len(trace.activities.start) == 2
+    assert trace.skipped[WITHOUT_TIME] == 1

@@ -1,0 +1,85 @@
+"""Rows of a trace as a trace of its own: what refers to a row by number follows it."""
+
+import numpy as np
+from execgraph.linker.readers import Kept, Role, select_linked, select_rows
+from execgraph.linker.readers.selection import select
+from execgraph.schema.columns import JsonRecords
+from execgraph.schema.linked import Communication
+from execgraph.schema.traces import kineto
+from support.device_rows import ActivityRow, CallRow, OpRow, device_trace
+from support.references import COMMUNICATION, Act, Call, Op, linked_of
+from support.tables import Called, calls, column
+
+
+def mask(*kept: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    return np.array(kept, np.bool_)
+
+
+def test_rows_are_selected_by_mask_and_by_number() -> None:
+    table = calls(Called(0, 1, "a"), Called(2, 3, "b"), Called(4, 5, "c"))
+    by_mask, by_number = select_rows(table, mask(1, 0, 1)), select_rows(table, column(2, 0))
+    assert ([by_mask.name[row] for row in (0, 1)], by_mask.start.tolist()) == (["a", "c"], [0, 4])
+    assert ([by_number.name[row] for row in (0, 1)], by_number.start.tolist()) == (["c", "a"], [4, 0])
+
+
+def told(ops: dict[int, kineto.Args], activities: dict[int, kineto.Args]) -> dict[Role, JsonRecords[kineto.Args]]:
+    """What communication recorded, by row."""
+    return {role: JsonRecords.of(args, kineto.Args) for role, args in ((Role.OP, ops), (Role.ACTIVITY, activities))}
+
+
+def test_communication_follows_its_op_and_its_activity() -> None:
+    args = [kineto.Args(group_name=str(number), first_rank=1 << 70) for number in range(4)]
+    trace = device_trace(
+        ops=[OpRow(start) for start in range(3)], activities=[ActivityRow(start) for start in range(3)]
+    )
+    trace.communication = told({0: args[0], 2: args[1]}, {1: args[2], 2: args[3]})
+    taken = select(trace, ops=mask(0, 1, 1), activities=mask(0, 1, 0))
+    assert taken.communication == {Role.OP: {1: args[1]}, Role.ACTIVITY: {0: args[2]}}
+    assert (taken.ops.start.tolist(), taken.activities.start.tolist()) == ([1, 2], [1])
+
+
+def test_tables_without_a_mask_are_kept_with_their_communication() -> None:
+    trace = device_trace([OpRow()] * 2, [CallRow(0), CallRow(1)], [ActivityRow()] * 2)
+    trace.communication = told({1: kineto.Args()}, {1: kineto.Args()})
+    taken = select(trace, calls=mask(0, 1))
+    assert taken.communication == trace.communication
+    assert taken.ops is trace.ops and taken.activities is trace.activities
+    assert taken.calls.start.tolist() == [1]
+
+
+# linked traces
+
+
+def test_of_a_linked_trace_all_that_refers_to_kept_rows_follows_them() -> None:
+    whole = linked_of(
+        [Act(0, 1, COMMUNICATION, call=0), Act(1, 2, call=1), Act(2, 3, COMMUNICATION, call=2), Act(3, 4, call=2)],
+        [Call(0, 1, op=0), Call(1, 2, op=1), Call(2, 3, op=2)],
+        [Op(0, 1), Op(1, 2, name="second", shapes="[[2]]"), Op(2, 3, name="third", shapes="[[3]]")],
+        device_waits=[(2, 1), (3, 0), (1, 0)],
+        host_waits=[(2, 1), (1, 0), (0, 1)],
+        communications=[Communication(name="first"), Communication(name="other")],
+    )
+    whole.ops.extra = JsonRecords.of({0: {"a": 1}, 2: {"b": 2}}, dict[str, int])
+    part = select_linked(whole, Kept(mask(0, 1, 1), mask(0, 1, 1), mask(0, 1, 1, 1)))
+    assert ([part.ops.name[row] for row in (0, 1)], part.ops.extra) == (["second", "third"], {1: {"b": 2}})
+    assert part.ops.inputs == whole.ops.inputs[1:] and part.ops.outputs == whole.ops.outputs[1:]
+    assert (part.calls.start.tolist(), part.calls.op_row.tolist()) == ([1, 2], [0, 1])
+    activities = part.activities
+    assert (activities.call_row.tolist(), activities.op_row.tolist()) == ([0, 1, 1], [0, 1, 1])
+    assert (part.communications, activities.communication_row.tolist()) == ([whole.communications[1]], [-1, 0, -1])
+    assert list(zip(part.device_waits.target_row.tolist(), part.device_waits.source_row.tolist(), strict=True)) == [
+        (1, 0), (2, -1), (0, -1)
+    ]  # fmt: skip
+    assert list(zip(part.host_waits.call_row.tolist(), part.host_waits.source_row.tolist(), strict=True)) == [
+        (1, 0), (0, -1)
+    ]  # fmt: skip
+
+
+def test_communication_of_kept_ops_is_kept() -> None:
+    whole = linked_of([], [], [Op(0, 1), Op(1, 2)], communications=[Communication(name="a"), Communication(name="b")])
+    whole.ops.communication_row = column(0, 1)
+    part = select_linked(whole, Kept(mask(0, 1), mask(), mask()))
+    assert (part.communications, part.ops.communication_row.tolist()) == ([whole.communications[1]], [0])
+    whole.ops.communication_row = column(0, -1)
+    part = select_linked(whole, Kept(mask(1, 1), mask(), mask()))
+    assert (part.communications, part.ops.communication_row.tolist()) == ([whole.communications[0]], [0, -1])

@@ -1,0 +1,178 @@
+"""What becomes of each column when two traces are linked, and what the report counts: by rows made by hand."""
+
+import pytest
+from execgraph.linker import DeviceTrace, link
+from execgraph.linker.windows import Window
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.errors import DataError
+from execgraph.schema.linked import LinkedTrace
+from execgraph.schema.traces import NO_TENSORS
+from support.device_rows import ActivityRow, CallRow, NodeRow, OpRow, SyncRow, device_trace, host_trace
+
+HOST = host_trace(
+    NodeRow(1, "[pytorch|profiler|execution_trace|process]"),
+    NodeRow(4, "aten::mm", parent=1, schema_text="mm()", rf_id=7, fw_parent=2, scope=3, tid=1, fw_tid=9),
+    NodeRow(5, "aten::lost", parent=4, rf_id=9),
+    NodeRow(6, "aten::add", parent=4, rf_id=8, seq_id=0),
+)
+DEVICE = device_trace(
+    ops=[
+        OpRow(0, 100, "outer", annotation=1),
+        OpRow(10, 60, "aten::mm", rf_id=7, sequence=21, forward_thread=31),
+        OpRow(20, 40, "aten::add", rf_id=8, sequence=22, forward_thread=32),
+        OpRow(25, 30, "inner", sequence=23, forward_thread=33),
+    ]
+)
+
+
+def linked_pair() -> LinkedTrace:
+    return link(HOST, DEVICE)
+
+
+# ops
+
+
+def test_ops_are_the_host_nodes_and_then_those_that_only_the_device_trace_holds() -> None:
+    ops = linked_pair().ops
+    assert ops.id.tolist() == [1, 4, 5, 6, 7, 8]
+    assert [ops.name[row] for row in range(2, 6)] == ["aten::lost", "aten::add", "outer", "inner"]
+    assert ops.recorded_by_host.tolist() == [True] * 4 + [False] * 2
+
+
+def test_times_are_those_of_the_device_trace() -> None:
+    ops = linked_pair().ops
+    assert ops.start.tolist() == [ABSENT, 10, ABSENT, 20, 0, 25]
+    assert ops.end.tolist() == [ABSENT, 60, ABSENT, 40, 100, 30]
+    assert ops.exclusive.tolist() == [ABSENT, 30, ABSENT, 15, 50, 5]
+    assert ops.thread.tolist() == [ABSENT, 1, ABSENT, 1, 1, 1]
+
+
+def test_the_parent_is_the_op_around_an_op_or_else_the_one_that_the_host_trace_says() -> None:
+    assert linked_pair().ops.parent_id.tolist() == [-1, 7, 4, 4, -1, 6]
+
+
+def test_what_the_host_trace_says_of_an_op_counts_and_what_it_does_not_is_filled_up() -> None:
+    ops = linked_pair().ops
+    assert ops.rf_id.tolist() == [0, 7, 9, 8, 0, 0]
+    assert ops.fw_parent.tolist() == [0, 2, 0, 0, 0, 0]
+    assert ops.seq_id.tolist() == [-1, 21, -1, 0, -1, 23]
+    assert ops.fw_tid.tolist() == [0, 9, 0, 32, 0, 33]
+    assert ops.tid.tolist() == [0, 1, 0, 0, -1, -1]
+    assert ops.scope.tolist() == [0, 3, 0, 0, 7, 0]
+    assert [ops.op_schema[row] for row in range(6)] == ["", "mm()", "", "", "", ""]
+    assert ops.communication_row.tolist() == [-1] * 6
+
+
+def test_without_a_host_trace_all_ops_are_the_devices_with_their_arguments() -> None:
+    device = device_trace([OpRow(0, 9, arguments='{"values": [1]}'), OpRow(10, 19)])
+    linked = link(None, device)
+    assert linked.ops.id.tolist() == [1, 2]
+    assert linked.ops.inputs == [b'{"values":[1]}', NO_TENSORS]
+    assert linked.ops.outputs == [NO_TENSORS, NO_TENSORS]
+    assert linked.report.remarks == [
+        "no host trace: 1 of 2 ops have shapes and types, none the identity of its tensors, so nothing follows from data"
+    ]
+    assert (linked.report.matched_by, linked.report.agreement_pct, linked.report.host_ops) == ("", 0, 0)
+
+
+# calls and activities
+
+
+def with_work() -> DeviceTrace:
+    return device_trace(
+        ops=[OpRow(0, 100, "outer"), OpRow(10, 60, "inner")],
+        calls=[CallRow(20, 25, 5), CallRow(70, 75, 6), CallRow(200, 205, 7)],
+        activities=[
+            *(
+                ActivityRow(start, start + 5, number, stream=number)
+                for number, start in ((50, 500), (5, 50), (6, 80), (7, 210))
+            ),
+            ActivityRow(900, 910),
+        ],
+        syncs=[SyncRow(correlation=6), SyncRow(correlation=0), SyncRow(correlation=99)],
+    )
+
+
+def test_activities_belong_to_their_call_and_the_op_around_it() -> None:
+    linked = link(None, with_work())
+    assert linked.calls.op_row.tolist() == [1, 0, -1]
+    assert linked.activities.call_row.tolist() == [-1, 0, 1, 2, -1]
+    assert linked.activities.op_row.tolist() == [-1, 1, 0, -1, -1]
+    assert linked.activities.id.tolist() == [3, 4, 5, 6, 7]
+    report = linked.report
+    assert (report.calls, report.activities, report.linked, report.device_ops) == (3, 5, 3, 2)
+    assert report.noted["activities without a launch call"] == 2
+    assert report.noted["activities launched outside any op"] == 1
+    assert report.dropped["synchronisation records without a call"] == 2
+    assert linked.info.sync_records == 3
+
+
+# what the trace says of itself
+
+
+def test_the_process_is_the_hosts_or_else_the_devices_first() -> None:
+    ops = [OpRow(process=8, rf_id=7), OpRow(process=6)]
+    assert link(None, device_trace(ops)).info.pid == 6
+    assert link(None, device_trace(activities=[ActivityRow(0, 5)])).info.pid == -1
+    assert link(host_trace(NodeRow(1, rf_id=7), pid=8), device_trace(ops)).info.pid == 8
+    assert link(host_trace(NodeRow(1, rf_id=7)), device_trace(ops)).info.pid == 6
+
+
+def test_rank_and_world_size_are_those_recorded() -> None:
+    unknown = link(None, device_trace([OpRow()]))
+    assert (unknown.info.rank, unknown.info.world_size, unknown.report.world_size) == (-1, -1, -1)
+    known = link(None, device_trace([OpRow()], rank=0, world_size=1))
+    assert (known.info.rank, known.info.world_size, known.report.world_size) == (0, 1, 1)
+    assert link(None, device_trace([OpRow()]), rank=0).info.rank == 0
+
+
+def test_another_rank_is_refused_unless_that_is_allowed() -> None:
+    trace = device_trace([OpRow()], rank=0)
+    with pytest.raises(DataError, match=r"device.json: is of rank 0, not 1; leave --rank out"):
+        link(None, trace, rank=1)
+    assert link(None, trace, rank=0).info.rank == link(None, trace, rank=1, allow_mismatch=True).info.rank == 0
+
+
+def test_files_and_times_are_those_of_the_host_trace() -> None:
+    info = linked_pair().info
+    assert (info.source_host, info.source_device, info.schema) == ("host.json", "device.json", "1.1.1")
+    assert (info.time, info.start_ts, info.finish_ts) == ("today", 1, 2)
+
+
+# the report
+
+
+def test_what_was_matched_and_what_was_not_is_counted() -> None:
+    report = linked_pair().report
+    assert (report.host_ops, report.device_ops, report.matched) == (3, 4, 2)
+    assert (report.matched_by, report.agreement_pct) == ("record function id", 100)
+    assert report.noted == {"ops that only the device trace holds": 2}
+    assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
+
+
+def test_agreement_is_in_percent_with_two_decimals() -> None:
+    host = host_trace(*(NodeRow(number, name, rf_id=number) for number, name in enumerate("abc", 1)))
+    device = device_trace([OpRow(10 * n, 10 * n + 5, name, rf_id=n) for n, name in enumerate("abx", 1)])
+    report = link(host, device).report
+    assert report.agreement_pct == 66.67
+    assert report.noted["ops of the same record function id with another name"] == 1
+
+
+def test_what_lies_outside_the_window_is_counted_by_table() -> None:
+    linked = link(None, with_work(), window=Window(clock=(0, 0.06)))
+    assert (len(linked.ops), len(linked.calls), len(linked.activities)) == (2, 1, 1)
+    assert linked.report.dropped == {
+        "calls outside the window": 2,
+        "activities outside the window": 4,
+        "synchronisation records outside the window": 1,
+        "synchronisation records without a call": 2,
+    }
+    assert linked.report.noted["ops cut at the borders of the window"] == 1
+    assert linked.report.remarks[0] == "the window is from 0.000 to 0.060 µs of the trace"
+
+
+def test_a_window_of_ops_alone_is_not_empty_and_one_of_nothing_is() -> None:
+    trace = device_trace([OpRow(0, 100), OpRow(5_000, 5_100)])
+    assert len(link(None, trace, window=Window(clock=(0, 1))).ops) == 1
+    with pytest.raises(DataError, match=r"nothing was recorded in the window, 1.000 to 2.000 µs of the trace"):
+        link(None, trace, window=Window(clock=(1, 2)))

@@ -1,0 +1,479 @@
+"""Activities find the call that launched them, calls the op around them, and whatever finds nothing is counted."""
+
+import json
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.linker.matching import is_op
+from execgraph.linker.windows import Window
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import DependencyKind
+from execgraph.tools.replay import parse_scale, replay
+from hypothesis import given, settings, strategies as st
+from support.builder import LAYOUTS, TraceBuilder
+from support.programs import VERSIONS, Step, play, two_threads
+from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
+
+LAUNCH, STREAM_ORDER = DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER
+
+
+# The promise of the whole project, in one small step
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_a_simple_training_step(torch: str) -> None:
+    """sgemm 2 depends on sgemm 1 and on its launcher, a collective's kernel on the kernels that wrote its buffer."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    x, weight, hidden, gradient = (t.tensor() for _ in range(4))
+    group = t.group([0, 1])
+    with t.op("aten::mm", inputs=[x, weight], outputs=[hidden]):
+        t.work(5)
+        t.launch("sgemm 1", duration=20)
+    with t.op("aten::addmm", inputs=[hidden, weight], outputs=[gradient]):
+        t.work(5)
+        t.launch("sgemm 2", duration=20)
+    t.collective("allreduce", group=group, tensors=[gradient], kernel="ncclDevKernel_AllReduce")
+
+    nodes = convert_run(t)
+    assert nodes.follows("sgemm 1") == {"aten::mm": LAUNCH}
+    assert nodes.follows("sgemm 2") == {"aten::addmm": LAUNCH, "sgemm 1": STREAM_ORDER}
+    assert nodes.follows("ncclDevKernel_AllReduce")["sgemm 2"] & DependencyKind.EVENT_WAIT
+    assert nodes.replay_error() == 0
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_a_collective_follows_the_writer_of_its_buffer_where_no_synchronisation_was_recorded(torch: str) -> None:
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    gradient = t.tensor()
+    group = t.group([0, 1])
+    with t.op("aten::mm", outputs=[gradient]):
+        t.launch("sgemm", duration=20)
+    t.idle(20)
+    t.collective("allreduce", group=group, tensors=[gradient], kernel="ncclDevKernel_AllReduce", after=None)
+    assert convert_run(t).follows("ncclDevKernel_AllReduce")["sgemm"] == DependencyKind.TENSOR_FLOW
+
+
+# Calls and activities
+
+
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_the_launcher_is_the_innermost_op_around_the_call(torch: str) -> None:
+    t = TraceBuilder(torch=torch)
+    with t.op("aten::linear"):
+        t.work(1)
+        with t.op("aten::addmm"):
+            t.work(1)
+            t.launch("sgemm")
+        t.work(1)
+        t.launch("bias")
+    assert launchers(link_run(t)) == {
+        "sgemm": ("cudaLaunchKernel", "aten::addmm"),
+        "bias": ("cudaLaunchKernel", "aten::linear"),
+    }
+
+
+@pytest.mark.parametrize("call", ["cuLaunchKernelEx", "hipExtModuleLaunchKernel", "someVendorSubmitV7"])
+def test_any_call_launches_whatever_its_name(call: str) -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", call=call)
+    assert launchers(link_run(t)) == {"k": (call, "aten::mm")}
+
+
+def test_an_annotation_may_be_the_innermost_op() -> None:
+    t = TraceBuilder()
+    with t.op("c10d::allreduce_"), t.annotation("nccl:all_reduce"):
+        t.launch("k")
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "nccl:all_reduce")}
+
+
+def test_a_step_mark_launches_nothing() -> None:
+    t = TraceBuilder()
+    with t.annotation("ProfilerStep#3"):
+        t.launch("k")
+        t.leaf("aten::add", 5)
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "")}
+
+
+def test_copies_and_sets_are_activities_like_kernels() -> None:
+    t = TraceBuilder()
+    with t.op("aten::zero_"):
+        t.memset()
+    with t.op("aten::copy_"):
+        t.memcpy("HtoD")
+    linked = link_run(t)
+    assert launchers(linked) == {
+        "Memset (Device)": ("cudaMemsetAsync", "aten::zero_"),
+        "Memcpy HtoD (Pageable -> Device)": ("cudaMemcpyAsync", "aten::copy_"),
+    }
+    assert sorted(linked.activities.category.table) == ["gpu_memcpy", "gpu_memset"]
+
+
+def test_one_graph_launch_owns_many_activities() -> None:
+    t = TraceBuilder()
+    with t.op("replay"):
+        t.graph_launch([("a", 7, 5), ("b", 20, 5), ("c", 7, 5)])
+    assert set(launchers(link_run(t)).values()) == {("cudaGraphLaunch", "replay")}
+    nodes = convert_run(t)
+    assert nodes.follows("a") == nodes.follows("b") == {"replay": LAUNCH}
+    assert nodes.follows("c") == {"replay": LAUNCH, "a": STREAM_ORDER}
+
+
+def test_a_call_outside_any_op_is_host_work_named_as_the_call() -> None:
+    t = TraceBuilder()
+    t.launch("bare")
+    t.leaf("aten::add", 5)
+    assert link_run(t).report.noted["activities launched outside any op"] == 1
+    nodes = convert_run(t)
+    assert nodes.time("cudaLaunchKernel") == (0, 4)
+    assert nodes.follows("bare") == {"cudaLaunchKernel": LAUNCH}
+
+
+def test_a_driver_call_inside_a_runtime_call_does_not_launch_again() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        kernel = t.launch("k")
+    call = {
+        "pid": 1000,
+        "tid": 1000,
+        "ts": t.layout.origin_us + 1,
+        "dur": 2,
+        "args": {"correlation": kernel.correlation},
+    }
+    t.add_device_event({"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", **call})
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "aten::mm")}
+
+
+def test_a_call_that_starts_at_the_end_of_an_op_is_not_inside_it() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 17)
+    t.call("cudaStreamIsCapturing", 1)
+    assert link_run(t).calls.op_row.tolist() == [-1]
+
+
+# Activities without a call
+
+
+def test_activities_without_a_call_are_released_as_measured() -> None:
+    t = TraceBuilder()
+    with t.op("aten::add", duration=40):
+        t.launch("called")
+    t.activity("orphan 1", 24, start=20, duration=4)
+    t.activity("orphan 2", 24, start=36, duration=4)
+    assert link_run(t).report.noted["activities without a launch call"] == 2
+    nodes = convert_run(t)
+    assert nodes.time("unrecorded host#0") == (0, 20)
+    assert nodes.time("unrecorded host#1") == (20, 36)
+    assert nodes.follows("orphan 1") == {"unrecorded host#0": LAUNCH}
+    assert nodes.follows("orphan 2") == {"unrecorded host#1": LAUNCH, "orphan 1": STREAM_ORDER}
+    assert nodes.follows("unrecorded host#1") == {"unrecorded host#0": DependencyKind.PROGRAM_ORDER}
+
+
+def test_an_activity_without_a_call_that_waited_for_its_turn_was_released_before() -> None:
+    """What the device worked off when recording began was all there: faster kernels would have followed each other faster."""
+    t = TraceBuilder()
+    for number in range(10):
+        t.activity(f"orphan {number}", 24, start=20 + 52 * number, duration=50)
+    t.leaf("aten::add", 40)
+    nodes = convert_run(t)
+    assert {nodes.time(f"unrecorded host#{number}") for number in range(1, 10)} == {(20, 20)}
+    assert nodes.replay_error() == 0
+    assert replay(nodes.graph, [parse_scale("orphan=0.1")]).makespan_ns == (20 + 10 * 5 + 9 * 2) * 1000
+
+
+def test_a_trace_of_activities_without_any_call_converts() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 40)
+    t.activity("orphan", 24, start=20, duration=4)
+    assert convert_run(t).follows("orphan") == {"unrecorded host": LAUNCH}
+
+
+def test_an_activity_without_a_call_belongs_to_the_op_with_its_external_id() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm") as op:
+        t.work(5)
+    orphan = t.activity("orphan", 7, start=10, duration=4)
+    orphan.op = op
+    assert launchers(link_run(t)) == {"orphan": ("", "aten::mm")}
+
+
+def test_an_external_id_that_repeats_the_correlation_names_no_op() -> None:
+    t = TraceBuilder(torch="2.3")
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4).correlation = op.external_id
+    assert launchers(link_run(t)) == {"orphan": ("", "")}
+
+
+def test_an_activity_without_a_call_whose_external_id_no_op_has_belongs_to_none() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4, **{"External id": op.external_id + 100})
+    assert launchers(link_run(t)) == {"orphan": ("", "")}
+
+
+def test_an_activity_without_external_id_does_not_make_the_others_ids_of_ops() -> None:
+    t = TraceBuilder(torch="2.3")
+    with t.op("aten::mm") as op:
+        t.work(5)
+    t.activity("orphan", 7, start=10, duration=4).correlation = op.external_id
+    t.activity("no id", 20, start=10, duration=4, **{"External id": 0})
+    t.activity("no correlation", 24, start=10, duration=4, correlation=0)
+    assert set(launchers(link_run(t)).values()) == {("", "")}
+
+
+def test_a_correlation_of_zero_joins_nothing() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.call("cudaGetDevice", correlation=0)
+        t.launch("k")
+    t.activity("orphan", 20, start=5, duration=1).correlation = 0
+    assert launchers(link_run(t)) == {"k": ("cudaLaunchKernel", "aten::mm"), "orphan": ("", "")}
+
+
+def test_launches_in_a_step_belong_to_the_ops_in_it() -> None:
+    t = TraceBuilder()
+    for number in (3, 4):
+        with t.annotation(f"ProfilerStep#{number}"):
+            for name in ("aten::mm", "aten::add"):
+                with t.op(name):
+                    t.launch(f"{name} in {number}")
+    assert launchers(link_run(t)) == {
+        f"{name} in {number}": ("cudaLaunchKernel", name) for name in ("aten::mm", "aten::add") for number in (3, 4)
+    }
+
+
+# Times
+
+
+def test_whole_microseconds_of_the_epoch_are_exact_nanoseconds() -> None:
+    t = TraceBuilder(torch="2.1")
+    t.leaf("aten::add", 3)
+    linked = link_run(t)
+    row = linked.ops.name.table.index("aten::add")
+    assert int(linked.ops.end[row]) == 1_700_000_000_000_003 * 1000
+
+
+def test_an_op_that_outlasts_its_caller_is_cut_and_counted() -> None:
+    t = TraceBuilder()
+    with t.op("outer"):
+        inner = t.leaf("inner", 10)
+    t.leaf("next", 1)
+    inner.end += 5_000
+    report = link_run(t).report
+    assert report.noted["ops cut to the end of the op around them"] == 1
+
+
+def test_float_noise_and_overlaps_of_a_microsecond_are_not_counted() -> None:
+    t = TraceBuilder()
+    with t.op("outer"):
+        inner = t.leaf("inner", 10)
+    inner.end += 1_000
+    assert "ops cut to the end of the op around them" not in link_run(t).report.noted
+
+
+# What is counted
+
+
+def test_everything_that_was_linked_is_counted() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k")
+    t.leaf("only the host saw this", 2, only="host")
+    t.leaf("only the device trace saw this", 2, only="device")
+    t.activity("orphan", 20, start=5, duration=1)
+    t.leaf("aten::add", 2)
+    report = link_run(t).report
+    assert (report.host_ops, report.device_ops, report.matched) == (3, 3, 2)
+    assert (report.calls, report.activities, report.linked) == (1, 2, 1)
+    assert report.dropped == {"host ops that the device trace does not hold (kept without times)": 1}
+    assert report.noted["ops that only the device trace holds"] == 1
+
+
+def rows_in_tables(device: DeviceTrace) -> int:
+    tables = [table for column in fields(device) if is_dataclass(table := getattr(device, column.name))]
+    return sum(len(getattr(table, fields(table)[0].name)) for table in tables)
+
+
+def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> dict[str, int]:
+    """Rows of both traces that the linked trace does not hold and the report does not count, by table."""
+    linked = link(host, device, **options)
+    report = linked.report
+    kept_without_times = report.dropped.get("host ops that the device trace does not hold (kept without times)", 0)
+    outside = {
+        what: report.dropped.get(f"{what} outside the window", 0)
+        for what in ("host ops", "ops", "calls", "activities", "synchronisation records")
+    }
+    recorded = np.isin(device.syncs.correlation, linked.calls.correlation) & (device.syncs.correlation != 0)
+    without_call = report.dropped.get("synchronisation records without a call", 0)
+    only_device = report.noted.get("ops that only the device trace holds", 0)
+    lost = {
+        "host ops": (int(is_op(host).sum()) if host else 0) - report.matched - kept_without_times - outside["host ops"],
+        "ops": len(device.ops.start) - report.matched - only_device - outside["ops"],
+        "calls": len(device.calls.start) - len(linked.calls) - outside["calls"],
+        "activities": len(device.activities.start) - len(linked.activities) - outside["activities"],
+        "records": len(device.syncs.start) - int(recorded.sum()) - without_call - outside["synchronisation records"],
+        "rows of the file": device.read - device.ignored - sum(device.skipped.values()) - rows_in_tables(device),
+        "in the graph": len(linked.activities) - int(convert_linked(linked).graph.is_activity.sum()),
+    }
+    return {table: count for table, count in lost.items() if count}
+
+
+@settings(max_examples=25, deadline=None)
+@given(two_threads, VERSIONS, st.booleans(), st.integers(1, 99))
+def test_no_row_of_a_run_is_lost_uncounted(steps: list[Step], torch: str, sync_records: bool, share: int) -> None:
+    t = play(steps, threads=2, torch=torch, sync_records=sync_records)
+    t.activity("orphan", 20, start=5, duration=1)
+    t.leaf("only the host saw this", 2, only="host")
+    t.leaf("aten::add", 2)
+    host, device = read_pair(t)
+    assert lost_rows(host, device) == {}
+    assert lost_rows(host, device, window=Window(clock=(0, t.makespan_us * share / 100))) == {}
+
+
+def pairs_of(folder: Path) -> list[tuple[Path | None, Path]]:
+    """The device traces in a folder, each with its host trace if there is one; no copies of files under other names."""
+    found: list[tuple[Path | None, Path]] = []
+    for device in sorted(folder.rglob("*.json.gz")):
+        names = [("kineto", "et"), ("device", "host"), ("simple_add_trace", "simple_add_et")]
+        hosts = [device.with_name(device.name.replace(*pair)) for pair in names if pair[0] in device.name]
+        if hosts or device.parent.name in ("critical_path", "device_only"):
+            found.append((hosts[0] if hosts and hosts[0].exists() else None, device))
+    return found
+
+
+def check_pairs(folder: Path) -> None:
+    for host, device in pairs_of(folder):
+        traces = read_host_trace(str(host)) if host else None, read_device_trace(str(device))
+        assert lost_rows(*traces) == {}, device
+        step = next((number for number in range(12) if f"ProfilerStep#{number}" in traces[1].ops.name.table), None)
+        if step is not None:
+            assert lost_rows(*traces, window=Window(steps=(step, step + 1))) == {}, device
+            assert lost_rows(None, traces[1], window=Window(steps=(step, step + 1))) == {}, device
+
+
+def test_no_row_of_our_captures_is_lost_uncounted(data: Path) -> None:
+    check_pairs(data)
+
+
+def test_no_row_of_real_traces_is_lost_uncounted(real_traces: Path) -> None:
+    check_pairs(real_traces)
+
+
+def test_every_synchronisation_record_has_an_outcome() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k", 7, 20)
+        event = t.record_event(stream=7)
+        t.wait_event(event, stream=20)
+        t.launch("waits", 20, 5)
+        t.wait_event(event, stream=20)  # for what is done by then
+        t.wait_event(event, stream=24)  # and nothing follows
+        t.event_query(event)
+        t.event_synchronize(event)
+        t.stream_synchronize(20)
+        t.device_synchronize()
+        t.device_synchronize()
+    t.syncs.append(replace(t.syncs[-1], correlation=9_999))
+    report = link_run(t).report
+    assert report.dropped["synchronisation records without a call"] == 1
+    assert report.noted["stream waits that held nothing back"] == 2
+    assert sum(report.waits.values()) == len(t.syncs) - 3
+
+
+def test_an_unknown_category_is_counted_not_guessed_at() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    t.add_device_event({"ph": "X", "cat": "novelty", "name": "?", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {}})
+    assert link_run(t).report.dropped == {"unknown category novelty": 1}
+
+
+def test_a_device_trace_alone_links_too() -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        t.launch("k")
+    report = link(None, read_pair(t)[1]).report
+    assert (report.matched_by, report.linked) == ("", 1)
+
+
+# Whose run it is
+
+
+def test_a_rank_labels_a_trace_that_records_none() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    assert link_run(t, rank=3).info.rank == 3
+
+
+def test_another_rank_than_the_recorded_one_is_refused() -> None:
+    t = TraceBuilder(rank=1, world_size=2)
+    t.leaf("aten::add", 5)
+    assert link_run(t, rank=1).info.rank == 1
+    with pytest.raises(DataError, match="is of rank 1, not 0"):
+        link_run(t, rank=0)
+    link_run(t, rank=0, allow_mismatch=True)
+
+
+# Several ranks merged into one trace
+
+
+def merged_ranks(folder: Path, *, labelled: bool) -> DeviceTrace:
+    """Two ranks' rows in one file, as a merging tool writes them: both launched with the same correlations."""
+    rows: list[dict[str, Any]] = []
+    for rank in (0, 1):
+        t = TraceBuilder(world_size=2, pid=1000 * (rank + 1), device=rank)
+        with t.op(f"aten::mm of {rank}"):
+            t.launch(f"k of {rank}")
+        rows += t.device_trace()["traceEvents"]
+        label = {"ph": "M", "name": "process_labels", "args": {"labels": f"rank {rank}"}}
+        rows += [label | {"pid": pid} for pid in (t.pid, t.device) if labelled]
+    path = folder / "merged.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    return read_device_trace(str(path))
+
+
+def test_several_ranks_in_one_trace_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"several ranks.*1 correlations launched by several processes.*own file$"):
+        link(None, merged_ranks(tmp_path, labelled=False))
+    with pytest.raises(DataError, match=r"ranks 0, 1 .*take one out with trace-link --rank N"):
+        link(None, merged_ranks(tmp_path, labelled=True))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_is_taken_out_of_a_merged_trace(tmp_path: Path, rank: int) -> None:
+    linked = link(None, merged_ranks(tmp_path, labelled=True), rank=rank)
+    assert launchers(linked) == {f"k of {rank}": ("cudaLaunchKernel", f"aten::mm of {rank}")}
+    assert linked.info.rank == rank
+
+
+@pytest.mark.parametrize(("rank", "name"), [(0, "allreduce"), (1, "broadcast")])
+def test_one_rank_of_a_merged_trace_keeps_its_own_communication(tmp_path: Path, rank: int, name: str) -> None:
+    rows: list[dict[str, Any]] = []
+    for number, collective in enumerate(("allreduce", "broadcast")):
+        t = TraceBuilder(rank=number, world_size=2, pid=1000 * (number + 1), device=number)
+        for _ in range(number + 1):
+            t.collective(collective, group=t.group([0, 1]), kernel="ncclDevKernel_Generic")
+        label = {"ph": "M", "name": "process_labels", "args": {"labels": f"rank {number}"}}
+        rows += [*t.device_trace()["traceEvents"], *(label | {"pid": pid} for pid in (t.pid, t.device))]
+    path = tmp_path / "merged.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    linked = link(None, read_device_trace(str(path)), rank=rank)
+    assert [found.name for found in linked.communications] == [name] * (rank + 1)
+
+
+def test_a_window_of_one_rank_of_a_merged_trace(tmp_path: Path) -> None:
+    merged = merged_ranks(tmp_path, labelled=True)
+    linked = link(None, merged, rank=1, window=Window(clock=(0, 2)))
+    assert launchers(linked) == {"k of 1": ("cudaLaunchKernel", "aten::mm of 1")}
+    with pytest.raises(DataError, match="several ranks"):
+        link(None, merged, window=Window(clock=(0, 2)))
+
+
+def test_a_rank_that_a_merged_trace_lacks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="rank 5 is not in this merged trace, which holds ranks 0, 1"):
+        link(None, merged_ranks(tmp_path, labelled=True), rank=5)

@@ -1,0 +1,45 @@
+"""What the report counts of a part: findings of the calls in it, those of no call, and what gloo leaves open."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.linker.link_report import report_of
+from execgraph.linker.waits import Synchronisation
+from execgraph.linker.windows import Part
+from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
+from support.device_rows import OpRow, device_trace
+from support.references import Call, Op, linked_of
+from support.tables import column
+
+ON_HOST = "communications of the host taken as of the default group"
+
+
+def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> LinkReport:
+    """The report of a part with these of the calls."""
+    none: dict[str, Any] = {"found": {}, "guessed": {}, "noted": {}, "dropped": {}}
+    sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
+    part = Part(linked, np.array(calls, np.bool_), {"lost": 3, "none": 0})  # type: ignore[arg-type]
+    return report_of(None, device_trace([OpRow()]), None, sync, linked, part, 0)
+
+
+def test_findings_are_counted_where_their_calls_are_in_the_part_and_those_of_no_call_always() -> None:
+    found = {"in and out": [0, 1, 2], "of no call": [-1, -1], "outside": [1]}
+    kinds = ("found", "guessed", "noted", "dropped")
+    made = report(linked_of([], [Call(0, 1)] * 3), True, False, True, **dict.fromkeys(kinds, found))
+    counted = {"in and out": 2, "of no call": 2}
+    assert made.waits == made.guessed == counted
+    assert made.dropped == counted | {"lost": 3}
+    assert made.noted == counted
+
+
+@pytest.mark.parametrize(
+    ("groups", "guessed"),
+    [([], {}), ([[0, 1]], {}), ([[0, 1], [0, 1]], {}), ([[0, 1], [0, 2]], {ON_HOST: 2})],
+)
+def test_of_several_groups_communication_of_the_host_is_a_guess(groups: list[list[int]], guessed: Any) -> None:
+    linked = linked_of([], [], [Op(0, 1), Op(1, 2), Op(2, 3)])
+    linked.ops.communication_row = column(-1, 0, 1)
+    made = replace(linked, groups=[ProcessGroup(str(number), "", ranks) for number, ranks in enumerate(groups)])
+    assert report(made).guessed == guessed

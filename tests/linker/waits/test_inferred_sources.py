@@ -1,0 +1,245 @@
+"""What waits are for by the order of calls alone, where nothing was really held up, and records tell of an event its number at most."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from execgraph.linker.submissions import MOST_STREAMS
+from execgraph.linker.waits.synchronisation import ELSEWHERE
+from support.builder import Collective, TraceBuilder
+from support.effort import growth
+from support.runs import link_run
+from support.waits import UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
+
+LONG = 500
+"""µs after which all that was launched before is over."""
+
+
+def test_a_wait_for_a_known_event_is_for_its_recording_though_another_one_comes_right_before() -> None:
+    t = TraceBuilder(**WITHOUT_EVENT)
+    t.launch("marked", 7, 5)
+    event = t.record_event(stream=7)
+    t.wait_event(event, stream=20)
+    t.launch("first", 20, 5)
+    t.idle(100)
+    t.launch("other", 24, 5)
+    t.record_event(stream=24)
+    t.wait_event(event, stream=28)
+    t.launch("second", 28, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("marked", "first"), ("marked", "second")}
+
+
+def test_a_recording_of_another_event_is_not_awaited_twice() -> None:
+    t = TraceBuilder(**WITHOUT_EVENT)
+    t.launch("first", 7, 5)
+    early = t.record_event(stream=7)
+    t.launch("second", 24, 5)
+    late = t.record_event(stream=24)
+    t.wait_event(late, stream=20)
+    t.launch("waits for second", 20, 5)
+    t.wait_event(early, stream=28)
+    t.launch("waits for first", 28, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("second", "waits for second"), ("first", "waits for first")}
+
+
+def begun(**known: Any) -> TraceBuilder:
+    """A run that has an op."""
+    t = TraceBuilder(**known)
+    t.leaf("aten::empty", 1)
+    return t
+
+
+# waits of a program
+
+
+def test_waits_are_nested_like_the_recordings_that_nothing_waited_for_yet() -> None:
+    t = begun(**UNRECORDED)
+    events = []
+    for number in range(3):
+        t.launch(f"work {number}", 20 + number, 5)
+        events.append(t.record_event(stream=20 + number))
+    t.idle(LONG)
+    for number in (2, 1, 0):
+        t.wait_event(events[number], stream=number)
+        t.launch(f"after {number}", number, 5)
+    assert device_waits(link_run(t)) == {(f"work {number}", f"after {number}") for number in range(3)}
+
+
+@pytest.mark.parametrize("known", [WITHOUT_EVENT, UNRECORDED], ids=["number", "calls"])
+def test_an_event_that_is_recorded_anew_is_awaited_anew(known: dict[str, Any]) -> None:
+    t = begun(**known)
+    event = t.event()
+    for number in range(3):
+        t.launch("work", 20, 5)
+        t.record_event(event, stream=20)
+        t.idle(LONG)
+        t.wait_event(event, stream=number)
+        t.launch("after", number, 5)
+    waits = link_run(t).device_waits
+    assert (waits.source_row.tolist(), waits.target_row.tolist()) == ([0, 2, 4], [1, 3, 5])
+
+
+def test_no_stream_waits_for_itself() -> None:
+    """Though it is the one that its thread used last."""
+    t = begun(**UNRECORDED)
+    t.launch("other", 20, 5)
+    t.launch("own", 7, 5)
+    t.idle(LONG)
+    t.wait_event(t.record_event(stream=20), stream=7)
+    t.launch("after", 7, 5)
+    assert device_waits(link_run(t)) == {("other", "after")}
+
+
+def test_the_order_of_calls_tells_of_one_wait_for_each_recording() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("first", 20, 5)
+    event = t.record_event(stream=20)
+    t.idle(LONG)
+    for stream in (7, 24):
+        t.wait_event(event, stream=stream)
+        t.launch(f"on {stream}", stream, 5)
+    assert device_waits(link_run(t)) == {("first", "on 7")}
+
+
+def test_each_wait_is_for_the_data_that_is_used_before_the_next_one() -> None:
+    t = begun(**UNRECORDED)
+    buffers = {stream: t.tensor((8, 8)) for stream in (20, 24)}
+    for stream, buffer in buffers.items():
+        with t.op("aten::mm", outputs=[buffer]):
+            t.launch(f"writes on {stream}", stream, 5)
+    t.idle(LONG)
+    for stream, buffer in buffers.items():
+        with t.op("aten::sum", inputs=[buffer]):
+            t.wait_event(t.record_event(stream=stream), stream=7)
+            t.launch(f"reads from {stream}", 7, 5)
+    assert device_waits(link_run(t)) == {(f"writes on {stream}", f"reads from {stream}") for stream in buffers}
+
+
+def test_waits_with_nothing_in_between_hold_the_same_work_up() -> None:
+    t = begun(**UNRECORDED)
+    buffers = {stream: t.tensor((8, 8)) for stream in (20, 24)}
+    for stream, buffer in buffers.items():
+        with t.op("aten::mm", outputs=[buffer]):
+            t.launch(f"on {stream}", stream, 5)
+    t.launch("unrelated", 28, 5)
+    t.idle(LONG)
+    with t.op("aten::add", inputs=list(buffers.values())):
+        for stream in buffers:
+            t.wait_event(t.record_event(stream=stream), stream=7)
+        t.launch("reads both", 7, 5)
+    assert device_waits(link_run(t)) == {("on 20", "reads both"), ("on 24", "reads both")}
+
+
+def test_a_wait_for_what_another_record_names_is_told_by_times_alone() -> None:
+    """Nothing but the wait right after it says that a recording is awaited once more."""
+    t = begun()
+    t.launch("long", 20, LONG)
+    event = t.record_event(stream=20)
+    t.wait_event(event, stream=24)
+    t.launch("told", 24, 5)
+    t.wait_event(event, stream=7)
+    t.launch("not told", 7, 5)
+    t.syncs[-1].event = replace(event, correlation=-1)
+    assert device_waits(link_run(t)) == {("long", "told"), ("long", "not told")}
+
+
+# waits for and of collectives
+
+
+def collective(t: TraceBuilder, number: int, after: int | None = None) -> Collective:
+    group = t.groups[0] if t.groups else t.group(range(2))
+    return t.collective(group=group, stream=20 + number, duration=5, kernel=f"ncclKernel {number}", after=after)
+
+
+def test_what_only_collectives_recorded_is_awaited_in_their_order() -> None:
+    t = begun(**UNRECORDED)
+    done = [collective(t, number).done for number in range(3)]
+    t.idle(LONG)
+    for stream, event in enumerate(done):
+        t.wait_event(event, stream=stream)
+        t.launch(f"after {stream}", stream, 5)
+    assert device_waits(link_run(t)) == {(f"ncclKernel {number}", f"after {number}") for number in range(3)}
+
+
+def test_a_program_waits_for_what_it_recorded_itself_rather_than_for_what_a_collective_did() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("own", 24, 5)
+    own = t.record_event(stream=24)
+    collective(t, 0)
+    t.idle(LONG)
+    t.wait_event(own, stream=7)
+    t.launch("after", 7, 5)
+    assert device_waits(link_run(t)) == {("own", "after")}
+
+
+def test_a_collective_waits_for_what_its_stream_is_to_follow() -> None:
+    """Not for what the program recorded before, though nothing has waited for that yet."""
+    t = begun(**UNRECORDED)
+    t.launch("other", 24, 5)
+    t.record_event(stream=24)
+    t.launch("gradient", 7, 5)
+    collective(t, 0, after=7)
+    assert device_waits(link_run(t)) == {("gradient", "ncclKernel 0")}
+
+
+def test_where_nothing_was_recorded_a_collective_waits_for_the_stream_in_use() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("gradient", 7, 5)
+    t.idle(LONG)
+    collective(t, 0, after=7)
+    t.calls = [call for call in t.calls if call.name != "cudaEventRecord"]
+    linked = link_run(t)
+    assert device_waits(linked) == {("gradient", "ncclKernel 0")}
+    assert linked.report.guessed == {"waits before a collective resolved to the stream in use": 1}
+
+
+# waits of the host
+
+
+def test_a_synchronisation_that_returned_at_once_says_nothing_by_its_time() -> None:
+    """Something else may just have ended."""
+    t = begun(**UNRECORDED)
+    t.launch("other", 20, 40)
+    t.record_event(stream=20)
+    t.launch("asked for", 7, 5)
+    event = t.record_event(stream=7)
+    t.wait_until(t.ready[20] / 1000 + 0.1)
+    t.event_synchronize(event)
+    assert host_waits(link_run(t)) == {("asked for", "cudaEventSynchronize")}
+
+
+def test_a_query_that_was_answered_before_the_likeliest_work_had_ended_is_for_nothing_known() -> None:
+    t = begun(**UNRECORDED)
+    t.launch("long", 7, LONG)
+    t.event_query(t.record_event(stream=7))
+    assert host_waits(link_run(t)) == set()
+
+
+def test_the_effort_for_a_wait_does_not_grow_with_the_number_of_waits() -> None:
+    def link_waits(count: int) -> Callable[[], object]:
+        t = TraceBuilder(**UNRECORDED)
+        t.launch("recorded", 7, 1)
+        event = t.event()
+        for _ in range(count):
+            t.record_event(event, stream=7)
+            t.wait_event(event, stream=100)
+        t.leaf("aten::add", 5)
+        t.launch("kernel", 100, 1)
+        return lambda: link_run(t)
+
+    assert growth(link_waits, 70) < 2.6
+
+
+@pytest.mark.parametrize(("streams", "noted"), [(MOST_STREAMS - 1, 0), (MOST_STREAMS + 1, MOST_STREAMS + 1)])
+def test_waits_that_are_looked_for_on_some_streams_alone_are_counted(streams: int, noted: int) -> None:
+    t = TraceBuilder(**UNRECORDED)
+    for stream in range(100, 100 + streams):
+        t.launch("recorded", stream, 1)
+        event = t.record_event(stream=stream)
+        t.launch("between", 7, 1)
+        t.event_synchronize(event)
+    t.leaf("aten::add", 5)
+    assert link_run(t).report.noted.get(ELSEWHERE, 0) == noted

@@ -1,0 +1,476 @@
+"""Who waits for whom: from synchronisation records where there are any, else from the order of the calls."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.linker import link, read_device_trace
+from execgraph.schema.graph import DependencyKind
+from support.builder import LAYOUTS, Event, TraceBuilder
+from support.runs import broken_rules, convert_run, link_run
+from support.waits import RECORDED, UNRECORDED, WITHOUT_EVENT, device_waits, host_waits
+
+EVENT_WAIT, HOST_SYNC = DependencyKind.EVENT_WAIT, DependencyKind.HOST_SYNC
+KNOWLEDGE = pytest.mark.parametrize("known", [RECORDED, WITHOUT_EVENT, UNRECORDED], ids=["record", "-1", "calls"])
+
+
+# A stream waits for an event
+
+
+@KNOWLEDGE
+@pytest.mark.parametrize("torch", LAYOUTS)
+def test_the_next_activity_of_a_waiting_stream_follows_what_the_event_marked(torch: str, known: dict[str, Any]) -> None:
+    t = TraceBuilder(torch=torch, **known)
+    t.launch("marked", 7, 50)
+    event = t.record_event(stream=7)
+    t.wait_event(event, stream=20)
+    t.launch("waits", 20, 5)
+    t.launch("after", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("marked", "waits")}
+    nodes = convert_run(t)
+    assert nodes.follows("waits")["marked"] == EVENT_WAIT
+    assert "marked" not in nodes.follows("after")
+    assert nodes.replay_error() == 0
+
+
+def test_an_event_marks_what_was_submitted_before_it() -> None:
+    t = TraceBuilder()
+    t.launch("before", 7, 50)
+    event = t.record_event(stream=7)
+    t.launch("after", 7, 50)
+    t.wait_event(event, stream=20)
+    t.launch("waits", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("before", "waits")}
+
+
+def test_an_event_recorded_again_marks_the_new_place_from_then_on() -> None:
+    t = TraceBuilder()
+    event = Event(1)
+    t.launch("first", 7, 50)
+    t.record_event(event, stream=7)
+    t.wait_event(event, stream=20)
+    t.launch("second", 7, 50)
+    t.record_event(event, stream=7)
+    t.wait_event(event, stream=24)
+    t.launch("waits for first", 20, 5)
+    t.launch("waits for second", 24, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("first", "waits for first"), ("second", "waits for second")}
+
+
+@KNOWLEDGE
+def test_waits_are_handed_on_by_a_stream_without_work_of_its_own_yet(known: dict[str, Any]) -> None:
+    t = TraceBuilder(**known)
+    t.launch("first", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=24)
+    t.wait_event(t.record_event(stream=24), stream=20)
+    t.launch("last", 20, 5)
+    t.leaf("aten::add", 100)
+    t.launch("much later", 24, 5)
+    found = device_waits(link_run(t)) - {("first", "much later")}
+    # without a record nothing says where the second event was recorded: the edge may be missing, a wrong one not be there
+    assert found == {("first", "last")} if known is RECORDED else found <= {("first", "last")}
+
+
+def test_waits_are_handed_on_by_a_stream_that_never_has_work() -> None:
+    t = TraceBuilder()
+    t.launch("first", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=24)
+    t.wait_event(t.record_event(stream=24), stream=20)
+    t.launch("last", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("first", "last")}
+
+
+def test_an_activity_waits_for_all_that_its_stream_was_told_to() -> None:
+    t = TraceBuilder()
+    t.launch("a", 7, 50)
+    t.launch("b", 24, 40)
+    for stream in (7, 24):
+        t.wait_event(t.record_event(stream=stream), stream=20)
+    t.launch("waits", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("a", "waits"), ("b", "waits")}
+    nodes = convert_run(t)
+    assert nodes.follows("waits")["a"] == nodes.follows("waits")["b"] == EVENT_WAIT
+
+
+def test_a_pending_wait_is_a_source_beside_the_streams_own_work() -> None:
+    t = TraceBuilder()
+    t.launch("own", 24, 5)
+    t.launch("awaited", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=24)
+    t.wait_event(t.record_event(stream=24), stream=20)
+    t.launch("last", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("own", "last"), ("awaited", "last")}
+
+
+def test_a_consumed_wait_is_no_source_any_more() -> None:
+    t = TraceBuilder()
+    t.launch("awaited", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=24)
+    t.launch("consumer", 24, 5)
+    t.wait_event(t.record_event(stream=24), stream=20)
+    t.launch("last", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("awaited", "consumer"), ("consumer", "last")}
+
+
+def test_a_wait_for_an_event_of_an_idle_stream_is_no_edge() -> None:
+    t = TraceBuilder()
+    t.wait_event(t.record_event(stream=24), stream=20)
+    t.launch("k", 20, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == set()
+
+
+def test_a_wait_for_the_own_stream_says_nothing_new() -> None:
+    t = TraceBuilder()
+    t.launch("one", 7, 5)
+    t.wait_event(t.record_event(stream=7), stream=7)
+    t.launch("two", 7, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == set()
+
+
+def test_a_wait_that_no_work_follows_is_no_edge() -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 5)
+    t.launch("other", 20, 5)
+    t.wait_event(t.record_event(stream=7), stream=20)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == set()
+
+
+def test_a_guessed_event_is_counted_and_marked() -> None:
+    t = TraceBuilder(event_correlations=False)
+    t.launch("k", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=20)
+    t.launch("waits", 20, 5)
+    t.leaf("aten::add", 5)
+    report = link_run(t).report
+    assert sum(report.guessed.values()) == 1
+    assert report.waits == {"device waits for device, by call order": 1}
+
+
+def test_an_unknown_event_of_another_wait_is_not_taken() -> None:
+    """The record right before is that of another wait; the older one is the only one left."""
+    t = TraceBuilder(event_correlations=False)
+    t.launch("a", 7, 50)
+    first = t.record_event(stream=7)
+    t.launch("b", 24, 10)
+    second = t.record_event(stream=24)
+    t.wait_event(second, stream=20)
+    t.launch("waits for b", 20, 5)
+    t.wait_event(first, stream=28)
+    t.launch("waits for a", 28, 5)
+    t.leaf("aten::add", 5)
+    assert device_waits(link_run(t)) == {("b", "waits for b"), ("a", "waits for a")}
+
+
+# The host waits
+
+
+@KNOWLEDGE
+@pytest.mark.parametrize("wait", ["stream_synchronize", "device_synchronize", "event_synchronize"])
+def test_a_host_wait_follows_the_last_activity_submitted(wait: str, known: dict[str, Any]) -> None:
+    t = TraceBuilder(**known)
+    t.launch("first", 7, 50)
+    t.launch("last", 7, 50)
+    argument = [t.record_event(stream=7)] if wait == "event_synchronize" else []
+    getattr(t, wait)(*argument)
+    t.launch("later", 7, 50)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert {source for source, _ in host_waits(linked)} == {"last"}
+    nodes = convert_run(t)
+    call = {"stream": "cudaStreamSynchronize", "device": "cudaDeviceSynchronize", "event": "cudaEventSynchronize"}
+    assert nodes.follows(call[wait.partition("_")[0]])["last"] == HOST_SYNC
+    assert nodes.replay_error() == 0
+
+
+def test_a_stream_synchronisation_waits_for_its_stream_only() -> None:
+    t = TraceBuilder()
+    t.launch("short", 7, 20)
+    t.launch("long", 20, 200)
+    t.stream_synchronize(7)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == {("short", "cudaStreamSynchronize")}
+
+
+def test_without_records_the_stream_is_the_one_whose_end_explains_the_calls_length() -> None:
+    t = TraceBuilder(sync_records=False)
+    t.launch("short", 7, 20)
+    t.launch("long", 20, 200)
+    t.stream_synchronize(7)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == {("short", "cudaStreamSynchronize")}
+    assert linked.report.waits == {"host waits for device, by timing": 1}
+
+
+def test_a_device_synchronisation_waits_for_every_stream() -> None:
+    t = TraceBuilder()
+    for stream in (7, 20, 24):
+        t.launch(f"on {stream}", stream, 50)
+    t.device_synchronize()
+    t.leaf("aten::add", 5)
+    assert {source for source, _ in host_waits(link_run(t))} == {"on 7", "on 20", "on 24"}
+
+
+def test_a_host_wait_covers_what_its_stream_waits_for() -> None:
+    t = TraceBuilder()
+    t.launch("own", 20, 1)
+    t.launch("awaited", 7, 50)
+    t.wait_event(t.record_event(stream=7), stream=20)
+    t.stream_synchronize(20)
+    t.leaf("aten::add", 5)
+    assert {source for source, _ in host_waits(link_run(t))} == {"own", "awaited"}
+
+
+def test_a_synchronisation_with_nothing_pending_is_kept_as_a_wait() -> None:
+    t = TraceBuilder()
+    t.stream_synchronize(7)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == {("", "cudaStreamSynchronize")}
+
+
+# Copies
+
+
+def test_a_download_to_pageable_memory_blocks() -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    copy = t.memcpy("DtoH", 7)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == {(copy.name, "cudaMemcpyAsync")}
+    assert linked.report.waits == {"blocking copies": 1}
+    assert convert_run(t).replay_error() == 0
+
+
+@pytest.mark.parametrize("kind", ["HtoD", "DtoD"])
+def test_other_copies_do_not_block(kind: str) -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    t.memcpy(kind, 7)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == set()
+
+
+def test_a_download_that_outlasts_its_call_did_not_block() -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    t.memcpy("DtoH", 7, blocking=False)
+    t.leaf("aten::add", 100)
+    assert host_waits(link_run(t)) == set()
+
+
+# Queries
+
+
+def test_a_query_before_the_event_is_no_wait() -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    event = t.record_event(stream=7)
+    assert not t.event_query(event)
+    t.leaf("aten::add", 100)
+    linked = link_run(t)
+    assert host_waits(linked) == set()
+    assert linked.report.waits == {"event queries that found the event pending": 1}
+
+
+def test_a_query_after_the_event_is_a_wait() -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    event = t.record_event(stream=7)
+    t.idle(100)
+    assert t.event_query(event)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == {("k", "cudaEventQuery")}
+
+
+def test_a_polling_loop_is_one_wait() -> None:
+    t = TraceBuilder()
+    t.launch("k", 7, 50)
+    event = t.record_event(stream=7)
+    while not t.event_query(event):
+        t.work(5)
+    t.leaf("aten::add", 5)
+    nodes = convert_run(t)
+    assert nodes.edges(HOST_SYNC) == {("k", "cudaEventQuery")}
+    assert nodes.replay_error() == 0
+    assert nodes.time("cudaEventQuery")[0] == nodes.time("k")[1]
+
+
+def test_a_query_without_a_record_asks_about_what_was_recorded() -> None:
+    t = TraceBuilder(sync_records=False)
+    t.launch("k", 7, 5)
+    event = t.record_event(stream=7)
+    t.idle(100)
+    t.event_query(event)
+    t.leaf("aten::add", 5)
+    assert host_waits(link_run(t)) == {("k", "cudaEventQuery")}
+
+
+def test_a_host_that_really_waited_did_so_for_what_ended_then() -> None:
+    """Not for the oldest event that nobody waited for, of which a memory allocator leaves many."""
+    t = TraceBuilder(**UNRECORDED)
+    for name in ("old", "older"):
+        t.launch(name, 7, 10)
+        t.record_event(stream=7)
+    t.launch("awaited", 7, 300)
+    event = t.record_event(stream=7)
+    t.launch("later", 7, 300)
+    t.record_event(stream=7)
+    t.event_synchronize(event)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == {("awaited", "cudaEventSynchronize")}
+    assert sum(linked.report.guessed.values()) == 1
+
+
+def test_a_host_cannot_have_waited_for_what_followed_later_work() -> None:
+    """Either the stream is no queue or the clocks are wrong; without the wait the trace still converts."""
+    t = TraceBuilder()
+    t.memcpy("DtoH", 7, 20, start=100)
+    t.launch("later", 7, 20, start=50)
+    t.leaf("aten::add", 5)
+    linked = link_run(t)
+    assert host_waits(linked) == set()
+    assert linked.report.dropped == {"host waits that contradict the order of launches": 1}
+    assert broken_rules(convert_run(t)) == []
+
+
+@pytest.mark.parametrize("number", [5, 6])
+def test_a_queue_that_waits_for_a_numbered_recording_of_another_one(number: int) -> None:
+    """As MTIA's device queues record it; a recording that is not there leaves the wait open, which is counted."""
+    t = TraceBuilder(**UNRECORDED)
+    t.launch("awaited", 7, 50)
+    end = t.activities[-1].end / 1000
+    t.launch("goes on", 20, 10, start=end + 2)
+    t.leaf("aten::add", 5)
+    zero = t.origin_ns / 1000
+    for name, args, start, duration in (
+        ("event_record", {"stream": 7, "seq_num": 5}, end + 0.5, 1),
+        ("event_wait", {"stream": 20, "wait_on_stream": 7, "seq_num": number}, 8, end - 7.4),
+    ):
+        place = {"ph": "X", "cat": "mtia_ccp_events", "name": name, "pid": 0, "tid": args["stream"]}
+        t.add_device_event({**place, "ts": zero + start, "dur": duration, "args": {"device": 0, **args}})
+    linked = link_run(t)
+    assert device_waits(linked) == ({("awaited", "goes on")} if number == 5 else set())
+    assert linked.report.dropped == ({} if number == 5 else {"waits of device queues for nothing recorded": 1})
+
+
+# Two real programs, rebuilt
+
+
+def event_synchronisation() -> TraceBuilder:
+    """A download, a stream synchronisation, then a kernel that an event, a query and the whole device are asked about."""
+    t = TraceBuilder(torch="2.3")
+    for name in ("fill", "sum", "compare"):
+        with t.op(f"aten::{name}"):
+            t.launch(name, 7, 2)
+    with t.op("aten::item"):
+        t.work(20)
+        t.memcpy("DtoH", 7, 2)
+        t.stream_synchronize(7)
+    t.record_event(stream=7)
+    t.launch("spin", 7, 36)
+    event = t.record_event(stream=7)
+    t.event_synchronize(event)
+    assert t.event_query(event)
+    t.call("cudaEventElapsedTime")
+    t.device_synchronize()
+    return t
+
+
+def several_streams() -> TraceBuilder:
+    """Three products on streams of their own; the third stream waits for the first, then the host for the device."""
+    t = TraceBuilder(torch="2.3")
+    done = t.record_event(stream=20)
+    for number, stream in enumerate((20, 28, 24)):
+        if stream == 24:
+            t.wait_event(t.record_event(stream=20), stream=24)
+        with t.op("aten::matmul"), t.op("aten::mm"):
+            t.work(200)
+            if number:
+                assert t.event_query(done)
+            t.memset(stream, 1)
+            t.activities[-1].name = f"memset on {stream}"
+            t.launch(f"gemm on {stream}", stream, 123)
+            done = t.record_event(stream=stream)
+    t.device_synchronize()
+    return t
+
+
+EVENT_SYNCHRONISATION = {
+    ("Memcpy DtoH (Device -> Pageable)", "cudaMemcpyAsync"),
+    ("Memcpy DtoH (Device -> Pageable)", "cudaStreamSynchronize"),
+    ("spin", "cudaEventSynchronize"),
+    ("spin", "cudaEventQuery"),
+    ("spin", "cudaDeviceSynchronize"),
+}
+
+
+def test_event_synchronisation_has_four_waits_and_a_blocking_copy() -> None:
+    linked = link_run(event_synchronisation())
+    assert host_waits(linked) == EVENT_SYNCHRONISATION
+    assert linked.report.waits == {"host waits for device, by record": 4, "blocking copies": 1}
+    assert device_waits(linked) == set()
+
+
+def test_several_streams_have_six_waits() -> None:
+    t = several_streams()
+    linked = link_run(t)
+    query, synchronise = "cudaEventQuery", "cudaDeviceSynchronize"
+    assert host_waits(linked) == {
+        ("gemm on 20", query),
+        ("gemm on 28", query),
+        ("gemm on 20", synchronise),
+        ("gemm on 28", synchronise),
+        ("gemm on 24", synchronise),
+    }
+    assert device_waits(linked) == {("gemm on 20", "memset on 24")}
+    assert convert_run(t).replay_error() == 0
+
+
+def test_the_real_event_synchronisation(real_traces: Path) -> None:
+    path = real_traces / "critical_path" / "event_sync.json.gz"
+    linked = link(None, read_device_trace(str(path)))
+    spin = next(name for name in linked.activities.name.table if "spin_kernel" in name)
+    assert host_waits(linked) == {(source.replace("spin", spin), call) for source, call in EVENT_SYNCHRONISATION}
+
+
+def test_the_real_run_on_several_streams(real_traces: Path) -> None:
+    path = real_traces / "critical_path" / "event_sync_multi_stream.json.gz"
+    linked = link(None, read_device_trace(str(path)))
+    activities, device, host = linked.activities, linked.device_waits, linked.host_waits
+    rows = zip(host.source_row.tolist(), host.call_row.tolist(), strict=True)
+    assert {(int(activities.stream[source]), linked.calls.name[call]) for source, call in rows if source >= 0} == {
+        (20, "cudaEventQuery"),
+        (28, "cudaEventQuery"),
+        (20, "cudaDeviceSynchronize"),
+        (24, "cudaDeviceSynchronize"),
+        (28, "cudaDeviceSynchronize"),
+    }
+    assert activities.stream[device.source_row].tolist() == [20]
+    assert activities.name[int(device.target_row[0])] == "Memset (Device)"
+
+
+def test_a_loop_of_queries_goes_on_until_what_the_stream_itself_waited_for_is_over() -> None:
+    """The stream has long been done when the event is recorded, but for what another one does."""
+    t = TraceBuilder()
+    t.launch("own", 7, 5)
+    t.launch("other", 20, 400)
+    t.wait_event(t.record_event(stream=20), stream=7)
+    event = t.record_event(stream=7)
+    first = t.now
+    while t.now < 420:
+        t.event_query(event)
+    t.leaf("aten::add", 5)
+    waits = link_run(t).host_waits
+    assert waits.since.max() - t.origin_ns == pytest.approx(1000 * first, abs=2_000)

@@ -1,0 +1,179 @@
+"""What times say of the waits of a place: which ends come too late, and which explain when what was held up went on. By hand, in ns."""
+
+import numpy as np
+import pytest
+from execgraph.linker.submissions import StreamKey, StreamQueues, StreamTails, TimingModel
+from execgraph.linker.waits.timing_scorer import TimingScorer
+from execgraph.linker.waits.unresolved_waits import HOST, BlockedWork, UnresolvedWait
+from execgraph.schema.columns import Bool, Int64
+from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
+from execgraph.schema.traces import NEVER
+from support.tables import Called, Ran, activities, calls
+
+MACHINE = MachineCalibration(
+    clock_error_ns=300,
+    launch={"": LatencyStats(2_000, 3_000, ENOUGH)},
+    gap={"": LatencyStats(500, 700, ENOUGH)},
+    wake={"": LatencyStats(1_000, 1_500, ENOUGH)},
+)
+LAUNCHED, WAITS, RETURNED = Called(0, 100), Called(200, 300, "cudaStreamWaitEvent"), 30_000
+"""What runs on stream 7 at first, then a wait and a launch that it may hold up."""
+FIRST, DUE = Ran(5_000, 20_000, 0), 20_700
+STREAM = StreamKey(0, 7)
+
+
+def met_ends(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait]) -> TimingScorer:
+    table, rows = activities(*ran), calls(*called)
+    return TimingScorer(table, rows, TimingModel(table, rows, MACHINE), StreamTails(StreamQueues(table, rows)), waits)
+
+
+def judged(
+    ends: TimingScorer, waits: list[UnresolvedWait], held: BlockedWork, *of_each: list[int]
+) -> tuple[Bool, Int64]:
+    """For ends, a list a wait, of as many streams: by wait and stream whether they are too late; by stream how many waits they explain."""
+    over, spoken = ends.score(waits, np.array([of_each], np.int64), held)
+    return over[0], spoken[0]
+
+
+# streams
+
+
+def of_stream(*starts: int, ends: list[list[int]]) -> tuple[list[list[bool]], list[int]]:
+    """Of waits that may have held up what started at these times on stream 7, where it usually follows within 700."""
+    ran, called, waits = [FIRST], [LAUNCHED], []
+    for start in starts:
+        called += [WAITS, LAUNCHED._replace(start=400, end=500)]
+        ran.append(Ran(start, start + 10, len(called) - 1))
+        waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
+    over, spoken = judged(met_ends(ran, called, waits), waits, BlockedWork(STREAM, -1), *ends)
+    return over.tolist(), spoken.tolist()
+
+
+LATE = DUE + 9_300
+"""When something started that its stream and its launch would have let start sooner."""
+
+
+@pytest.mark.parametrize(
+    ("end", "is_over", "explains"),
+    [
+        (LATE + 3, True, False),
+        (LATE + 2, False, True),
+        (LATE, False, True),
+        (LATE - 702, False, True),
+        (LATE - 703, False, False),
+        (NEVER, False, False),
+    ],
+)
+def test_what_started_late_waited_for_what_ended_right_before(end: int, is_over: bool, explains: bool) -> None:
+    """Times of one clock may be misstated by 2; it usually takes up to 700 from an end to the next start."""
+    assert of_stream(LATE, ends=[[end]]) == ([[is_over]], [int(explains)])
+
+
+@pytest.mark.parametrize(("start", "explained"), [(DUE, 0), (DUE + 1, 1)])
+def test_what_started_when_it_was_due_waited_for_nothing(start: int, explained: int) -> None:
+    assert of_stream(start, ends=[[start - 1]]) == ([[False]], [explained])
+
+
+@pytest.mark.parametrize(("end", "explained"), [(20_000, 0), (20_001, 1)])
+def test_what_ended_before_its_own_stream_was_free_held_nothing_up(end: int, explained: int) -> None:
+    assert of_stream(DUE + 1, ends=[[end]]) == ([[False]], [explained])
+
+
+def test_ends_speak_for_a_place_if_they_explain_half_of_the_waits_that_were_held_up() -> None:
+    met, missed = LATE - 5, LATE - 5_000
+    assert of_stream(LATE, ends=[[met, missed]])[1] == [1, 0]
+    after = LATE + 10_000
+    one_of_two = [[met, missed, met], [after - 5, after - 5, missed]]
+    assert of_stream(LATE, after, ends=one_of_two)[1] == [2, 1, 1]
+    last = after + 10_000
+    one_of_three = [*one_of_two, [last - 5, last - 5_000, last - 5_000]]
+    assert of_stream(LATE, after, last, ends=one_of_three)[1] == [3, 0, 0]
+
+
+def test_a_wait_that_no_work_followed_says_nothing() -> None:
+    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, -1),), NEVER, 0)]
+    over, spoken = judged(met_ends([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].held[0], [1 << 40])
+    assert (over.tolist(), spoken.tolist()) == ([[False]], [0])
+
+
+def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
+    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]
+    over, spoken = judged(met_ends([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].held[0], [8_999])
+    assert (over.tolist(), spoken.tolist()) == ([[False]], [1])
+
+
+# the host
+
+
+def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, asks: bool = False) -> tuple[bool, bool]:
+    """Whether an end is too late for, and explains, a call that waited from 10000 on."""
+    called = [LAUNCHED, Called(10_000, returned, "cudaEventSynchronize")]
+    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, is_query=asks)]
+    over, spoken = judged(met_ends([FIRST], called, waits), waits, HOST, [end])
+    return bool(over[0, 0]), bool(spoken[0])
+
+
+DOUBT = 300 + 2 + 1_000
+"""How far host and device may disagree: by the clock's error, by how times are written, and by what calls take to return."""
+AHEAD = DOUBT + 5_000
+"""The device's clock may besides be ahead by as much as the soonest activity started after its launch call had."""
+
+
+@pytest.mark.parametrize(
+    ("end", "is_over", "explains"),
+    [
+        (RETURNED + AHEAD + 1, True, False),
+        (RETURNED + AHEAD, False, True),
+        (RETURNED - 1_500 - DOUBT, False, True),
+        (RETURNED - 1_500 - DOUBT - 1, False, False),
+    ],
+)
+def test_a_call_that_returned_late_waited_for_what_had_just_ended(end: int, is_over: bool, explains: bool) -> None:
+    assert of_host(end) == (is_over, explains)
+
+
+@pytest.mark.parametrize(("returned", "explains"), [(11_500, False), (11_501, True)])
+def test_a_call_that_returned_as_soon_as_such_calls_do_says_nothing(returned: int, explains: bool) -> None:
+    assert of_host(returned - 10, returned) == (False, explains)
+
+
+def test_a_call_that_asks_is_answered_at_once() -> None:
+    assert of_host(9_950, 10_000, reach=0) == (False, False)
+    assert of_host(9_950, 10_000, reach=0, asks=True) == (False, True)
+
+
+# how soon streams go on
+
+
+def reach_of(*gaps: int, stream: int = 20) -> int:
+    """Of waits that held up what started so long after the end of what ran on another stream."""
+    ran, called, waits = [FIRST], [LAUNCHED], []
+    for number, gap in enumerate(gaps):
+        at = 100_000 * (number + 1)
+        called += [Called(at, at + 100), Called(at + 200, at + 300, "cudaStreamWaitEvent"), Called(at + 400, at + 500)]
+        ran += [
+            Ran(at + 5_000, at + 20_000, len(called) - 3, stream=stream),
+            Ran(at + 20_000 + gap, at + 30_000, len(called) - 1),
+        ]
+        waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
+    return met_ends(ran, called, waits).max_reaction_ns
+
+
+def test_streams_go_on_after_others_within_what_is_usual_of_the_trace() -> None:
+    assert reach_of() == 700
+    assert reach_of(1_000, 1_000, 1_000) == 1_001
+    assert reach_of(600, 600, 600) == 700
+    assert reach_of(5_000, 5_000, 5_000) == 5_001
+
+
+def test_what_follows_its_own_stream_does_not_tell_of_others() -> None:
+    assert reach_of(1_000, 1_000, 1_000, stream=7) == 700
+
+
+def test_what_was_known_to_hold_an_activity_up_no_longer_has_to_be_explained() -> None:
+    ran, called = [FIRST, Ran(LATE, LATE + 10, 2), Ran(5_000, LATE - 5, stream=20)], [LAUNCHED, WAITS, LAUNCHED]
+    waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 1),), NEVER, 0)]
+    ends = met_ends(ran, called, waits)
+    assert judged(ends, waits, waits[0].held[0], [LATE - 5])[1].tolist() == [1]
+    ends.explained(1, 2)
+    assert judged(ends, waits, waits[0].held[0], [LATE - 5])[1].tolist() == [0]

@@ -1,0 +1,102 @@
+"""Jobs of a few ranks with random groups that do anything a library offers: no rank disagrees, and a simulator plays them to the end."""
+
+import random
+from pathlib import Path
+
+import pytest
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.build_job import BuildOptions, BuildReport, build
+from execgraph.tools.build_job.finish_rank import ALONE
+from execgraph.tools.replay import replay_ranks
+from support.builder import Group, Tensor, TraceBuilder
+from support.generated import here
+from support.simulator import Generation, read_files, simulate
+
+EVEN = ("allreduce", "broadcast", "reduce", "gather", "scatter", "barrier", "all_to_all")
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+SIZES = (0, 1, 7, 64)
+
+
+class Job:
+    """What happens, in one order for all ranks; each rank does its part of it."""
+
+    def __init__(self, seed: int, torch: str) -> None:
+        self.random, self.torch = random.Random(seed), torch
+        self.ranks = self.random.choice((2, 3, 4))
+        several = 3 if torch != "2.1" else 0  # which does not record who is in a group
+        members = [self.random.sample(range(self.ranks), self.random.randint(1, self.ranks)) for _ in range(several)]
+        self.groups = [tuple(range(self.ranks)), *(tuple(sorted(ranks)) for ranks in members)]
+        self.steps = [self._step() for _ in range(self.random.randint(4, 14))]
+
+    def _step(self) -> tuple[int, str, int, list[tuple[int, int, int]]]:
+        """Group, what it does, a size, and the messages (from, to, size) by places in the group."""
+        group = self.random.randrange(len(self.groups))
+        places = range(len(self.groups[group]))
+        kinds = [*EVEN, "_allgather_base", "_reduce_scatter_base", "all_to_allv"]
+        if len(places) > 1:
+            kinds += ["message", "batch", "batch"]
+        pairs = [self.random.sample(places, 2) for _ in range(self.random.randint(1, 4))] if len(places) > 1 else []
+        messages = [(*pair, self.random.choice((1, 4, 4, 9))) for pair in pairs]
+        return group, self.random.choice(kinds), self.random.choice(SIZES), messages
+
+    def write(self, folder: Path) -> None:
+        for rank in range(self.ranks):
+            t = TraceBuilder(torch=self.torch, rank=rank, world_size=self.ranks, pid=100 + rank)
+            own = {number: t.group(ranks, str(number)) for number, ranks in enumerate(self.groups) if rank in ranks}
+            for number, *step in self.steps:
+                with t.op("aten::mm"):
+                    t.launch("gemm", duration=self.random.randint(5, 60))
+                if number in own:
+                    _do(t, own[number], 20 + number, *step)
+                    if self.random.random() < 0.3:
+                        t.wait_event(t.record_event(stream=20 + number), stream=7)
+            t.device_synchronize()
+            t.write(folder)
+
+
+def _do(t: TraceBuilder, group: Group, stream: int, kind: str, size: int, messages: list[tuple[int, int, int]]) -> None:
+    me, members = group.ranks.index(t.rank or 0), len(group.ranks)
+    mine: list[tuple[str, int, Tensor]] = []
+    for source, target, elements in messages if kind == "batch" else messages[:1]:
+        mine += [("send", target, t.tensor((elements,)))] if source == me else []
+        mine += [("recv", source, t.tensor((elements,)))] if target == me else []
+    if kind == "batch":
+        if mine:
+            t.batch(mine, group=group, stream=stream, annotated=size > 1)
+    elif kind == "message":
+        for name, peer, tensor in mine:
+            t.collective(name, group=group, peer=peer, tensors=[tensor], stream=stream)
+    elif kind == "all_to_allv":
+        given = [(7 * me + 3 * place + size) % 5 for place in range(members)]
+        taken = [(7 * place + 3 * me + size) % 5 for place in range(members)]
+        tensors = [t.tensor((sum(splits),)) for splits in (given, taken)]
+        t.collective(kind, group=group, tensors=tensors, in_split=given, out_split=taken, stream=stream)
+    else:
+        times = {"_allgather_base": (1, members), "_reduce_scatter_base": (members, 1)}.get(kind, (1, 1))
+        tensors = [t.tensor((size * side,)) for side in times]
+        t.collective(kind, group=group, tensors=tensors, root=0 if kind in ROOTED else None, stream=stream)
+
+
+def checked(report: BuildReport) -> None:
+    assert not report.all_failures
+    assert not report.disagreements
+    assert not any(rank.convert and rank.convert.unknown_communications for rank in report.ranks)
+    assert not any(ALONE in rank.target for rank in report.ranks)
+
+
+@pytest.mark.parametrize("torch", ["2.1", "2.4", "2.13"])
+@pytest.mark.parametrize("seed", range(2))
+def test_any_job_is_agreed_on_replayed_and_played(tmp_path: Path, torch: str, seed: int) -> None:
+    (tmp_path / "traces").mkdir()
+    job = Job(seed, torch)
+    job.write(tmp_path / "traces")
+    checked(build(tmp_path / "traces", tmp_path / "generic", BuildOptions(), here).report)
+    graphs = [ExecutionGraph.read(str(tmp_path / "generic" / f"graph.{rank}.et")) for rank in range(job.ranks)]
+    assert replay_ranks(graphs).makespan_ns > 0
+    for host in (True, False):
+        out = tmp_path / f"host {host}"
+        checked(build(tmp_path / "traces", out, BuildOptions(target="astra-sim", host=host), here).report)
+        files = read_files(out / "graph", job.ranks)
+        for generation in Generation:
+            outcome = simulate(files, out / "comm_groups.json", generation)
+            assert outcome.good, outcome.trouble

@@ -1,0 +1,364 @@
+"""Graph files: what is written is what the protobuf library would write, what anybody wrote validly is read, the rest is refused."""
+
+import gzip
+import io
+
+import numpy as np
+import pytest
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Ragged
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import (
+    ATTRIBUTES,
+    ExecutionGraph,
+    TensorText,
+    et_file,
+    execution_graph_pb2 as pb,
+    framing,
+    read_frames,
+    varint,
+)
+from hypothesis import given, strategies as st
+
+INT64 = st.one_of(st.integers(-(1 << 63) + 1, (1 << 63) - 1), st.integers(-3, 300))
+INT32 = st.one_of(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-3, 300))
+TEXT = st.text(st.characters(codec="utf-8"), max_size=200)
+METADATA = st.dictionaries(TEXT, st.one_of(TEXT, INT64), max_size=4)
+VALUES = {
+    "bool_val": st.integers(0, 1),
+    "int32_val": INT32,
+    "int64_val": INT64,
+    "uint64_val": st.integers(0, (1 << 63) - 1),
+    "string_val": TEXT,
+    "int32_list": st.lists(INT32, min_size=1, max_size=5),
+    "int64_list": st.lists(INT64, min_size=1, max_size=200),
+}
+TENSOR = st.lists(TEXT.map(str.encode), min_size=6, max_size=6)
+
+
+@st.composite
+def graphs(draw):
+    """Any graph that the columns can hold."""
+    count = draw(st.integers(0, 7))
+
+    def rows(cell):
+        return draw(st.lists(cell, min_size=count, max_size=count))
+
+    dependencies = rows(st.lists(INT64, max_size=4))
+    names = draw(st.sets(st.sampled_from([a.name for a in ATTRIBUTES if a.name != "data_dep_kinds"])))
+    cells = {a: rows(st.none() | VALUES[a.value]) for a in ATTRIBUTES if a.name in names}
+    attributes = {a.name: column(a.value, cell) for a, cell in cells.items() if any(c is not None for c in cell)}
+    if any(dependencies) and draw(st.booleans()):
+        attributes["data_dep_kinds"] = Ragged.of([[abs(d) % 512 for d in row] for row in dependencies])
+    tensors = {row: texts for row, texts in enumerate(rows(st.none() | TENSOR)) if texts and any(texts)}
+    return ExecutionGraph(
+        id=np.array(draw(st.lists(INT64, min_size=count, max_size=count, unique=True)), np.int64),
+        name=Categorical.of(rows(TEXT)),
+        type=np.array(rows(st.integers(0, 7)), np.uint8),
+        data_deps=Ragged.of(dependencies),
+        ctrl_deps=Ragged.of(rows(st.lists(INT64, max_size=1))),
+        start_time_micros=np.array(rows(INT64), np.int64),
+        duration_micros=np.array(rows(INT64), np.int64),
+        attributes=attributes,
+        metadata=draw(METADATA),
+        tensors=TensorText(np.array(list(tensors)), *map(BytesColumn.of, zip(*tensors.values(), strict=True)))
+        if tensors
+        else None,
+    )
+
+
+def column(value, cells):
+    if value == "string_val":
+        texts = Categorical.of(["" if cell is None else cell for cell in cells])
+        return Categorical(np.where([cell is None for cell in cells], -1, texts.codes).astype(np.int32), texts.table)
+    if value.endswith("_list"):
+        return Ragged.of([cell or [] for cell in cells])
+    return np.array([ABSENT if cell is None else cell for cell in cells], np.int64)
+
+
+def rows_of(graph):
+    """The graph's content as plain values, whatever the tables and offsets behind it."""
+
+    def cell(column, row):
+        if isinstance(column, Categorical):
+            return column[row] if column.codes[row] >= 0 else None
+        return column[row].tolist()
+
+    columns = [graph.id, graph.name, graph.type, graph.data_deps, graph.ctrl_deps]
+    columns += [graph.start_time_micros, graph.duration_micros, *graph.attributes.values()]
+    nodes = [tuple(cell(column, row) for column in columns) for row in range(len(graph))]
+    t = graph.tensors
+    tensors = t and (t.rows.tolist(), *([*getattr(t, name)] for name in TensorText.__slots__ if name != "rows"))
+    return list(graph.attributes), nodes, tensors, graph.metadata
+
+
+def frames_of(data):
+    return [
+        block.data[start:end]
+        for block in read_frames(io.BytesIO(data), "test")
+        for start, end in zip(block.starts, block.ends, strict=True)
+    ]
+
+
+def framed(*messages):
+    contents = [m if isinstance(m, bytes) else m.SerializeToString(deterministic=True) for m in messages]
+    return b"".join(varint(len(content)) + content for content in contents)
+
+
+def read(tmp_path, *messages):
+    path = tmp_path / "graph.et"
+    path.write_bytes(framed(pb.GlobalMetadata(version="1"), *messages))
+    return ExecutionGraph.read(str(path))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(et_file, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(framing, "READ_SIZE", 100)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("graphs")
+
+
+@given(graph=graphs())
+def test_a_graph_is_read_as_it_was_written(folder, graph):
+    path = str(folder / "graph.et")
+    graph.write(path)
+    assert rows_of(ExecutionGraph.read(path)) == rows_of(graph)
+
+
+@given(graph=graphs())
+def test_without_its_tensors_the_rest_of_a_graph_is_the_same(folder, graph):
+    path = str(folder / "graph.et")
+    graph.write(path)
+    graph.tensors = None
+    assert rows_of(ExecutionGraph.read(path, tensors=False)) == rows_of(graph)
+
+
+@given(graph=graphs())
+def test_written_messages_are_those_of_the_protobuf_library(folder, graph):
+    path = folder / "graph.et"
+    graph.write(str(path))
+    metadata, *nodes = frames_of(path.read_bytes())
+    assert pb.GlobalMetadata.FromString(metadata).SerializeToString(deterministic=True) == metadata
+    assert [pb.Node.FromString(node).SerializeToString(deterministic=True) for node in nodes] == nodes
+    assert len(nodes) == len(graph)
+
+
+def test_attributes_carry_the_values_that_simulators_read(tmp_path):
+    one = np.ones(1, np.int64)
+    attributes = {
+        a.name: column(a.value, ["1" if a.value == "string_val" else [1] if "list" in a.value else 1])
+        for a in ATTRIBUTES
+    }
+    graph = ExecutionGraph(
+        one, Categorical.of(["k"]), np.array([4], np.uint8), Ragged.of([[1]]), Ragged.of([[]]), one, one, attributes
+    )
+    graph.write(str(tmp_path / "graph.et"))
+    node = pb.Node.FromString(frames_of((tmp_path / "graph.et").read_bytes())[1])
+    assert [(a.name, a.WhichOneof("value")) for a in node.attr] == [(a.name, a.value) for a in ATTRIBUTES]
+
+
+def test_equal_graphs_give_equal_bytes_compressed_or_not(tmp_path):
+    graph = read(tmp_path, pb.Node(id=5, name="op"), pb.Node(id=6))
+    contents = {}
+    for name in ("a.et", "b.et", "a.et.gz", "b.et.gz"):
+        graph.write(str(tmp_path / name))
+        contents[name] = (tmp_path / name).read_bytes()
+    assert contents["a.et"] == contents["b.et"] == gzip.decompress(contents["a.et.gz"])
+    assert contents["a.et.gz"] == contents["b.et.gz"]
+    assert rows_of(ExecutionGraph.read(str(tmp_path / "a.et.gz"))) == rows_of(graph)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "sint32", "sint64", "sfixed32", "sfixed64"])
+def test_any_signed_integer_type_is_read(tmp_path, kind):
+    node = pb.Node(id=1, attr=[pb.AttributeProto(name="comm_size", **{f"{kind}_val": -77})])
+    ranks = node.attr.add(name="pg_ranks")
+    getattr(ranks, f"{kind}_list").values.extend([3, -4, 1 << 30])
+    graph = read(tmp_path, node)
+    assert graph.integers("comm_size").tolist() == [-77]
+    assert graph.attributes["pg_ranks"][0].tolist() == [3, -4, 1 << 30]
+
+
+@pytest.mark.parametrize("kind", ["uint32", "uint64", "fixed32", "fixed64", "int64", "sint64", "sfixed64"])
+def test_any_unsigned_integer_type_is_read(tmp_path, kind):
+    node = pb.Node(id=1, attr=[pb.AttributeProto(name="comm_size", **{f"{kind}_val": (1 << 32) - 1})])
+    assert read(tmp_path, node).integers("comm_size").tolist() == [(1 << 32) - 1]
+
+
+def test_unknown_attributes_and_values_of_other_kinds_are_skipped(tmp_path):
+    attributes = [
+        pb.AttributeProto(name="is_cpu_op", bool_val=True),
+        pb.AttributeProto(name="priority", double_val=1.5),
+        pb.AttributeProto(name="a name longer than any known one", int64_val=3),
+        pb.AttributeProto(name="stream", string_val="seven"),
+        pb.AttributeProto(name="device"),
+        pb.AttributeProto(string_val="nameless"),
+    ]
+    graph = read(tmp_path, pb.Node(id=1, attr=attributes), pb.Node(id=2))
+    assert graph.integers("is_cpu_op").tolist() == [1, ABSENT]
+    assert graph.integers("stream").tolist() == [ABSENT, ABSENT]
+    assert graph.attributes.keys() == {"is_cpu_op", "stream"}
+
+
+def test_nodes_of_one_id_are_refused(tmp_path):
+    with pytest.raises(DataError, match="2 nodes have the id 7; number them again"):
+        read(tmp_path, *(pb.Node(id=number) for number in (7, 1, 2, 3, 7)))
+
+
+ODD_FIELDS = [
+    varint(99 << 3) + b"\x05",
+    varint(77 << 3 | 2) + b"\x03abc",
+    varint(60 << 3 | 1) + bytes(8),
+    varint(61 << 3 | 5) + bytes(4),
+    varint(5 << 3) + b"\x85\x00",  # a dependency that is not packed, its number longer than needed
+    varint(1 << 3 | 5) + bytes(4),  # an id of another wire type
+]
+
+
+@given(data=st.data(), graph=graphs())
+def test_fields_in_any_order_are_read_as_by_the_protobuf_library(folder, data, graph):
+    path, plain = folder / "graph.et", folder / "plain.et"
+    graph.attributes.pop("data_dep_kinds", None)
+    graph.write(str(path))
+    metadata, *nodes = frames_of(path.read_bytes())
+    mixed = []
+    for number, node in enumerate(nodes):
+        pieces = [
+            *fields_of(pb.Node.FromString(node)),
+            *fields_of(pb.Node.FromString(data.draw(st.sampled_from(nodes)))),
+        ]
+        mixed.append(b"".join([*data.draw(st.permutations(pieces + ODD_FIELDS)), varint(1 << 3), varint(number)]))
+    path.write_bytes(framed(metadata, *mixed))
+    plain.write_bytes(framed(metadata, *(pb.Node.FromString(node) for node in mixed)))
+    assert rows_of(ExecutionGraph.read(str(path))) == rows_of(ExecutionGraph.read(str(plain)))
+
+
+def fields_of(message):
+    """A message's fields, each encoded on its own; the value of an attribute before its name."""
+    pieces = []
+    for field, value in message.ListFields():
+        for item in value if hasattr(value, "extend") else [value]:
+            if field.name == "attr":
+                reverse = b"".join(fields_of(item)[::-1])
+                pieces.append(varint(field.number << 3 | 2) + varint(len(reverse)) + reverse)
+            else:
+                pieces.append(type(message)(**{field.name: [item] if item is not value else item}).SerializeToString())
+    return pieces
+
+
+def test_a_graph_without_nodes_is_read(tmp_path):
+    assert len(read(tmp_path)) == 0
+
+
+def test_kinds_that_some_nodes_lack_stay_parallel_to_the_dependencies(tmp_path):
+    kinds = pb.AttributeProto(name="data_dep_kinds", int32_list=pb.Int32List(values=[2, 4]))
+    graph = read(tmp_path, pb.Node(id=1), pb.Node(id=2, data_deps=[1]), pb.Node(id=3, data_deps=[1, 2], attr=[kinds]))
+    assert graph.attributes["data_dep_kinds"].values.tolist() == [0, 2, 4]
+
+
+def test_kinds_that_do_not_fit_the_dependencies_are_refused(tmp_path):
+    kinds = pb.AttributeProto(name="data_dep_kinds", int32_list=pb.Int32List(values=[2, 4]))
+    with pytest.raises(DataError, match="node 9 has 2 data_dep_kinds for 1 data_deps"):
+        read(tmp_path, pb.Node(id=9, data_deps=[1], attr=[kinds]))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
+        (gzip.compress(framed(pb.GlobalMetadata(version="1")), mtime=0)[:-9], "cannot be read to its end"),
+        (b'{"metadata": {}, "nodes": []}', "is cut off: the message at byte 0"),
+        (b"\xff" * 20, "the length at byte 0 is impossible"),
+        (varint(1 << 31) + bytes(50), "the length at byte 0 is impossible"),
+        (varint((1 << 31) - 1) + bytes(50), "the message at byte 0 goes beyond the end"),
+        (framed(pb.Node(id=3)), "no metadata where a graph begins with it at byte 1"),
+        (framed(pb.GlobalMetadata(), b"\x0a"), "beyond its message at byte 2"),
+        (
+            framed(pb.GlobalMetadata(), pb.Node(id=1), b"\x00\x01"),
+            "no field, or one that goes beyond its message at byte 5",
+        ),
+        (framed(pb.GlobalMetadata(), b"\x12\x01\xff"), "a text that is not UTF-8 at byte 4"),
+        (framed(pb.GlobalMetadata(), b"\x2a\x02\x01\x80"), "a packed field that ends inside a number at byte 4"),
+        (
+            framed(pb.GlobalMetadata(), b"\x2a\x0b" + b"\x80" * 10 + b"\x01"),
+            "a number of more than ten bytes at byte 4",
+        ),
+        (framed(pb.GlobalMetadata(), pb.Node(type=8)), "a node of unknown type 8 at byte 2"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "bytes",
+)
+def test_what_is_no_graph_is_refused_with_the_place(tmp_path, content, complaint):
+    path = tmp_path / "graph.et"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=complaint) as refusal:
+        ExecutionGraph.read(str(path))
+    assert str(refusal.value).startswith(f"{path}: ")
+
+
+def test_a_directory_is_refused(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        ExecutionGraph.read(str(tmp_path))
+
+
+def test_a_file_cut_anywhere_but_between_messages_is_refused(tmp_path):
+    path = tmp_path / "graph.et"
+    data = framed(pb.GlobalMetadata(version="1"), pb.Node(id=1, name="a" * 150), pb.Node(id=2, data_deps=[1]))
+    whole = {0, 4, 4 + 157, len(data)}
+    for size in sorted(set(range(1, len(data))) - whole):
+        path.write_bytes(data[:size])
+        with pytest.raises(DataError, match="is cut off"):
+            ExecutionGraph.read(str(path))
+
+
+@given(data=st.data(), graph=graphs())
+def test_damaged_files_are_read_or_refused_but_never_crash(folder, data, graph):
+    path = folder / "graph.et"
+    graph.write(str(path))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content)))
+        content[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+    path.write_bytes(content)
+    read_or_refused(path)
+
+
+@given(content=st.binary(max_size=300))
+def test_random_bytes_are_read_or_refused_but_never_crash(folder, content):
+    path = folder / "graph.et"
+    path.write_bytes(framed(pb.GlobalMetadata(), content))
+    read_or_refused(path)
+
+
+def read_or_refused(path):
+    try:
+        graph = ExecutionGraph.read(str(path))
+    except DataError as error:
+        assert str(error).startswith(f"{path}: ")
+    else:
+        graph.write(str(path))
+
+
+def test_numbers_beyond_their_type_are_not_written(tmp_path):
+    graph = read(tmp_path, pb.Node(id=1))
+    graph.attributes["comm_tag"] = np.array([1 << 31])
+    with pytest.raises(DataError, match=r"comm_tag .* beyond 32 bits"):
+        graph.write(str(tmp_path / "new.et"))
+    assert not (tmp_path / "new.et").exists()
+
+
+def test_tensor_texts_that_are_not_utf8_are_not_written(tmp_path):
+    graph = read(tmp_path, pb.Node(id=1, inputs=pb.IOInfo(values="[1]")))
+    graph.tensors.input_values = BytesColumn.of([b"\xff"])
+    with pytest.raises(DataError, match="not UTF-8"):
+        graph.write(str(tmp_path / "new.et"))
+    assert not (tmp_path / "new.et").exists()
+
+
+def test_a_file_name_that_is_no_text_is_kept_readable(tmp_path):
+    graph = read(tmp_path)
+    graph.metadata = {"source_host": "trace\udcff.json"}
+    graph.write(str(tmp_path / "new.et"))
+    assert ExecutionGraph.read(str(tmp_path / "new.et")).metadata == {"source_host": "trace\\udcff.json"}

@@ -1,0 +1,486 @@
+"""Traces and graphs that are well formed and contradict themselves, each made of the sample job, and what commands say of them.
+
+Run as a script it writes the table: python tests/support/contradictions.py > docs/contradictions.md
+"""
+
+import contextlib
+import gzip
+import io
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from execgraph.schema.graph import read_frames, varint
+from execgraph.schema.graph.execution_graph_pb2 import AttributeProto, Node
+from execgraph.tools.commands import (
+    trace_build,
+    trace_diagnose,
+    trace_jsonize,
+    trace_link,
+    trace_replay,
+    trace_report,
+    trace_scale,
+    trace_view,
+)
+
+from support.damages import inside
+
+SAMPLE = Path(__file__).parents[1] / "data" / "training"
+Trace = dict[str, Any]
+Files = dict[str, Trace]
+Change = Callable[[Files], object]
+HOST, DEVICE = "host_rank0.json", "device_rank0.json"
+OTHER_HOST, OTHER_DEVICE = "host_rank1.json", "device_rank1.json"
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync", "gpu_user_annotation")
+PAIRS = ((HOST, DEVICE), (OTHER_HOST, OTHER_DEVICE))
+HOUR_US = 3_600_000_000
+
+
+@cache
+def _text(name: str) -> bytes:
+    return gzip.decompress((SAMPLE / f"{name}.gz").read_bytes())
+
+
+def sample() -> Files:
+    """The host and device traces of both ranks, to be changed at will."""
+    return {name: json.loads(_text(name)) for name in (HOST, DEVICE, OTHER_HOST, OTHER_DEVICE)}
+
+
+class Lie(NamedTuple):
+    """What is wrong, in words and as a change of the sample; and why nobody can notice it, if so."""
+
+    what: str
+    change: Change
+    why: str = ""
+
+
+# changes of traces
+
+
+def on_device(files: Files, name: str = DEVICE) -> list[Trace]:
+    """The rows of what the device did."""
+    return [row for row in files[name]["traceEvents"] if row.get("cat") in ON_DEVICE]
+
+
+def kernels(files: Files, name: str = DEVICE) -> list[Trace]:
+    return [row for row in files[name]["traceEvents"] if row.get("cat") == "kernel"]
+
+
+def clock_apart(by_us: float) -> Change:
+    def change(files: Files) -> None:
+        for row in on_device(files):
+            row["ts"] += by_us
+
+    return change
+
+
+def times_scaled(factor: float, *, since_zero: bool = False, starts: bool = True) -> Change:
+    """Of the device, from its first start or from 0; without `starts` only how long each took."""
+
+    def change(files: Files) -> None:
+        rows = on_device(files)
+        zero = 0 if since_zero else min(row["ts"] for row in rows)
+        for row in rows:
+            row["dur"] *= factor
+            if starts:
+                row["ts"] = zero + (row["ts"] - zero) * factor
+
+    return change
+
+
+def all_times_scaled(factor: float) -> Change:
+    """Of every row of the device trace."""
+
+    def change(files: Files) -> None:
+        rows = [row for row in files[DEVICE]["traceEvents"] if "ts" in row]
+        zero = min(row["ts"] for row in rows)
+        for row in rows:
+            row["ts"] = zero + (row["ts"] - zero) * factor
+            if "dur" in row:
+                row["dur"] *= factor
+
+    return change
+
+
+def without(change: Change, *keys: str, categories: tuple[str, ...] = ()) -> Change:
+    """The change, in a trace that records no such arguments, or no rows of these categories."""
+
+    def changed(files: Files) -> None:
+        events = files[DEVICE]["traceEvents"]
+        files[DEVICE]["traceEvents"] = [row for row in events if row.get("cat") not in categories]
+        for row in events:
+            for key in keys:
+                row.get("args", {}).pop(key, None)
+        change(files)
+
+    return changed
+
+
+def rotated_correlations(by: int) -> Change:
+    """Each kernel has the correlation of one before or after it."""
+
+    def change(files: Files) -> None:
+        rows = kernels(files)
+        correlations = [row["args"]["correlation"] for row in rows]
+        for place, row in enumerate(rows):
+            row["args"]["correlation"] = correlations[(place + by) % len(rows)]
+
+    return change
+
+
+def copies_of_kernel_launches(files: Files) -> None:
+    """The copy and a kernel have each other's correlations."""
+    [copy] = [row for row in on_device(files) if row["cat"] == "gpu_memcpy"]
+    kernel = kernels(files)[0]["args"]
+    kernel["correlation"], copy["args"]["correlation"] = copy["args"]["correlation"], kernel["correlation"]
+
+
+def reversed_times(rows: list[Trace]) -> None:
+    """The first row has the times of the last one, and so on."""
+    times = [(row["ts"], row["dur"]) for row in rows]
+    for row, (start, length) in zip(rows, reversed(times), strict=True):
+        row["ts"], row["dur"] = start, length
+
+
+def collectives_reversed_on_device(files: Files) -> None:
+    reversed_times([row for row in kernels(files, OTHER_DEVICE) if "Seq" in row["args"]])
+
+
+def collectives_reversed(files: Files) -> None:
+    """Their sequence numbers go down, wherever they are recorded."""
+    rows = [row for row in files[OTHER_DEVICE]["traceEvents"] if row.get("args", {}).get("Process Group Name")]
+    numbers = sorted({row["args"]["Seq"] for row in rows})
+    other = dict(zip(numbers, reversed(numbers), strict=True))
+    for row in rows:
+        row["args"]["Seq"] = other[row["args"]["Seq"]]
+    for node in files[OTHER_HOST]["nodes"]:
+        values = node["inputs"]["values"]
+        if node["name"] == "record_param_comms" and "allreduce" in values:
+            values[1][0] = other[values[1][0]]
+
+
+# changes of who is who
+
+
+def rank_beyond_world(files: Files) -> None:
+    files[DEVICE]["distributedInfo"]["rank"] = 5
+
+
+def groups_without_own_rank(files: Files) -> None:
+    for name in (HOST, DEVICE):
+        text = json.dumps(files[name])
+        for spelled in ('ranks": [0, 1]', 'ranks\\": [0, 1]', 'Ranks": "[0, 1]'):
+            text = text.replace(spelled, spelled.replace("0, 1", "2, 3"))
+        files[name] = json.loads(text)
+
+
+def other_host(files: Files) -> None:
+    """Rank 0's host trace says that it is of rank 1's process; rank 1's is gone."""
+    files[OTHER_HOST] = files.pop(HOST) | {"pid": files[OTHER_HOST]["pid"]}
+    del files[DEVICE]
+
+
+def other_host_without_collectives(files: Files) -> None:
+    other_host(files)
+    nodes = files[OTHER_HOST]["nodes"]
+    files[OTHER_HOST]["nodes"] = [node for node in nodes if node["name"] != "record_param_comms"]
+
+
+def other_host_without_devices(files: Files) -> None:
+    """Nor does it name devices."""
+    other_host_without_collectives(files)
+    text = json.dumps(files[OTHER_HOST])
+    files[OTHER_HOST] = json.loads(text.replace("cuda:0", "cuda"))
+
+
+def without_waits(change: Change) -> Change:
+    """The change, in a trace without records, calls and copies that wait for the device."""
+
+    def changed(files: Files) -> None:
+        change(files)
+        rows = files[DEVICE]["traceEvents"]
+        waiting = ("cuda_sync", "gpu_memcpy")
+        files[DEVICE]["traceEvents"] = [
+            row for row in rows if row.get("cat") not in waiting and "Synchronize" not in row.get("name", "")
+        ]
+
+    return changed
+
+
+BANDWIDTH, EXTERNAL_ID = "memory bandwidth (GB/s)", "External id"
+TRACES = (
+    Lie("the device's clock is an hour ahead", clock_apart(HOUR_US)),
+    Lie("the device's clock is an hour behind", clock_apart(-HOUR_US)),
+    Lie(
+        "the device's clock is an hour ahead, and nothing waits for the device",
+        without_waits(clock_apart(HOUR_US)),
+        "launches alone do not bound how late an activity may start: the device may have been busy with earlier work for so long",
+    ),
+    Lie("device times × 1000", times_scaled(1000)),
+    Lie("device times × 1000, no copy with its bandwidth", without(times_scaled(1000), BANDWIDTH)),
+    Lie("device times × 1000, counted from 0", times_scaled(1000, since_zero=True)),
+    Lie("device times ÷ 1000", times_scaled(0.001)),
+    Lie("device times ÷ 1000, no copy with its bandwidth", without(times_scaled(0.001), BANDWIDTH)),
+    Lie("device times ÷ 1000, counted from 0", times_scaled(0.001, since_zero=True)),
+    Lie("durations of activities × 1000", times_scaled(1000, starts=False)),
+    Lie(
+        "durations of activities × 1000, no copy with its bandwidth",
+        without(times_scaled(1000, starts=False), BANDWIDTH),
+    ),
+    Lie("durations of activities ÷ 1000", times_scaled(0.001, starts=False)),
+    Lie(
+        "durations of activities ÷ 1000, no copy with its bandwidth",
+        without(times_scaled(0.001, starts=False), BANDWIDTH),
+        "a device that idles between short activities breaks no order; see the share of the peak in trace-report's roofline",
+    ),
+    Lie("all times of the device trace × 1000", all_times_scaled(1000)),
+    Lie(
+        "all times of the device trace × 1000, no copy with its bandwidth",
+        without(all_times_scaled(1000), BANDWIDTH),
+        "the host trace has no times of ops to compare with, so this is a run on a slower machine",
+    ),
+    Lie("each kernel has the correlation of the next one", rotated_correlations(1)),
+    Lie("each kernel has the correlation of the one before", rotated_correlations(-1)),
+    Lie(
+        "each kernel has the correlation of the next one, without External ids",
+        without(rotated_correlations(1), EXTERNAL_ID),
+        "the correlation is all that joins a kernel to its call, and kernels that wait in a queue start late anyway",
+    ),
+    Lie("a copy and a kernel have each other's correlations", copies_of_kernel_launches),
+    Lie("the kernels of one rank's collectives ran in reversed order", collectives_reversed_on_device),
+    Lie("the collectives of one rank are numbered in reversed order", collectives_reversed),
+    Lie("rank 5 of 2", rank_beyond_world),
+    Lie("the process groups do not hold the own rank", groups_without_own_rank),
+    Lie("the host trace of rank 0 beside the device trace of rank 1, under one pid", other_host),
+    Lie("the same without collectives", other_host_without_collectives),
+    Lie(
+        "the same without collectives and numbers of devices",
+        other_host_without_devices,
+        "the ranks of a job run the same ops, with the same names, ids and shapes",
+    ),
+)
+
+
+# graphs
+
+CHANGED = (10, 11, 40)
+"""The nodes that are changed, by their places."""
+READ_BY = ("trace-replay", "trace-jsonize", "trace-jsonize back", "trace-view", "trace-report", "trace-scale")
+
+
+def attribute(node: Node, name: str) -> AttributeProto:
+    [found] = [one for one in node.attr if one.name == name]
+    return found
+
+
+def negative_duration(node: Node) -> None:
+    attribute(node, "duration_ns").int64_val = -5_000
+
+
+def duration_as_text(node: Node) -> None:
+    attribute(node, "duration_ns").string_val = "5000"
+
+
+def attribute_twice(node: Node) -> None:
+    node.attr.add(name="duration_ns", int64_val=77)
+
+
+def dangling_caller(node: Node) -> None:
+    node.ctrl_deps[:] = [999_999]
+
+
+def no_collective(node: Node) -> None:
+    node.attr.add(name="comm_type", int64_val=99)
+
+
+class GraphLie(NamedTuple):
+    """What is wrong with three nodes of a graph, in words and as a change of a node."""
+
+    what: str
+    change: Callable[[Node], object]
+
+
+GRAPHS = (
+    GraphLie("durations below 0", negative_duration),
+    GraphLie("durations that are texts", duration_as_text),
+    GraphLie("attributes that are given twice", attribute_twice),
+    GraphLie("a `comm_type` that is none", no_collective),
+    GraphLie("`ctrl_deps` on nodes that are not there", dangling_caller),
+)
+
+
+@cache
+def sound_graphs() -> dict[str, bytes]:
+    """What trace-build makes of the sample."""
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        lines_of(trace_build.main, str(SAMPLE), "-o", "out", "--jobs", "1")
+        return {path.name: path.read_bytes() for path in Path("out").iterdir() if path.is_file()}
+
+
+def changed_graph(graph: bytes, change: Callable[[Node], object]) -> bytes:
+    """The graph with three nodes changed."""
+    changed = []
+    for block in read_frames(io.BytesIO(graph), "graph.0.et"):
+        for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+            message = block.data[start:end]
+            if len(changed) in CHANGED:
+                node = Node.FromString(message)
+                change(node)
+                message = node.SerializeToString(deterministic=True)
+            changed.append(message)
+    return b"".join(varint(len(message)) + message for message in changed)
+
+
+@cache
+def notes_on(lie: GraphLie) -> dict[str, list[str]]:
+    """What each command that reads graphs notes of this one; trace-jsonize must give the same bytes back."""
+    graph = changed_graph(sound_graphs()["graph.0.et"], lie.change)
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        Path("graphs").mkdir()
+        for name, content in sound_graphs().items():
+            Path("graphs", name).write_bytes(content)
+        path = "graphs/graph.0.et"
+        Path(path).write_bytes(graph)
+        said = (
+            lines_of(trace_replay.main, path),
+            lines_of(trace_jsonize.main, path, "-o", "graph.json"),
+            lines_of(trace_jsonize.main, "graph.json", "-o", "back.et"),
+            lines_of(trace_view.main, path, "-o", "graph.svg"),
+            lines_of(trace_report.main, path),
+            lines_of(trace_scale.main, "graphs", "-o", "scaled", "--data-parallel", "2", "--jobs", "1"),
+        )
+        assert Path("back.et").read_bytes() == graph
+    return {
+        command: [line for line in lines if "note: " in line and ("graph.0.et: " in line or "graph.json: " in line)]
+        for command, lines in zip(READ_BY, said, strict=True)
+    }
+
+
+# what commands say
+
+
+class Said(NamedTuple):
+    """What trace-link, trace-diagnose and trace-build say of the traces, a line each, and the lines of each that only a lie brings."""
+
+    link: list[str]
+    diagnose: list[str]
+    build: list[str]
+
+
+@cache
+def said_of(lie: Lie) -> Said:
+    """What the commands say of the lie that they do not say of the sample."""
+    return Said(
+        *([line for line in new if line not in usual] for new, usual in zip(_said(lie.change), _usual(), strict=True))
+    )
+
+
+@cache
+def _usual() -> Said:
+    return _said(lambda _: None)
+
+
+def _said(change: Change) -> Said:
+    files = sample()
+    change(files)
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        for name, trace in files.items():
+            Path(name).write_text(json.dumps(trace))
+        pairs = [(host, device) for host, device in PAIRS if device in files]
+        link = [
+            line
+            for pair in pairs
+            for line in lines_of(trace_link.main, *pair, "-o", "linked.json")
+            if line.startswith("note ")
+        ]
+        diagnose = [line for line in lines_of(trace_diagnose.main, ".") if line.startswith("wrong")]
+        build = lines_of(trace_build.main, *files, "-o", "out", "--jobs", "1")
+    return Said(
+        link,
+        diagnose,
+        [line for line in build if line.startswith(("trace-build: note", "trace-build: ranks disagree"))],
+    )
+
+
+def lines_of(main: Callable[[list[str]], object], *arguments: str) -> list[str]:
+    """What a command prints, on either stream; it must not fail."""
+    told = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
+        try:
+            main([*arguments])
+        except SystemExit as end:
+            code = end.code
+    told.seek(0)
+    text = told.read()
+    assert not code, text
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+# the page
+
+PAGE = """\
+# Traces and graphs that contradict themselves
+
+Made by `python tests/support/contradictions.py > docs/contradictions.md` from the sample job; a test compares.
+
+A file can be well formed and still be wrong: a tool shifted the times, a job wrote the wrong rank, a script paired the wrong files.
+What one part of a trace says is checked against the others. `trace-link` and `trace-build` print a note for each contradiction, name
+the file, and go on with what is recorded; `trace-diagnose` lists it as wrong and exits 1 with `--strict`. The limits come from the
+trace itself: a clock is wrong when it differs by more than the recording is long, and launches are when most of
+them name another op than their activities do. Changes that stay within what is possible, such as durations twice as long, are not noticed.
+Sound traces get no note: all captures, real traces and generated jobs of the tests are checked.
+
+Some mistakes cannot be noticed, because nothing else in the trace records the same thing. The last column says why.
+
+| what is wrong | noticed by | what is said, or why nothing can be |
+|---|---|---|
+{traces}
+
+## Graphs
+
+Commands that read graphs check each node once. They print how many nodes are wrong and the first one, and use the rest of the node.
+`trace-jsonize` says the same and still converts without loss.
+
+| what is wrong | noticed by | what is said |
+|---|---|---|
+{graphs}
+
+Damaged files are another matter: see [Damage](damage.md).
+"""
+
+
+def table() -> str:
+    """The page."""
+    return PAGE.format(traces="\n".join(map(_row, TRACES)), graphs="\n".join(map(_graph_row, GRAPHS)))
+
+
+def _row(lie: Lie) -> str:
+    said = said_of(lie)
+    disagreement = [
+        line.split(": ", 1)[1] for line in said.build if "ranks disagree" in line and "reversed" in lie.what
+    ]
+    commands = (
+        {"trace-link": said.link, "trace-diagnose": said.diagnose, "trace-build": said.build} if not lie.why else {}
+    )
+    noticed = ", ".join(f"`{command}`" for command, lines in commands.items() if lines)
+    what = [line.removeprefix("note ") for line in said.link] + disagreement
+    return f"| {lie.what} | {noticed or 'nobody'} | {_cell(what) if not lie.why else lie.why} |"
+
+
+def _graph_row(lie: GraphLie) -> str:
+    notes = notes_on(lie)
+    commands = dict.fromkeys(command.split(" ")[0] for command, lines in notes.items() if lines)
+    what = [line.removeprefix("trace-replay: note: ") for line in notes["trace-replay"]]
+    return f"| {lie.what} | {', '.join(f'`{command}`' for command in commands)} | {_cell(what)} |"
+
+
+def _cell(lines: list[str]) -> str:
+    return "<br>".join(line.replace("|", "\\|") for line in lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,193 @@
+"""Ranks of one job, one of which may communicate otherwise than the rest: in which ways, and what is said of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.builder import TraceBuilder
+from support.builder.records import Group
+
+RANKS = 4
+
+ALL_TO_ALL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+
+SPLITS = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]
+"""What rank i sends to rank j."""
+
+
+class Rank:
+    """One rank's run while it is written. Its traces can be made wrong by overriding what it does."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank, self.t = rank, TraceBuilder(rank=rank, world_size=RANKS, pid=1000 + rank)
+        self.world = self.t.group(range(RANKS), "0")
+        first = rank // 2 * 2
+        self.pair = self.t.group([first, first + 1], "1", "pairs")
+
+    def run(self) -> None:
+        for step in range(self.steps()):
+            with self.t.annotation(f"ProfilerStep#{step}"):
+                self.compute()
+                self.talk()
+
+    def steps(self) -> int:
+        return 2
+
+    def compute(self, kernels: int = 5) -> None:
+        for _ in range(kernels):
+            with self.t.op("aten::mm"):
+                self.t.launch("sgemm", duration=5)
+
+    def talk(self) -> None:
+        self.reduce(self.world)
+        self.gather()
+        self.exchange()
+        self.message()
+
+    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
+        stream = 20 + int(group.name)
+        self.t.collective(name, group=group, tensors=[self.t.tensor((size,), dtype)], stream=stream)
+
+    def gather(self, shard: int = 10, whole: int = 20) -> None:
+        tensors = [self.t.tensor((shard,)), self.t.tensor((whole,))]
+        self.t.collective("allgather", group=self.pair, tensors=tensors, stream=21)
+
+    def exchange(self, splits: Sequence[Sequence[int]] = SPLITS) -> None:
+        sent, received = list(splits[self.rank]), [row[self.rank] for row in splits]
+        tensors = [self.t.tensor((sum(sent),)), self.t.tensor((sum(received),))]
+        told = {"tensors": tensors, "in_split": sent, "out_split": received, "kernel": ALL_TO_ALL}
+        self.t.collective("all_to_allv", group=self.world, **told)
+
+    def message(self, size: int = 8) -> None:
+        if self.rank < 2:
+            name, tensors = ("send", "recv")[self.rank], [self.t.tensor((size,))]
+            told = {"tensors": tensors, "peer": 1 - self.rank, "kernel": ALL_TO_ALL, "stream": 30}
+            self.t.collective(name, group=self.world, seq=1, **told)
+
+
+def write(folder: Path, wrong: type[Rank] = Rank, ranks: Sequence[int] = (2,), absent: Sequence[int] = ()) -> Path:
+    """The traces of a job in which `ranks` do as `wrong` does."""
+    folder.mkdir(exist_ok=True)
+    for number in sorted(set(range(RANKS)) - set(absent)):
+        rank = wrong(number) if number in ranks else Rank(number)
+        rank.run()
+        rank.t.write(folder)
+    return folder
+
+
+class SwappedGroups(Rank):
+    def talk(self) -> None:
+        self.gather()
+        self.reduce(self.world)
+        self.exchange()
+        self.message()
+
+
+class SilentMember(Rank):
+    def gather(self, shard: int = 10, whole: int = 20) -> None: ...
+
+
+class WrongSize(Rank):
+    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
+        super().reduce(group, 65)
+
+
+class WrongDtype(Rank):
+    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
+        super().reduce(group, dtype="int")
+
+
+class WrongType(Rank):
+    def reduce(self, group: Group, size: int = 64, name: str = "allreduce", dtype: str = "float") -> None:
+        super().reduce(group, name="broadcast")
+
+
+class WrongSplit(Rank):
+    def exchange(self, splits: Sequence[Sequence[int]] = SPLITS) -> None:
+        super().exchange([[*row[:3], row[3] + (to == self.rank)] for to, row in enumerate(splits)])
+
+
+class WrongShard(Rank):
+    def gather(self, shard: int = 10, whole: int = 20) -> None:
+        super().gather(shard=12)
+
+
+class ExtraCollective(Rank):
+    def message(self, size: int = 8) -> None:
+        self.reduce(self.pair, 7)
+
+
+class UnmatchedSend(Rank):
+    def message(self, size: int = 8) -> None:
+        if self.rank == 0:
+            super().message()
+
+
+class WrongMessageSize(Rank):
+    def message(self, size: int = 8) -> None:
+        super().message(9)
+
+
+def did(rank: int, name: str, size: str = "64", dtype: str = "Float") -> str:
+    return f"rank {rank} issued {name} of {size} {dtype} by c10d::{name}_"
+
+
+FAULTS = {
+    "another order of two groups": (
+        SwappedGroups,
+        [2],
+        "group 0-3 (0) and group 2,3 (1): collective 1 of both: "
+        f"{did(2, 'allgather', '10 to 20')} in group 2,3 (1), {did(3, 'allreduce')} in group 0-3 (0)",
+    ),
+    "a member that never comes": (
+        SilentMember,
+        [2],
+        f"group 2,3 (1): collective with number 1: {did(3, 'allgather', '10 to 20')}, rank 2 issued none",
+    ),
+    "another size": (
+        WrongSize,
+        [2],
+        f"group 0-3 (0): collective with number 1: {did(0, 'allreduce')}, {did(2, 'allreduce', '65')}",
+    ),
+    "another size on the first rank": (
+        WrongSize,
+        [0],
+        f"group 0-3 (0): collective with number 1: {did(1, 'allreduce')}, {did(0, 'allreduce', '65')}",
+    ),
+    "another dtype": (
+        WrongDtype,
+        [0],
+        f"group 0-3 (0): collective with number 1: {did(1, 'allreduce')}, {did(0, 'allreduce', dtype='Int')}",
+    ),
+    "another type": (
+        WrongType,
+        [3],
+        f"group 0-3 (0): collective with number 1: {did(0, 'allreduce')}, {did(3, 'broadcast')}",
+    ),
+    "a split that its receiver does not expect": (
+        WrongSplit,
+        [2],
+        "group 0-3 (0): collective with number 2: in all_to_allv rank 2 sends 13 elements to rank 3, which expects 12",
+    ),
+    "a shard too large": (
+        WrongShard,
+        [2],
+        f"group 2,3 (1): collective with number 1: {did(2, 'allgather', '12 to 20')}, {did(3, 'allgather', '10 to 20')}; "
+        "their shards do not make up the whole",
+    ),
+    "one collective more": (
+        ExtraCollective,
+        [2],
+        f"group 2,3 (1): collective with number 2: {did(2, 'allreduce', '7')}, {did(3, 'allgather', '10 to 20')}",
+    ),
+    "a send that nobody receives": (
+        UnmatchedSend,
+        [1],
+        "rank 0 sends 2 × 8 float that rank 1 does not receive",
+    ),
+    "a message of two sizes": (
+        WrongMessageSize,
+        [1],
+        "rank 0 sends 2 × 8 float that rank 1 does not receive; rank 1 receives 2 × 9 float that rank 0 did not send",
+    ),
+}
+"""What is wrong, on which ranks, and what is said."""

@@ -1,0 +1,409 @@
+"""What was tried with traces of which version and vendor: a cell of the matrix is a test, named `row-feature-source`.
+
+PYTHONPATH=tests python -m support.matrix
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.schema.columns import ABSENT, Int64, Ragged
+from execgraph.schema.graph import CollectiveType, NodeType
+from execgraph.schema.linked import LinkedTrace
+
+from support.builder import TraceBuilder
+from support.builder.layouts import LAYOUTS
+from support.recorded import Recorded, Tensors
+from support.runs import broken_rules, convert_linked, launchers
+from support.vendors import VENDORS, as_written_by
+
+DATA = Path(__file__).parents[1] / "data"
+OUTSIDE = Path(os.environ.get("EXECGRAPH_TRACES", "/nowhere"))
+"""Larger real traces, where there are any."""
+CLOCK = 1_000
+"""ns by which clocks of host and device may differ."""
+REDUCTION = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+LAUNCHED = {
+    "Memcpy HtoD (Pageable -> Device)": ("cudaMemcpyAsync", "aten::copy_"),
+    "sgemm": ("cudaLaunchKernel", "aten::mm"),
+    "sgemm of backward": ("cudaLaunchKernel", "aten::mm"),
+    REDUCTION: ("cudaLaunchKernelExC", "nccl:allreduce"),
+    "Memset (Device)": ("cudaMemsetAsync", "aten::zero_"),
+    "replayed 1": ("cudaGraphLaunch", ""),
+    "replayed 2": ("cudaGraphLaunch", ""),
+}
+"""The activities of the played run, the call that launched each on CUDA, and the op around that."""
+
+
+VERSIONS = tuple(f"2.{minor}" for minor in range(1, 16))
+
+
+def layout_of(version: str) -> str:
+    """The layout in which a version writes: that of the last one that changed something."""
+    known = [int(layout.split(".")[1]) for layout in LAYOUTS]
+    minor = int(version.split(".")[1])
+    return f"2.{max(one for one in known if one <= minor)}"
+
+
+class Run(NamedTuple):
+    """A linked trace, what its files say themselves, and in whose format a played run was written (None for a real one)."""
+
+    linked: LinkedTrace
+    recorded: Recorded
+    played_as: str | None
+
+
+# Features: what must be right in a linked trace. Of played runs all is known, of real ones what their files say row by row.
+
+
+def ops_matched(run: Run) -> None:
+    """All ops that both files hold are matched, each to a row of its name."""
+    ops = run.linked.ops
+    rows = np.flatnonzero(ops.recorded_by_host & (ops.start != ABSENT)).tolist()
+    timed = Counter((ops.name[row], int(ops.start[row])) for row in rows)
+    assert run.linked.report.matched == run.recorded.ops_of_both > 0
+    assert len(rows) == run.recorded.ops_of_both
+    assert timed <= run.recorded.device_ops
+
+
+def tensors(run: Run) -> None:
+    """The nodes of every op that lists tensors, and is long enough to have nodes, hold what it lists."""
+    graph = convert_linked(run.linked).graph
+    assert graph.tensors is not None
+    op, texts = graph.integers("op_id", -1), graph.tensors
+    held = zip(op[texts.rows].tolist(), texts.input_values, texts.output_values, strict=True)
+    listed = {number: Tensors(json.loads(inputs), json.loads(outputs)) for number, inputs, outputs in held}
+    wanted = run.recorded.tensors.keys() & set(op.tolist())
+    assert {number: listed[number] for number in wanted} == {number: run.recorded.tensors[number] for number in wanted}
+    assert wanted
+
+
+def launches(run: Run) -> None:
+    """Every activity has the call of its correlation, and in a played run the op around that."""
+    activities, calls = run.linked.activities, run.linked.calls
+    rows = zip(activities.start.tolist(), activities.call_row.tolist(), strict=True)
+    found = ((activities.name[row], start, call) for row, (start, call) in enumerate(rows))
+    joined = Counter((name, start, calls.name[call] if call >= 0 else "") for name, start, call in found)
+    if run.played_as is None:
+        assert joined == run.recorded.launches
+    else:
+        assert launchers(run.linked) == {name: (_call(run, call), op) for name, (call, op) in LAUNCHED.items()}
+
+
+def graph_launches(run: Run) -> None:
+    """As many calls as launched several activities, and as many of these."""
+    calls = run.linked.activities.call_row
+    sizes = np.unique(calls[calls >= 0], return_counts=True)[1]
+    assert sorted(sizes[sizes > 1].tolist()) == run.recorded.sizes_of_graphs != []
+
+
+def host_waits(run: Run) -> None:
+    """Every call that synchronises is a wait, for what was launched before and had ended; in a played run for the right work."""
+    linked, waits = run.linked, run.linked.host_waits
+    real = waits.source_row >= 0
+    source, call = waits.source_row[real], waits.call_row[real]
+    assert (linked.activities.end[source] <= linked.calls.end[call] + CLOCK).all()
+    assert (launched(linked)[source] <= linked.calls.start[call]).all()
+    if run.played_as is not None:
+        assert {(linked.activities.name[s], linked.calls.name[c]) for s, c in zip(source, call, strict=True)} == (
+            {("replayed 2", "urQueueFinish")}  # the queue that was used last
+            if run.played_as == "XPU"
+            else {(name, _call(run, "cudaDeviceSynchronize")) for name in ("replayed 2", REDUCTION)}
+        )
+        return
+    waiting = Counter(linked.calls.name[row] for row in np.unique(waits.call_row).tolist())
+    assert waiting >= run.recorded.synchronising_calls and len(source)
+
+
+def stream_waits(run: Run) -> None:
+    """Work waited for what was launched before it on another stream and had ended; as many waits as queues recorded, where they do."""
+    activities, waits = run.linked.activities, run.linked.device_waits
+    source, target = waits.source_row, waits.target_row
+    places = np.stack((activities.device, activities.stream))
+    assert (places[:, source] != places[:, target]).any(axis=0).all()
+    assert (activities.end[source] <= activities.start[target] + CLOCK).all()
+    assert (launched(run.linked)[source] <= launched(run.linked)[target]).all()
+    if run.played_as is not None:
+        found = {(activities.name[s], activities.name[t]) for s, t in zip(source, target, strict=True)}
+        assert found == {("sgemm of backward", REDUCTION), (REDUCTION, "Memset (Device)")}
+    elif run.recorded.queue_waits:
+        assert len(source) == run.recorded.queue_waits
+    assert len(source)
+
+
+def launched(linked: LinkedTrace) -> Int64:
+    """When each activity was launched, where that is known; else when it started."""
+    start, call = linked.activities.start.copy(), linked.activities.call_row
+    start[call >= 0] = linked.calls.start[call[call >= 0]]
+    return start
+
+
+def collectives(run: Run) -> None:
+    """As many of each type as were given to the library, on the device or, as with gloo, on the host."""
+    graph = convert_linked(run.linked).graph
+    rows = np.flatnonzero(np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))).tolist()
+    types = graph.integers("comm_type", -1).tolist()
+    names = [
+        (CollectiveType(types[row]) if types[row] >= 0 else NodeType(int(graph.type[row]))).name.removeprefix("COMM_")
+        for row in rows
+    ]
+    assert Counter(name.replace("_", "").lower() for name in names) == run.recorded.communications != Counter()
+    if run.played_as is not None:
+        ranks = graph.attributes["pg_ranks"]
+        assert isinstance(ranks, Ragged)
+        assert [(graph.name[row], ranks[row].tolist(), int(graph.integers("comm_size")[row])) for row in rows] == [
+            (REDUCTION, [0, 1], 64)
+        ]
+
+
+def threads(run: Run) -> None:
+    """The caller waits while backward runs on a thread of its own, or a batch is made, and does nothing meanwhile."""
+    ops, over = run.linked.ops, run.linked.handoffs
+    first, last = (
+        ("autograd::engine::evaluate_function: MmBackward0",) * 2 if run.played_as else ("aten::randn", "aten::clamp")
+    )
+    begun, ended = (np.flatnonzero(ops.name.codes == ops.name.table.index(name)).tolist() for name in (first, last))
+    step = next(row for row in range(len(ops)) if ops.name[row].startswith("ProfilerStep#"))
+    caller, worker = int(ops.thread[step]), int(ops.thread[begun[0]])
+    own = np.flatnonzero(ops.thread == caller).tolist()
+    works = [(ops.start[row], ops.end[row]) for row in own if ops.name[row].startswith("aten::")]
+    bursts = [(int(ops.start[a]), int(ops.end[b])) for a, b in zip(begun, ended, strict=True)]
+    waits = [(a, b) for a, b in bursts if not any(start < b and a < end for start, end in works)]
+    assert over.target_time.tolist() == over.source_time.tolist() == [time for wait in waits for time in wait] != []
+    assert over.source_thread.tolist() == [caller, worker] * len(waits)
+    assert over.target_thread.tolist() == [worker, caller] * len(waits)
+
+
+def replay(run: Run) -> None:
+    """The replay of its graph takes as long as the run, within 0.5 %, and the graph is sound."""
+    nodes = convert_linked(run.linked)
+    assert broken_rules(nodes) == []
+    assert nodes.replay_error() <= 0.005
+
+
+def device_trace_alone(run: Run) -> None:
+    """Without the host trace all that ran is there, and its graph replays as well."""
+    assert not run.linked.ops.recorded_by_host.any()
+    assert len(run.linked.ops) == run.recorded.device_ops.total()
+    assert len(run.linked.activities) == run.recorded.launches.total()
+    replay(run)
+
+
+FEATURES: dict[str, Callable[[Run], None]] = {
+    "ops matched": ops_matched,
+    "tensors": tensors,
+    "launches": launches,
+    "graph launches": graph_launches,
+    "host waits": host_waits,
+    "stream waits": stream_waits,
+    "collectives": collectives,
+    "threads": threads,
+    "replay": replay,
+    "device trace alone": device_trace_alone,
+}
+OF_DEVICE = ("launches", "host waits", "replay", "device trace alone")
+OF_PAIR = ("ops matched", "tensors", "replay", "device trace alone")
+OF_GPU_PAIR = ("ops matched", "tensors", "stream waits", *OF_DEVICE)
+
+
+# Sources: where a pair of traces comes from
+
+
+class Source(NamedTuple):
+    """A row of the matrix, where its traces come from, and the features that are seen in them. `host` is None for device traces alone."""
+
+    row: str
+    name: str
+    host: Path | None
+    device: Path | None
+    features: tuple[str, ...]
+
+    @property
+    def real(self) -> bool:
+        return self.device is not None
+
+
+def captures() -> Iterator[Source]:
+    """CPU captures, of the project and from outside."""
+    for folder in DATA.glob("torch_*"):
+        yield _pair(_version(folder.name), "capture", folder, "{}_rank0", OF_PAIR)
+    for name, more in (("attention", ()), ("compiled", ()), ("threads", ("threads",)), ("ddp", ("collectives",))):
+        yield _pair("2.13", name, DATA / name, "{}_rank0", (*OF_PAIR, *more))
+    for version in ("2.1.2", "2.3.1", "2.4.1", "2.5.1", "2.15.0"):
+        folder = OUTSIDE / "captures" / f"torch_{version}"
+        yield _pair(_version(folder.name), "mlp", folder / "mlp_attn", "{}", OF_PAIR, "et", "kineto")
+        # ops of gloo begin on one thread and end on another, and not all of them are in both files
+        seen = ("collectives", "replay", "device trace alone")
+        yield _pair(_version(folder.name), "gloo", folder / "ddp_gloo", "{}_rank0", seen, "et", "kineto")
+
+
+def machines() -> Iterator[Source]:
+    """Runs on GPUs and other devices, all from outside."""
+    dlrm, alone = OUTSIDE / "dlrm_8gpu", OUTSIDE / "device_only"
+    yield _pair("2.1", "8 V100", dlrm, "{}_rank0", (*OF_GPU_PAIR, "collectives"))
+    yield _pair("CUDA", "8 V100", dlrm, "{}_rank0", (*OF_GPU_PAIR, "collectives"))
+    yield _alone("CUDA", "A100, NCCL", alone / "a100_nccl_rank0_of_2", (*OF_DEVICE, "stream waits", "collectives"))
+    yield _alone("CUDA", "H100", alone / "h100_bert", OF_DEVICE)
+    records = OUTSIDE / "critical_path"
+    yield _alone("CUDA", "sync records", records / "event_sync", OF_DEVICE)
+    yield _alone("CUDA", "several streams", records / "event_sync_multi_stream", (*OF_DEVICE, "stream waits"))
+    yield _alone("ROCm", "MI210", alone / "mi210_gpu_only", OF_DEVICE)
+    yield _alone("ROCm", "MI300", alone / "mi300_bert", OF_DEVICE)
+    yield _alone(
+        "ROCm",
+        "MI300, HIP graph",
+        alone / "mi300_vllm_decode_hipgraph",
+        ("launches", "graph launches", "replay", "device trace alone"),
+    )
+    yield _alone("MTIA", "inference", alone / "mtia_inference", (*OF_DEVICE, "stream waits", "graph launches"))
+
+
+def generated() -> Iterator[Source]:
+    """A played run as each version and each vendor would have written it."""
+    every = (*OF_GPU_PAIR, "graph launches", "collectives", "threads")
+    for version in VERSIONS:
+        yield Source(version, "played", None, None, every)
+    yield Source("CUDA", "played", None, None, every)
+    for vendor in VENDORS:
+        # of a call on an XPU nothing tells whether it records or awaits an event
+        unknown = ("stream waits",) if vendor == "XPU" else ()
+        yield Source(vendor, "played", None, None, tuple(feature for feature in every if feature not in unknown))
+
+
+def _version(folder: str) -> str:
+    major, minor, _ = folder.removeprefix("torch_").split(".")
+    return f"{major}.{minor}"
+
+
+def _pair(
+    row: str,
+    name: str,
+    folder: Path,
+    pattern: str,
+    features: tuple[str, ...],
+    host: str = "host",
+    device: str = "device",
+) -> Source:
+    files = (folder / f"{pattern.format(side)}.json.gz" for side in (host, device))
+    return Source(row, name, *files, features)
+
+
+def _alone(row: str, name: str, path: Path, features: tuple[str, ...]) -> Source:
+    return Source(row, name, None, path.with_name(f"{path.name}.json.gz"), features)
+
+
+SOURCES = (*captures(), *machines(), *generated())
+
+
+class Cell(NamedTuple):
+    source: Source
+    feature: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.row}-{self.feature}-{self.source.name}"
+
+
+CELLS = [Cell(source, feature) for source in SOURCES for feature in FEATURES if feature in source.features]
+
+
+@cache
+def run_of(source: Source, with_host: bool) -> Run:
+    """A source, linked; without its host trace if asked to, and where there is none."""
+    if source.device is None:
+        return _played(source.row, with_host)
+    return _linked(source.host if with_host else None, source.device, None)
+
+
+def _linked(host: Path | None, device: Path, played_as: str | None) -> Run:
+    linked = link(read_host_trace(str(host)) if host else None, read_device_trace(str(device)))
+    return Run(linked, Recorded(host, device), played_as)
+
+
+def _played(row: str, with_host: bool) -> Run:
+    # MTIA's queues record waits with the number of the recording
+    t = played_run(layout_of(row) if row in VERSIONS else "2.13", event_rows=row == "MTIA")
+    trace = as_written_by(row, t.device_trace()) if row in VENDORS else t.device_trace()
+    with tempfile.TemporaryDirectory() as folder:
+        host, device = Path(folder) / "host.json", Path(folder) / "device.json"
+        host.write_text(json.dumps(t.host_trace()))
+        device.write_text(json.dumps(trace))
+        return _linked(host if with_host else None, device, row)
+
+
+def _call(run: Run, name: str) -> str:
+    """What a call of CUDA is named in a played run."""
+    vendor = VENDORS.get(run.played_as or "")
+    return vendor.calls.get(name, name) if vendor else name
+
+
+def played_run(torch: str, event_rows: bool = False) -> TraceBuilder:
+    """Forward, backward on its own thread with an all-reduce, a graph launch, copies and waits."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=2, event_rows=event_rows)
+    a, b = t.tensor(), t.tensor()
+    group = t.group([0, 1])
+    with t.annotation("ProfilerStep#3"):
+        with t.op("aten::copy_", inputs=[b], outputs=[a]):
+            t.memcpy("HtoD", duration=20)
+        with t.op("aten::mm", inputs=[a, a], outputs=[b], seq_id=0):
+            t.work(5)
+            t.launch("sgemm", duration=120)
+        with t.annotation("## backward ##"):
+            with (
+                t.thread(2, start=t.now + 2),
+                t.op("autograd::engine::evaluate_function: MmBackward0", seq_id=0, fw_thread=1),
+            ):
+                t.work(3)
+                with t.op("aten::mm", inputs=[b, a], outputs=[a]):
+                    t.launch("sgemm of backward", duration=80)
+                reduced = t.collective(group=group, tensors=[a], duration=60)
+            t.join_thread(2)
+        t.wait_collective(reduced)
+        with t.op("aten::zero_", inputs=[b], outputs=[b]):
+            t.memset()
+        t.graph_launch([("replayed 1", 7, 15), ("replayed 2", 7, 25)])
+        t.device_synchronize()
+        t.leaf("aten::add", 8, inputs=[a])
+    return t
+
+
+# The table
+
+
+def table() -> str:
+    """Markdown; of every cell the best evidence there is."""
+    of_cell: dict[tuple[str, str], list[Source]] = defaultdict(list)
+    for cell in CELLS:
+        of_cell[cell.source.row, cell.feature].append(cell.source)
+    vendors = list(dict.fromkeys(row for row, _ in of_cell if row not in VERSIONS))
+    lines = [
+        "Printed by `PYTHONPATH=tests python -m support.matrix`; every cell is tests of its name in `tests/compat/test_matrix.py`:",
+        "● on real traces, where the figures are those that the files give row by row, read without the project's code; ○ on a run that",
+        "the tests play and write in that format, of which all is known. Empty: no trace of the kind was at hand, or none records it.",
+        "For whom a call waited few files tell: of such waits all are there, and none contradicts the clocks or the order of launches.",
+        "A version's played run is in the layout of the last version that changed something.",
+        "Real traces of versions are CPU captures, but for 2.1, of which there is one of eight V100 as well.",
+        "Captures of 2.1 to 2.14 are part of the project; the other real ones are read where EXECGRAPH_TRACES names a folder with them.",
+    ]
+    for title, rows in (("PyTorch", VERSIONS), ("device", vendors)):
+        lines += ["", f"| {title} | {' | '.join(FEATURES)} |", "|---|" + ":-:|" * len(FEATURES)]
+        for row in rows:
+            marks = (_mark(of_cell[row, feature]) for feature in FEATURES)
+            lines.append(f"| {row} | {' | '.join(marks)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mark(sources: list[Source]) -> str:
+    return "" if not sources else "●" if any(source.real for source in sources) else "○"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,273 @@
+"""Slow references for the analyses: small runs as lists of records, and every figure by looking at each nanosecond, or at every pair.
+
+`linked_of` makes the linked trace of such a run. Nothing here shares code with what it checks.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, JsonRecords
+from execgraph.schema.linked import (
+    Activities,
+    Calls,
+    Communication,
+    DeviceWaits,
+    HostWaits,
+    LinkedTrace,
+    Ops,
+    ThreadHandoffs,
+    TraceInfo,
+)
+from execgraph.schema.traces import NO_TENSORS
+from hypothesis import strategies as st
+
+COMPUTATION, COMMUNICATION, MEMORY = "computation", "communication", "memory"
+CATEGORY = {COMPUTATION: "kernel", COMMUNICATION: "kernel", MEMORY: "gpu_memcpy"}
+NONE = np.empty(0, np.int64)
+
+
+class Call(NamedTuple):
+    """A launch call; `op` is the place of the op around it, -1 for none."""
+
+    start: int
+    end: int
+    op: int = -1
+    name: str = "cudaLaunchKernel"
+
+
+class Act(NamedTuple):
+    """An activity; `call` is the place of its launch call, -1 for none. Times are ns, `bandwidth` bytes/s."""
+
+    start: int
+    end: int
+    kind: str = COMPUTATION
+    stream: int = 7
+    name: str = "k"
+    call: int = -1
+    device: int = 0
+    size: int = -1
+    bandwidth: int = -1
+
+
+class Op(NamedTuple):
+    """An op; `parent` is the place of the op around it, -1 for none."""
+
+    start: int
+    end: int
+    parent: int = -1
+    name: str = "aten::op"
+    shapes: str = "[]"
+
+
+def linked_of(
+    acts: Sequence[Act],
+    calls: Sequence[Call] = (),
+    ops: Sequence[Op] = (),
+    *,
+    device_waits: Iterable[tuple[int, int]] = (),
+    host_waits: Iterable[tuple[int, int]] = (),
+    communications: Sequence[Communication] = (),
+    **info: Any,
+) -> LinkedTrace:
+    """The linked trace of a small run; device waits are (target, source) activities, host waits (call, source activity).
+
+    Communication k of `communications` is that of the k-th communication activity.
+    """
+    op_of_call = np.append(_integers(call.op for call in calls), -1)
+    held, awaited = list(device_waits), list(host_waits)
+    talks = sum(act.kind == COMMUNICATION for act in acts)
+    return LinkedTrace(
+        info=TraceInfo(**info),
+        ops=ops_of(ops),
+        calls=_calls_of(calls),
+        activities=_activities_of(acts, op_of_call),
+        device_waits=DeviceWaits(
+            _integers(source for _, source in held), _integers(target for target, _ in held), _recorded(held)
+        ),
+        host_waits=HostWaits(
+            _integers(call for call, _ in awaited),
+            _integers(source for _, source in awaited),
+            np.full(len(awaited), ABSENT),
+            _recorded(awaited),
+        ),
+        handoffs=ThreadHandoffs(NONE, NONE, NONE, NONE, NONE, _recorded([])),
+        communications=list(communications) or [Communication() for _ in range(talks)],
+        groups=[],
+    )
+
+
+def _activities_of(acts: Sequence[Act], op_of_call: Any) -> Activities:
+    call_row = _integers(act.call for act in acts)
+    talks = _integers(act.kind == COMMUNICATION for act in acts)
+    return Activities(
+        id=1_000 + np.arange(len(acts)),
+        name=Categorical.of(act.name for act in acts),
+        category=Categorical.of(CATEGORY[act.kind] for act in acts),
+        device=_integers(act.device for act in acts),
+        stream=_integers(act.stream for act in acts),
+        start=_integers(act.start for act in acts),
+        end=_integers(act.end for act in acts),
+        correlation=np.where(call_row >= 0, 100 + call_row, 0),
+        graph_node=np.full(len(acts), -1),
+        size=_integers(act.size for act in acts),
+        bandwidth=_integers(act.bandwidth for act in acts),
+        call_row=call_row,
+        op_row=op_of_call[call_row],
+        communication_row=np.where(talks > 0, np.cumsum(talks) - 1, -1),
+    )
+
+
+def _calls_of(calls: Sequence[Call]) -> Calls:
+    return Calls(
+        name=Categorical.of(call.name for call in calls),
+        thread=np.ones(len(calls), np.int64),
+        start=_integers(call.start for call in calls),
+        end=_integers(call.end for call in calls),
+        correlation=100 + np.arange(len(calls)),
+        op_row=_integers(call.op for call in calls),
+    )
+
+
+def ops_of(ops: Sequence[Op]) -> Ops:
+    zeros = np.zeros(len(ops), np.int64)
+    columns: dict[str, Any] = {
+        field.name: zeros for field in dataclasses.fields(Ops) if field.default is dataclasses.MISSING
+    }
+    columns |= {
+        "id": 1 + np.arange(len(ops)),
+        "parent_id": _integers(1 + op.parent if op.parent >= 0 else -1 for op in ops),
+        "name": Categorical.of(op.name for op in ops),
+        "thread": np.ones(len(ops), np.int64),
+        "start": _integers(op.start for op in ops),
+        "end": _integers(op.end for op in ops),
+        "exclusive": _integers(exclusive(ops, place) for place in range(len(ops))),
+        "recorded_by_host": np.ones(len(ops), np.bool_),
+        "op_schema": Categorical.of("" for _ in ops),
+        "inputs": BytesColumn.of(NO_TENSORS.replace(b'"shapes":[]', b'"shapes":' + op.shapes.encode()) for op in ops),
+        "outputs": BytesColumn.of(NO_TENSORS for _ in ops),
+        "extra": JsonRecords.of({}, dict[str, Any]),
+        "communication_row": np.full(len(ops), -1),
+    }
+    return Ops(**columns)
+
+
+def exclusive(ops: Sequence[Op], op: int) -> int:
+    """An op's length less those of the ops that it called, 0 where these are longer."""
+    called = sum(other.end - other.start for other in ops if other.parent == op)
+    return max(ops[op].end - ops[op].start - called, 0)
+
+
+def _integers(values: Iterable[int]) -> Any:
+    return np.array(list(values), np.int64)
+
+
+def _recorded(rows: Sequence[Any]) -> Categorical:
+    return Categorical.of("record" for _ in rows)
+
+
+KINDS = st.sampled_from([COMPUTATION, COMMUNICATION, MEMORY])
+
+
+@st.composite
+def runs(draw: st.DrawFn, most: int = 12) -> tuple[list[Act], list[Call]]:
+    """Any overlaps on any stream, activities of no length, calls with several activities and activities without a call."""
+    calls = draw(st.lists(st.builds(lambda start, length: Call(start, start + length), times(), times(8)), max_size=6))
+    acts = st.builds(
+        lambda start, length, kind, stream, name, call, device: Act(
+            start, start + length, kind, stream, name + kind, min(call, len(calls) - 1), device
+        ),
+        times(),
+        times(9),
+        KINDS,
+        st.integers(7, 8),
+        st.sampled_from("ab"),
+        st.integers(-1, 5),
+        st.integers(0, 1),
+    )
+    return draw(st.lists(acts, min_size=1, max_size=most)), calls
+
+
+def times(most: int = 40) -> st.SearchStrategy[int]:
+    return st.integers(0, most)
+
+
+def moments(acts: Iterable[Act], *kinds: str) -> set[int]:
+    """The nanoseconds in which any of the activities (of these kinds) runs."""
+    return {time for act in acts for time in range(act.start, act.end) if not kinds or act.kind in kinds}
+
+
+def kinds_at(acts: Sequence[Act]) -> dict[frozenset[str], int]:
+    """How many nanoseconds each set of kinds runs at once."""
+    found: dict[frozenset[str], int] = defaultdict(int)
+    for time in moments(acts):
+        found[frozenset(act.kind for act in acts if act.start <= time < act.end)] += 1
+    return dict(found)
+
+
+def on_device(acts: Iterable[Act], device: int) -> list[Act]:
+    return [act for act in acts if act.device == device]
+
+
+def gaps(acts: Sequence[Act]) -> list[tuple[Act, int]]:
+    """For each activity that starts after all earlier ones of its stream have ended: it, and since when the stream was free."""
+    found = []
+    for act in acts:
+        earlier = [
+            other
+            for place, other in enumerate(acts)
+            if (other.device, other.stream) == (act.device, act.stream)
+            and (other.start, other.end, place) < (act.start, act.end, acts.index(act))
+        ]
+        freed = max((other.end for other in earlier), default=act.start)
+        if act.start > freed:
+            found.append((act, freed))
+    return found
+
+
+def queue_at(acts: Sequence[Act], calls: Sequence[Call], device: int, stream: int, time: int) -> int:
+    """How many calls have begun whose first activity on the stream has not."""
+    length = 0
+    for place, call in enumerate(calls):
+        own = [act.start for act in acts if (act.call, act.device, act.stream) == (place, device, stream)]
+        length += bool(own) and call.start <= time < min(own)
+    return length
+
+
+def bandwidth_at(acts: Sequence[Act], resolution: int, time: int) -> float:
+    """Bytes per ns of the copies that run, as recorded, else by their lengths where these are known to a tenth."""
+    total = 0.0
+    for act in acts:
+        if act.start <= time < act.end:
+            length = act.end - act.start
+            if act.bandwidth > 0:
+                total += act.bandwidth / 1e9
+            elif act.size >= 0 and length >= 10 * resolution:
+                total += act.size / length
+    return total
+
+
+def began(acts: Sequence[Act], calls: Sequence[Call] = (), ops: Sequence[Op] = ()) -> int:
+    """When the first of all starts, from which the times of tables count."""
+    return min(one.start for one in (*acts, *calls, *ops))
+
+
+def below(ops: Sequence[Op], op: int) -> set[int]:
+    """An op and all that it called, by asking every op for its ancestors."""
+    found = set()
+    for place in range(len(ops)):
+        above = place
+        while above not in (-1, op):
+            above = ops[above].parent
+        if above == op:
+            found.add(place)
+    return found
+
+
+def launched_below(acts: Sequence[Act], calls: Sequence[Call], ops: Sequence[Op], op: int) -> list[Act]:
+    """The activities that an op's subtree launched, in launch order."""
+    inside = below(ops, op)
+    own = [act for act in acts if act.call >= 0 and calls[act.call].op in inside]
+    return sorted(own, key=lambda act: (calls[act.call].start, act.start))

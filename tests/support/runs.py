@@ -1,0 +1,192 @@
+"""From a played run to its linked trace and its graph, and what tests ask of a graph: who follows whom, and when."""
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from execgraph.converter import ConvertReport, Options, convert
+from execgraph.linker import DeviceTrace, HostTrace, link, read_device_trace, read_host_trace
+from execgraph.schema.columns import Int64, Ragged
+from execgraph.schema.graph import Delay, DependencyKind, ExecutionGraph, NodeType
+from execgraph.schema.linked import LinkedTrace
+
+from support.builder import TraceBuilder
+
+
+def read_pair(t: TraceBuilder, modules: bool = False) -> tuple[HostTrace, DeviceTrace]:
+    with tempfile.TemporaryDirectory() as folder:
+        host, device = t.write(Path(folder))
+        return read_host_trace(str(host)), read_device_trace(str(device), modules=modules)
+
+
+def link_run(t: TraceBuilder, modules: bool = False, **options: Any) -> LinkedTrace:
+    return link(*read_pair(t, modules), **options)
+
+
+def launchers(linked: LinkedTrace) -> dict[str, tuple[str, str]]:
+    """For each activity, by name, the call that launched it and the op around the call; "" where there is none."""
+    activities, calls, ops = linked.activities, linked.calls, linked.ops
+    rows = zip(activities.call_row.tolist(), activities.op_row.tolist(), strict=True)
+    return {
+        activities.name[row]: (calls.name[call] if call >= 0 else "", ops.name[op] if op >= 0 else "")
+        for row, (call, op) in enumerate(rows)
+    }
+
+
+def convert_run(t: TraceBuilder, **options: Any) -> "Nodes":
+    """The graph of a played run, its times from the run's start."""
+    return convert_linked(link_run(t), t.origin_ns, **options)
+
+
+def convert_linked(linked: LinkedTrace, origin_ns: int = 0, **options: Any) -> "Nodes":
+    graph = convert(linked, Options(**options))
+    report = graph.report
+    assert report is not None
+    return Nodes(graph, report, origin_ns)
+
+
+class Nodes:
+    """A graph whose nodes are asked for by label: the name, or `name#k` for the k-th of several with one name, from 0."""
+
+    def __init__(self, graph: ExecutionGraph, report: ConvertReport, origin_ns: int = 0) -> None:
+        self.graph, self.report, self.origin_ns = graph, report, origin_ns
+        names = [graph.name[row] for row in range(len(graph))]
+        often, seen = Counter(names), Counter[str]()
+        self.labels: list[str] = []
+        for name in names:
+            self.labels.append(f"{name}#{seen[name]}" if often[name] > 1 else name)
+            seen[name] += 1
+        self._row = {label: row for row, label in enumerate(self.labels)}
+
+    def row(self, label: str) -> int:
+        return self._row[label]
+
+    def follows(self, label: str) -> dict[str, DependencyKind]:
+        """What a node depends on, and why."""
+        row, kinds = self.row(label), self.graph.attributes["data_dep_kinds"]
+        assert isinstance(kinds, Ragged)
+        sources = self.graph.rows_of(self.graph.data_deps[row]).tolist()
+        pairs = zip(sources, kinds[row].tolist(), strict=True)
+        return {self.labels[source]: DependencyKind(kind) for source, kind in pairs}
+
+    def edges(self, kind: DependencyKind) -> set[tuple[str, str]]:
+        """(source, target) of every edge that has this reason."""
+        pairs = ((source, target, why) for target in self.labels for source, why in self.follows(target).items())
+        return {(source, target) for source, target, why in pairs if why & kind}
+
+    def caller(self, label: str) -> str | None:
+        """The node's control dependency."""
+        sources = self.graph.rows_of(self.graph.ctrl_deps[self.row(label)]).tolist()
+        return self.labels[sources[0]] if sources else None
+
+    def time(self, label: str) -> tuple[float, float]:
+        """Start and end in µs since the start of the run."""
+        row = self.row(label)
+        start = int(self.graph.start_ns[row]) - self.origin_ns
+        return start / 1000, (start + int(self.graph.duration_ns[row])) / 1000
+
+    def times(self, thread: int) -> list[tuple[str, float, float]]:
+        """(name, start, end) of every node of an OS thread, in order."""
+        mine = np.flatnonzero(self.graph.integers("tid") == thread).tolist()
+        return [(self.graph.name[row], *self.time(self.labels[row])) for row in mine]
+
+    def lanes(self) -> list[tuple[int, int, int]]:
+        """Where each node ran: a host thread, or a stream of a device; a delay each on a lane of its own."""
+        host, columns = self.graph.integers("is_cpu_op", 0), ("tid", "device", "stream")
+        tid, device, stream = (self.graph.integers(column, 0).tolist() for column in columns)
+        rows = zip(
+            self.graph.id.tolist(), host.tolist(), self.graph.is_delay.tolist(), tid, device, stream, strict=True
+        )
+        return [(2, n, 0) if delay else (1, t, 0) if on_host else (0, d, s) for n, on_host, delay, t, d, s in rows]
+
+    def delays(self) -> dict[str, tuple[Delay, float]]:
+        """Of each activity that was delayed, by label, why and for how many µs."""
+        found = np.flatnonzero(self.graph.is_delay).tolist()
+        cause, length = self.graph.integers("delay"), self.graph.duration_ns
+        after = {self.labels[row]: (Delay(int(cause[row])), int(length[row]) / 1000) for row in found}
+        follows = ((label, source) for label in self.labels for source in self.follows(label) if source in after)
+        return {label: after[source] for label, source in follows}
+
+    def start_ns(self) -> Int64:
+        """Measured starts on the host's clock."""
+        offset = int(self.graph.metadata.get("clock_offset_ns", 0))
+        return self.graph.start_ns + np.where(self.graph.is_activity, offset, 0)
+
+    def makespan_ns(self) -> int:
+        """From the first node's start to the last node's end, as measured."""
+        start = self.start_ns()
+        return int((start + self.graph.duration_ns).max() - start.min())
+
+    def earliest_start_makespan_ns(self) -> int:
+        """The same by the dependencies alone; only a lane's first node is held to its measured start."""
+        graph, start = self.graph, self.start_ns() - self.start_ns().min()
+        end: dict[int, int] = {}
+        begun: set[tuple[int, int, int]] = set()
+        gap, duration = graph.integers("gap_ns", 0).tolist(), graph.duration_ns.tolist()
+        for row, (node, lane) in enumerate(zip(graph.id.tolist(), self.lanes(), strict=True)):
+            released = [end[source] for source in graph.data_deps[row].tolist()]
+            alone = 0 if lane in begun else int(start[row])
+            begun.add(lane)
+            end[node] = (max(released) + gap[row] if released else alone) + duration[row]
+        return max(end.values())
+
+    def replay_error(self) -> float:
+        """How far the earliest-start makespan is from the measured one, as a fraction."""
+        measured = self.makespan_ns()
+        return abs(self.earliest_start_makespan_ns() - measured) / measured
+
+
+def broken_rules(nodes: Nodes) -> list[str]:
+    """What any graph must not have: double, missing, forward or self dependencies, a gap in a stream's chain, or a delay that holds up
+    anything but one activity."""
+    graph, ids, broken = nodes.graph, nodes.graph.id.tolist(), []
+    streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    if ids != list(range(1, len(ids) + 1)):
+        broken.append("ids are not 1 to n")
+    for row, lane in enumerate(nodes.lanes()):
+        sources, caller = graph.data_deps[row].tolist(), graph.ctrl_deps[row].tolist()
+        if len(set(sources)) < len(sources):
+            broken.append(f"{nodes.labels[row]} has a dependency twice")
+        if any(not 1 <= source < ids[row] for source in sources + caller):
+            broken.append(f"{nodes.labels[row]} depends on a missing, later or the same node")
+        if len(caller) > 1:
+            broken.append(f"{nodes.labels[row]} has several control dependencies")
+        if lane[0] == 0:
+            if streams[lane] and streams[lane][-1] not in sources:
+                broken.append(f"{nodes.labels[row]} is not chained to its stream")
+            streams[lane].append(ids[row])
+    held = np.bincount(graph.data_deps.values, minlength=len(ids) + 1)
+    for row in np.flatnonzero(graph.is_delay).tolist():
+        if held[ids[row]] != 1 or len(graph.data_deps[row]) > 1 or len(graph.ctrl_deps[row]):
+            broken.append(f"{nodes.labels[row]} is not between what released one activity and that")
+    # what carries work in from before a window stands beside what delayed an activity since
+    delays = graph.id[graph.is_delay & (graph.integers("delay") != Delay.START_OF_RECORDING)]
+    behind = graph.data_deps.rows()[np.isin(graph.data_deps.values, delays)]
+    if len(np.unique(behind)) < len(behind) or not graph.is_activity[behind].all():
+        broken.append("something else than an activity is delayed, or one twice")
+    return broken
+
+
+SEND, RECV, COLL = NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL
+
+INTEGERS = ("comm_src", "comm_dst", "comm_tag", "comm_size")
+
+
+def communications(graph: ExecutionGraph) -> list[dict[str, Any]]:
+    """The communication nodes in the order of their ids: type and what is known of them."""
+    rows = np.flatnonzero(np.isin(graph.type, (SEND, RECV, COLL))).tolist()
+    names = ("comm_type", "comm_seq", *INTEGERS)
+    known = [{name: int(graph.integers(name, -1)[row]) for name in names} for row in rows]
+    return [{"type": NodeType(int(graph.type[row])), **facts} for row, facts in zip(rows, known, strict=True)]
+
+
+def small_run(names: Sequence[str] = ("aten::mm", "aten::add"), **options: Any) -> TraceBuilder:
+    t = TraceBuilder(**options)
+    for name in names:
+        with t.op(name, inputs=[t.tensor()]):
+            t.work(2)
+            t.launch(f"{name} kernel")
+    return t

@@ -1,0 +1,301 @@
+"""A small simulator that reads graph files as ASTRA-sim's two generations do, and stops or stands still where they do.
+
+`simulate(read_files(prefix, ranks), groups, generation)` plays `PREFIX.i.et` of every rank i. One node of the host, one computation and
+one communication run at a time per rank; of several that are ready the lowest id goes first.
+"""
+
+import heapq
+import json
+from bisect import insort
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+from pathlib import Path
+
+from support.graph_file import Node, read_nodes
+
+INVALID, METADATA, SEND, RECV, COLL = 0, 1, 5, 6, 7
+COMMUNICATION = (SEND, RECV, COLL)
+ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = 0, 2, 5, 6, 7
+RUN = (ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, BROADCAST)
+SPLITS = 64
+LATENCY_NS, BYTES_PER_NS = 500, 50
+INT32_MAX = 2**31 - 1
+
+
+class Generation(Enum):
+    """V1 follows data dependencies and takes 0 for what it does not find; V3 follows both kinds and stops at what it does not find."""
+
+    V1 = 1
+    V3 = 3
+
+
+class Stopped(Exception):
+    """The simulator threw, aborted, failed an assertion or loops for ever."""
+
+
+class StandsStill(Exception):
+    """The node never ends."""
+
+
+@dataclass
+class Outcome:
+    """When each rank finished; if not all did, why the simulator stopped, or where each rank stands still.
+
+    `lost` are messages that nobody received, on which the real one says nothing.
+    """
+
+    finished_ns: dict[int, int] = field(default_factory=dict)
+    stopped: str = ""
+    standing: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return not self.trouble
+
+    @property
+    def trouble(self) -> str:
+        return self.stopped or "; ".join(self.standing + self.lost)
+
+
+def read_files(prefix: Path, ranks: int) -> list[list[Node]]:
+    return [read_nodes(prefix.with_name(f"{prefix.name}.{rank}.et")) for rank in range(ranks)]
+
+
+def simulate(files: Sequence[Sequence[Node]], groups: Path | None, generation: Generation) -> Outcome:
+    """Plays the nodes of every rank, as read from its file."""
+    outcome = Outcome()
+    try:
+        job = Job([Rank(rank, nodes, generation) for rank, nodes in enumerate(files)], read_groups(groups), generation)
+        job.run()
+    except Stopped as stopped:
+        outcome.stopped = str(stopped)
+        return outcome
+    outcome.lost = job.lost()
+    for rank in job.ranks:
+        if rank.left:
+            outcome.standing.append(rank.standing())
+        else:
+            outcome.finished_ns[rank.number] = rank.now
+    return outcome
+
+
+def read_groups(path: Path | None) -> dict[int, list[int]]:
+    if path is None or "empty" in str(path):
+        return {}
+    recorded = json.loads(path.read_text())
+    if wrong := [key for key in recorded if not key.isdecimal() or not 0 < int(key) <= INT32_MAX]:
+        raise Stopped(f"the group {wrong[0]} is no positive number")
+    return {int(key): ranks for key, ranks in recorded.items()}
+
+
+class Rank:
+    """The nodes of a rank: who waits for whom, what is ready, what runs in which slot."""
+
+    def __init__(self, number: int, nodes: Sequence[Node], generation: Generation) -> None:
+        self.number, self.generation, self.now, self.last = number, generation, 0, -1
+        self.nodes = {node.id: node for node in nodes}
+        self.left = set(self.nodes)
+        self.running: dict[str, int] = {}
+        self.reasons: dict[int, str] = {}
+        self.dependents: defaultdict[int, set[int]] = defaultdict(set)
+        self.unmet: dict[int, int] = {}
+        if not nodes and generation is Generation.V3:
+            raise Stopped(f"the file of rank {number} has no node")
+        for node in nodes:
+            self._wait(node)
+        self.ready = sorted(node for node, unmet in self.unmet.items() if not unmet)
+
+    def _wait(self, node: Node) -> None:
+        followed = node.data if self.generation is Generation.V1 else sorted({*node.data, *node.control})
+        if self.generation is Generation.V3 and (missing := [one for one in followed if one not in self.nodes]):
+            raise Stopped(f"rank {self.number}: node {node.id} depends on missing node {missing[0]}")
+        # a dependency that is there twice is waited for twice but met once
+        self.unmet[node.id] = len(followed)
+        for one in followed:
+            self.dependents[one].add(node.id)
+
+    def next_node(self) -> Node | None:
+        """The ready node of the lowest id whose slot is free; it is taken."""
+        for place, ready in enumerate(self.ready):
+            if self.slot(self.nodes[ready]) not in self.running:
+                node = self.nodes[self.ready.pop(place)]
+                self.running[self.slot(node)] = node.id
+                return node
+        return None
+
+    def slot(self, node: Node) -> str:
+        if node.read("is_cpu_op", "bool_val"):
+            return "host"
+        return "communication" if node.type in COMMUNICATION else "computation"
+
+    def finish(self, node: Node, now: int) -> None:
+        del self.running[self.slot(node)]
+        self.left.remove(node.id)
+        self.now, self.last = now, node.id
+        for dependent in () if node.type == INVALID else self.dependents[node.id]:
+            self.unmet[dependent] -= 1
+            if not self.unmet[dependent]:
+                insort(self.ready, dependent)
+        if not self.left:
+            self._check_end()
+
+    def _check_end(self) -> None:
+        has_host = any(self.slot(node) == "host" for node in self.nodes.values())
+        if self.generation is Generation.V3 and has_host and self.nodes[self.last].type in (SEND, RECV):
+            raise Stopped(f"rank {self.number}: the last event is a send or receive")
+
+    def standing(self) -> str:
+        """Why the rank has not finished: the reason of what runs for ever, else the first node that was never ready."""
+        running = [f"node {node} {self.reasons[node]}" for node in self.running.values() if node in self.reasons]
+        first = min(self.left)
+        return f"rank {self.number}: " + (" and ".join(running) or f"node {first} never became ready")
+
+
+class Job:
+    """All ranks: events in order of time, and who meets whom."""
+
+    def __init__(self, ranks: list[Rank], groups: dict[int, list[int]], generation: Generation) -> None:
+        self.ranks, self.groups, self.generation = ranks, groups, generation
+        self.events: list[tuple[int, int, int, int]] = []
+        self.order = count()
+        self.issued: Counter[tuple[int, str]] = Counter()
+        self.meetings: defaultdict[tuple[str, int], dict[int, tuple[int, int, int]]] = defaultdict(dict)
+        self.arrived: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
+        self.awaited: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
+
+    def run(self) -> None:
+        for rank in self.ranks:
+            self.issue(rank, 0)
+        while self.events:
+            now, _, number, node = heapq.heappop(self.events)
+            rank = self.ranks[number]
+            rank.finish(rank.nodes[node], now)
+            self.issue(rank, now)
+
+    def issue(self, rank: Rank, now: int) -> None:
+        while node := rank.next_node():
+            try:
+                START.get(node.type, Job.compute)(self, rank, node, now)
+            except StandsStill as reason:
+                rank.reasons[node.id] = f"({node.name}) {reason}"
+
+    def end(self, rank: int, node: int, at: int) -> None:
+        heapq.heappush(self.events, (at, next(self.order), rank, node))
+
+    def integer(self, rank: Rank, node: Node, name: str, kind: str, default: int | None = None) -> int:
+        if self.generation is Generation.V3 and default is None and name not in node.attributes:
+            raise Stopped(f"rank {rank.number}: node {node.id} has no {name}")
+        return int(node.read(name, kind, default or 0))
+
+    def compute(self, rank: Rank, node: Node, now: int) -> None:
+        least = 1 if self.generation is Generation.V3 else 0
+        self.end(rank.number, node.id, now + max(node.duration_us * 1000, least))
+
+    def metadata(self, rank: Rank, node: Node, now: int) -> None:
+        if self.generation is Generation.V3:
+            raise Stopped(f"rank {rank.number}: node {node.id} is metadata")
+        if rank.slot(node) != "host":
+            raise StandsStill("is metadata")
+        self.end(rank.number, node.id, now)
+
+    def collective(self, rank: Rank, node: Node, now: int) -> None:
+        self._check_device(rank, node)
+        kind, size = (self.integer(rank, node, name, "int64_val") for name in ("comm_type", "comm_size"))
+        if kind not in RUN:
+            raise self._unknown(f"has a collective type that does not run, {kind}", rank, node)
+        if kind == BROADCAST:
+            self.compute(rank, node, now)
+            return
+        name = str(node.read("pg_name", "string_val", ""))
+        members = self._members(rank, node, name)
+        if kind == ALL_GATHER and 0 < size < SPLITS:
+            raise Stopped(f"rank {rank.number}: node {node.id} splits {size} bytes for ever")
+        if kind == ALL_GATHER and size == 0:
+            raise StandsStill("gathers nothing")
+        if len(members) == 1:
+            raise StandsStill("is in a group of one")
+        self._meet(rank, node, now, name, members, (kind, size))
+
+    def _members(self, rank: Rank, node: Node, name: str) -> list[int]:
+        if not name:
+            return list(range(len(self.ranks)))
+        if not name.isdecimal() or int(name) not in self.groups:
+            raise Stopped(f"rank {rank.number}: node {node.id} is of group {name!r}, which is not known")
+        members = self.groups[int(name)]
+        if rank.number not in members or max(members) >= len(self.ranks):
+            raise Stopped(f"rank {rank.number}: node {node.id} is of group {name}, whose ranks are {members}")
+        return members
+
+    def _meet(self, rank: Rank, node: Node, now: int, name: str, members: list[int], what: tuple[int, int]) -> None:
+        """The k-th collective that members issue in a group is one; it runs when all have come with the same type and size."""
+        key = (name, self.issued[rank.number, name])
+        self.issued[rank.number, name] += 1
+        meeting = self.meetings[key]
+        meeting[rank.number] = (node.id, *what)
+        rank.reasons[node.id] = f"({node.name}) waits in group {name or 'of all'} as its collective {key[1] + 1}"
+        if len(meeting) < len(members):
+            return
+        if len({came[1:] for came in meeting.values()}) > 1:
+            for number, (one, *_) in meeting.items():
+                self.ranks[number].reasons[one] += ", whose members differ in type or size"
+            return
+        for number, (one, *_) in meeting.items():
+            del self.ranks[number].reasons[one]
+            self.end(number, one, now + LATENCY_NS + what[1] // BYTES_PER_NS)
+
+    def message(self, rank: Rank, node: Node, now: int) -> None:
+        self._check_device(rank, node)
+        sends = node.type == SEND
+        source = self.integer(rank, node, "comm_src", "int32_val", rank.number if sends else None)
+        destination = self.integer(rank, node, "comm_dst", "int32_val", None if sends else rank.number)
+        tag = self.integer(rank, node, "comm_tag", "int32_val")
+        size = self.integer(rank, node, "comm_size", "int64_val")
+        if (source if sends else destination) != rank.number:
+            raise Stopped(f"rank {rank.number}: node {node.id} is issued by another rank than its own")
+        if source == destination or tag < 0 or size <= 0 or not {source, destination} <= set(range(len(self.ranks))):
+            raise Stopped(
+                f"rank {rank.number}: node {node.id} goes from {source} to {destination}, {size} bytes, tag {tag}"
+            )
+        key = (tag, source, destination, size)
+        if sends:
+            self._send(rank, node, now + LATENCY_NS + size // BYTES_PER_NS, key)
+        else:
+            self._receive(rank, node, now, key)
+
+    def _send(self, rank: Rank, node: Node, arrival: int, key: tuple[int, ...]) -> None:
+        self.end(rank.number, node.id, arrival)
+        if self.awaited[key]:
+            receiver, waiting = self.ranks[key[2]], self.awaited[key].popleft()
+            del receiver.reasons[waiting]
+            self.end(receiver.number, waiting, arrival)
+        else:
+            self.arrived[key].append(arrival)
+
+    def _receive(self, rank: Rank, node: Node, now: int, key: tuple[int, ...]) -> None:
+        if self.arrived[key]:
+            self.end(rank.number, node.id, max(now, self.arrived[key].popleft()))
+        else:
+            self.awaited[key].append(node.id)
+            rank.reasons[node.id] = f"({node.name}) waits for {key[3]} bytes of tag {key[0]} from rank {key[1]}"
+
+    def lost(self) -> list[str]:
+        return [
+            f"{key[3]} bytes of tag {key[0]} from rank {key[1]} to rank {key[2]} are never received"
+            for key, arrived in self.arrived.items()
+            if arrived
+        ]
+
+    def _check_device(self, rank: Rank, node: Node) -> None:
+        if rank.slot(node) == "host":
+            raise Stopped(f"rank {rank.number}: node {node.id} communicates on the host")
+
+    def _unknown(self, what: str, rank: Rank, node: Node) -> Exception:
+        v3 = self.generation is Generation.V3
+        return Stopped(f"rank {rank.number}: node {node.id} {what}") if v3 else StandsStill(what)
+
+
+START = {METADATA: Job.metadata, SEND: Job.message, RECV: Job.message, COLL: Job.collective}

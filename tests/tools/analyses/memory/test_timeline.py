@@ -1,0 +1,183 @@
+"""Memory in use over time: as allocators recorded it, else by the lives of tensors; the peak, and what lives there."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.linker import read_device_trace
+from execgraph.linker.windows import Window
+from execgraph.tools.analyses import RankTrace, analyse, read_rank
+from execgraph.tools.analyses.rank import Allocations
+from execgraph.tools.analyses.rank.recorded import Recorded
+from execgraph.tools.report import Wanted
+from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
+from support.references import linked_of
+
+HOST, CUDA, HIP = 0, 1, 6
+CURVE, PEAK, LIVE = "memory_timeline", "memory_timeline_peak", "memory_timeline_live"
+
+
+def memory(t: TraceBuilder, size: int, address: int, allocated: int, reserved: int = 0, kind: int = CUDA) -> None:
+    """A row as the profiler writes it, now and on the current thread."""
+    row = t.device_events
+    t.leaf("now", 0)
+    t.ops.pop()
+    args = {
+        "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": size, "Addr": address,
+        "Device Id": -1 if kind == HOST else 0, "Device Type": kind, "Ev Idx": 9,
+    }  # fmt: skip
+    place = {"pid": t.pid, "tid": t.pid, "ts": t.layout.origin_us + t.now}
+    row.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", **place, "args": args})
+
+
+def training() -> TraceBuilder:
+    """Two steps; 100 bytes were there before, an op gets 40, another 20 of which only the first 40 outlast the peak."""
+    t = TraceBuilder()
+    for number in (1, 2):
+        with t.annotation(f"ProfilerStep#{number}"):
+            with t.op("aten::linear", inputs=[t.tensor()]):
+                with t.op("aten::empty"):
+                    t.work(1)
+                    memory(t, 40, 7, 140, 1000)
+                    t.work(1)
+                t.work(1)
+            with t.op("aten::relu"):
+                t.work(1)
+                memory(t, 20, 8, 160, 1000)
+                t.work(1)
+            t.work(1)
+            memory(t, -20, 8, 140, 1000)
+            memory(t, -40, 7, 100, 1000)
+            t.work(1)
+    return t
+
+
+def rank_of(t: TraceBuilder, folder: Path, **how: Any) -> RankTrace:
+    host, device = t.write(folder)
+    return read_rank(str(device), str(host), **how)
+
+
+def test_the_curve_is_what_allocators_recorded_in_each_step(tmp_path: Path) -> None:
+    found = analyse([rank_of(training(), tmp_path)], [CURVE])
+    rows = [(row["step"], row["ts"], row["allocated"], row["reserved"]) for row in found[CURVE].rows()]
+    assert rows == [
+        (f"ProfilerStep#{step}", after + now, allocated, 1000)
+        for step, after in ((1, 0), (2, 7))
+        for now, allocated in ((1, 140), (4, 160), (6, 140), (6, 100))
+    ]
+    assert found[CURVE].note == ""
+
+
+def test_at_the_peak_lives_what_was_got_and_not_yet_given_back(tmp_path: Path) -> None:
+    found = analyse([rank_of(training(), tmp_path)], [CURVE])
+    assert [(row["device"], row["step"], row["ts"], row["peak"], row["before"]) for row in found[PEAK].rows()] == [
+        (0, "ProfilerStep#1", 4, 160, 100)
+    ]
+    assert [(row["op"], row["got_by"], row["blocks"], row["size"], row["pct"]) for row in found[LIVE].rows()] == [
+        ("before the recording", "", 0, 100, 62.5),
+        ("aten::linear", "aten::empty", 1, 40, 25),
+        ("aten::relu", "aten::relu", 1, 20, 12.5),
+    ]
+
+
+def test_allocators_that_keep_no_total_are_left_out_and_counted(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    with t.op("aten::add"):
+        memory(t, 64, 1, 64, kind=HOST)
+        memory(t, 1024, 2, 0, 1024, kind=HOST)
+        t.work(1)
+        memory(t, -1024, 2, 0, 0, kind=HOST)
+        memory(t, -64, 1, 0, kind=HOST)
+    table = analyse([rank_of(t, tmp_path)], [CURVE])[CURVE]
+    assert [(row["device"], row["allocated"], row["reserved"]) for row in table.rows()] == [
+        (-1, 64, None),
+        (-1, 0, None),
+    ]
+    assert table.note == "2 allocations are of allocators that keep no total and are not in it"
+
+
+def test_without_such_rows_the_lives_of_tensors_tell(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    weight, made = t.tensor((8, 8)), t.tensor((4, 4))
+    with t.op("aten::linear", inputs=[weight], outputs=[made]):
+        t.leaf("aten::empty", 2, outputs=[made])
+        t.work(2)
+    t.leaf("aten::add", 3, inputs=[made], outputs=[t.tensor((2,), device="cpu")])
+    found = analyse([rank_of(t, tmp_path)], [CURVE])
+    assert [(row["device"], row["ts"], row["allocated"]) for row in found[CURVE].rows()] == [
+        (-1, 4, 8),
+        (-1, 7, 0),
+        (0, 0, 256 + 64),
+        (0, 4, 64),
+        (0, 7, 0),
+    ]
+    assert [(row["device"], row["peak"], row["before"], row["known_by"]) for row in found[PEAK].rows()] == [
+        (-1, 8, 0, "tensors"),
+        (0, 320, 256, "tensors"),
+    ]
+    assert ("aten::linear", "aten::empty", 64) in {
+        (row["op"], row["got_by"], row["size"]) for row in found[LIVE].rows()
+    }
+    assert "profile_memory" in found[CURVE].note
+
+
+def test_a_part_of_a_trace_has_the_memory_of_its_time(tmp_path: Path) -> None:
+    found = analyse([rank_of(training(), tmp_path, window=Window(steps=(2, 3)))], [CURVE])
+    assert [row["allocated"] for row in found[CURVE].rows()] == [140, 160, 140, 100]
+    assert {row["step"] for row in found[CURVE].rows()} == {"ProfilerStep#2"}
+
+
+def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
+    recorded = rank_of(training(), tmp_path, memory=False).recorded
+    assert recorded is not None and len(recorded.allocations.time) == 0
+    # all rows are counted, be they read or not
+    device = str(tmp_path / "device.json")
+    assert read_device_trace(device).ignored == read_device_trace(device, needed=("cpu_instant_event",)).ignored
+    assert Wanted(only=["temporal_breakdown"]).memory is False
+
+
+@pytest.mark.parametrize("args", ["null", "[]", '{"Bytes": "many"}', '{"Bytes": null, "Addr": 3}', '{"Bytes": 0}'])
+def test_rows_that_make_no_sense_are_none(tmp_path: Path, args: str) -> None:
+    rows = [
+        f'{{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": {time}, "args": {args}}}'
+        for time in ("1", '"x"', "null")
+    ]
+    op = '{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1, "dur": 3, "args": {}}'
+    (tmp_path / "odd.json").write_text(f'{{"traceEvents": [{", ".join([*rows, op])}]}}')
+    assert len(analyse([read_rank(str(tmp_path / "odd.json"))], [CURVE])[CURVE]) == 0
+
+
+@given(st.integers(0, 1 << 32))
+def test_any_order_of_giving_and_taking_back_is_followed(seed: int) -> None:
+    chance = random.Random(seed)
+    held = {device: {} for device in (-1, 0)}
+    before = {device: chance.randint(0, 50) for device in held}
+    rows: list[tuple[int, ...]] = []
+    states: list[tuple[int, int, dict[int, int]]] = []
+    for time in range(chance.randint(1, 30)):
+        device = chance.choice([*held])
+        mine: dict[int, int] = held[device]
+        address = chance.choice([1, 2, 3])
+        size = -mine.pop(address) if address in mine else chance.randint(1, 40)
+        if size > 0:
+            mine[address] = size
+        total = before[device] + sum(mine.values())
+        rows.append((time, 1, 1, device, address, size, total, 99))
+        states.append((device, total, dict(mine)))
+    rank = RankTrace(0, linked_of([]), recorded=Recorded([], Allocations(*np.array(rows, np.int64).T)))
+    found = analyse([rank], [CURVE])
+    for peak in found[PEAK].rows():
+        own = [(total, mine) for device, total, mine in states if device == peak["device"]]
+        total, mine = max(own, key=lambda one: one[0])
+        live = sum(
+            row["size"]
+            for row in found[LIVE].rows()
+            if row["device"] == peak["device"] and row["op"] != "before the recording"
+        )
+        assert (peak["peak"], peak["before"], live) == (total, before[peak["device"]], sum(mine.values()))
+        assert [row["allocated"] for row in found[CURVE].rows() if row["device"] == peak["device"]] == [
+            one for one, _ in own
+        ]

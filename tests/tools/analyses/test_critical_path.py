@@ -1,0 +1,190 @@
+"""The critical path of replayed graphs, hardware counters and copy bandwidth."""
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from execgraph.converter import convert
+from execgraph.schema.machine import MachineCalibration
+from execgraph.tools.analyses import RankTrace, analyse, read_rank
+from execgraph.tools.analyses.critical_path import to_networkx
+from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
+from support.generated import graphs_of
+from support.graphs import EVENT_WAIT, LAUNCH, STREAM_ORDER, GraphBuilder
+from support.references import MEMORY, Act, bandwidth_at, began, linked_of
+from support.runs import link_run
+
+TO_DEVICE, GB_S = "Memcpy HtoD (Pageable -> Device)", "memory bandwidth (GB/s)"
+FMA, ADD = (f"smsp__sass_thread_inst_executed_op_f{name}_pred_on.sum" for name in ("fma", "add"))
+
+
+def two_streams() -> TraceBuilder:
+    """Two kernels on one stream while a long one on another holds the copy at the end, for which the host waits."""
+    t = TraceBuilder(sync_records=True)
+    with t.op("aten::linear"):
+        t.launch("long", stream=9, duration=500)
+        t.launch("short", stream=7, duration=20)
+        t.launch("short", stream=7, duration=20)
+        t.wait_event(t.record_event(stream=9), stream=7)
+        t.memcpy("DtoH", stream=7, duration=8, bytes=4096)
+    return t
+
+
+def rank_of(t: TraceBuilder, folder: Path) -> RankTrace:
+    host, device = t.write(folder)
+    return read_rank(str(device), str(host))
+
+
+def test_the_path_leads_through_what_held_the_run_up(tmp_path: Path) -> None:
+    found = analyse([rank_of(two_streams(), tmp_path)], ["critical_path"])
+    times = {row["kind"]: row["time"] for row in found["critical_path"].rows()}
+    assert (times["computation"], times["memory"]) == (500.0, 8.0)
+    assert {row["name"] for row in found["critical_path_nodes"].rows() if row["kind"] == "computation"} == {"long"}
+
+
+@pytest.mark.parametrize("job", ["simple", "ddp", "moe", "prefetch", "graph"])
+def test_pieces_fill_the_replayed_run_and_agree_with_networkx(job: str) -> None:
+    rank = RankTrace(0, linked_of([]), graphs_of(job)[0])
+    found, replay = analyse([rank], ["critical_path"]), rank.replayed()
+    assert replay is not None
+    longest = nx.dag_longest_path_length(to_networkx(replay))
+    assert sum(row["time"] for row in found["critical_path"].rows()) == pytest.approx(longest / 1000)
+    assert longest == replay.makespan_ns
+    assert sum(row["pct"] for row in found["critical_path"].rows()) == pytest.approx(100)
+    nodes, end = found["critical_path_nodes"].rows(), 0.0
+    for row in nodes:
+        assert row["start"] == pytest.approx(end)
+        end = row["start"] + row["time"]
+    assert end == pytest.approx(longest / 1000)
+
+
+def test_an_edited_networkx_graph_tells_the_new_makespan(tmp_path: Path) -> None:
+    rank = rank_of(two_streams(), tmp_path)
+    replay = rank.replayed()
+    assert replay is not None
+    graph = to_networkx(replay)
+    before, path = nx.dag_longest_path_length(graph), nx.dag_longest_path(graph)
+    for source, target in graph.edges:
+        if graph.nodes[target]["name"] == "long":
+            graph[source][target]["weight"] -= 100_000
+    assert nx.dag_longest_path_length(graph) == before - 100_000
+    critical = {node for node in graph.nodes if graph.nodes[node]["critical"]}
+    assert critical == set(path)
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda start, length, size, speed: Act(
+                start, start + length, MEMORY, name=TO_DEVICE, size=size, bandwidth=speed
+            ),
+            st.integers(0, 40),
+            st.integers(0, 30),
+            st.integers(-1, 1 << 20),
+            st.sampled_from((-1, 10**6, 25 * 10**9)),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from((1, 2)),
+)
+def test_bandwidth_is_what_all_running_copies_move(acts: list[Act], resolution: int) -> None:
+    rank = RankTrace(0, linked_of(acts, machine=MachineCalibration(resolution_ns=resolution)))
+    for row in analyse([rank], ["counters"])["counters"].rows():
+        assert row["counter"] == "HtoD"
+        time = round(1000 * row["ts"]) + began(acts)
+        assert row["value"] == pytest.approx(bandwidth_at(acts, resolution, time), abs=1e-6)
+
+
+def test_of_times_in_whole_microseconds_short_copies_tell_no_bandwidth_but_the_recorded_one(tmp_path: Path) -> None:
+    """A copy of 1.9 µs lasts 1 µs in such a trace: by its length it would be nearly twice as fast as it was."""
+    t = TraceBuilder(torch="2.1")
+    for duration, args in ((1.9, {"bytes": 1900}), (1.9, {"bytes": 1900, GB_S: 1.0}), (40.5, {"bytes": 81_000})):
+        t.memcpy("HtoD", duration=duration, **args)
+    table = analyse([read_rank(str(t.write(tmp_path)[1]))], ["counters"])["counters"]
+    found = {row["value"] for row in table.rows() if row["counter"] == "HtoD" and row["value"]}
+    assert found == {1.0, 81_000 / 40_000}
+    assert table.note.startswith(
+        "1 of 3 copies have no recorded bandwidth and are in none, as they last less than 10 µs"
+    )
+
+
+def profiled(names: list[str], launches: int) -> TraceBuilder:
+    """What the range profiler leaves: launch calls without kernels, and a range with counters for each kernel."""
+    t = TraceBuilder()
+    with t.op("aten::linear"):
+        for number in range(launches):
+            with t.op(f"aten::mm{number}"):
+                t.call("cudaLaunchKernel")
+    t.activity("Memset (Device)", 7, 900, 1, category="gpu_memset")
+    for number, name in enumerate(names):
+        counters = {FMA: 10 * number, ADD: 3, "sm__cycles": 7}
+        row: dict[str, Any] = {"ph": "X", "cat": "cuda_profiler_range", "name": name, "pid": 0, "tid": 0}
+        t.add_device_event(row | {"ts": 10 + number, "dur": 1, "args": counters})
+    return t
+
+
+def test_counters_belong_to_the_op_that_launched_in_the_same_place(tmp_path: Path) -> None:
+    rows = analyse([rank_of(profiled(["gemm", "relu"], 2), tmp_path)])["cupti_counters"].rows()
+    assert [(row["op_stack"], row["kernel"], row["flops"]) for row in rows] == [
+        ("aten::linear > aten::mm0", "gemm", 3.0),
+        ("aten::linear > aten::mm1", "relu", 23.0),
+    ]
+    assert [row["sm__cycles"] for row in rows] == [7.0, 7.0]
+
+
+def test_counters_are_attached_to_nothing_where_the_numbers_disagree(tmp_path: Path) -> None:
+    table = analyse([rank_of(profiled(["gemm", "relu"], 3), tmp_path)])["cupti_counters"]
+    assert [(row["op_stack"], row["correlation"]) for row in table.rows()] == [("", -1), ("", -1)]
+    assert "2 ranges were recorded and 3 kernel launches" in table.note
+
+
+def test_waits_on_the_path_are_told_by_what_was_waited_for() -> None:
+    g = GraphBuilder()
+    op = g.host("aten::mm", start=0, duration=5_000)
+    first = g.activity("first", 8_000, 10_000, gap=3_000, after=[(op, LAUNCH)])
+    second = g.activity("second", 30_000, 1_000, gap=1_000, host_delay_ns=11_000, after=[(first, STREAM_ORDER)])
+    g.activity("third", 33_000, 4_000, stream=9, gap=2_000, after=[(second, EVENT_WAIT)])
+    found = analyse([RankTrace(0, linked_of([]), g.build())], ["critical_path"])
+    times = [(row["name"], row["kind"], row["time"]) for row in found["critical_path_nodes"].rows()]
+    assert times == [
+        ("aten::mm", "host", 5.0),
+        ("first", "launch", 3.0),
+        ("first", "computation", 10.0),
+        ("second", "stream order", 1.0),
+        ("second", "host delay", 11.0),
+        ("second", "computation", 1.0),
+        ("third", "event wait", 2.0),
+        ("third", "computation", 4.0),
+    ]
+
+
+def test_how_far_the_replay_is_off_stands_beside_the_path() -> None:
+    """8 µs from the first start to the last end, of which the graph explains 7, a delay among them."""
+    g = GraphBuilder()
+    op = g.host("aten::mm", start=0, duration=4_000)
+    late = g.delay(4_000, 2_000, after=[(op, LAUNCH)])
+    g.activity("kernel", 7_000, 1_000, after=[(op, LAUNCH), (late, LAUNCH)])
+    found = analyse([RankTrace(0, linked_of([]), g.build())], ["critical_path"])
+    (row,) = found["critical_path_replay"].rows()
+    assert (row["measured"], row["replayed"], row["error"]) == (8, 7, -12.5)
+    assert row["explained"] == pytest.approx(100 - 100 * 2 / 7)
+    assert found["critical_path"].note == (
+        "the replay is -12.50 % off the measured run and explains 71.4 % of it: too far off to rely on"
+    )
+
+
+def test_without_a_graph_there_is_no_path_and_it_is_said() -> None:
+    found = analyse([RankTrace(0, link_run(two_streams()))], ["critical_path"])
+    assert [len(table) for table in found.values()] == [0, 0, 0]
+    assert found["critical_path"].note == "there is no execution graph of this rank to replay"
+
+
+def test_a_graph_of_its_own_gives_a_path(tmp_path: Path) -> None:
+    linked = link_run(two_streams())
+    graph = convert(linked)
+    graph.write(str(tmp_path / "graph.et"))
+    again = type(graph).read(str(tmp_path / "graph.et"))
+    paths = [analyse([RankTrace(0, linked, one)], ["critical_path"])["critical_path"].rows() for one in (graph, again)]
+    assert paths[0] == paths[1]

@@ -1,0 +1,216 @@
+"""What kernels reach of what their device can do: known answers on built traces, and what limits a kernel."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from execgraph.schema.columns import ABSENT, Categorical
+from execgraph.schema.device_peaks import FORMATS, PEAKS, Peak, peak_of
+from execgraph.tools.analyses import Options, RankTrace, Table, analyse, graph_of, rank_of_graph
+from execgraph.tools.replay import Bound, Kernels, device_peaks, least_time, parse_scale, replay
+from support.builder import TraceBuilder
+from support.runs import link_run
+
+GIVEN = {"fp32": 2.0, "memory": 100.0}
+"""A device of 2 TFLOP/s and 100 GB/s, on which 20 operations per byte balance."""
+HIDDEN = 10**9
+
+
+def product(t: TraceBuilder, size: int, duration: float) -> None:
+    """A product of two square matrices of floats, by one kernel."""
+    inputs, outputs = [t.tensor((size, size)), t.tensor((size, size))], [t.tensor((size, size))]
+    with t.op("aten::mm", inputs=inputs, outputs=outputs):
+        t.launch(f"gemm {size}", duration=duration)
+
+
+def run() -> TraceBuilder:
+    """Two steps: twice a large product and once a small one, then one of unknown work; a device synchronisation ends each."""
+    t = TraceBuilder()
+    for step in range(2):
+        with t.annotation(f"ProfilerStep#{step}"):
+            product(t, 400, 100)
+            product(t, 400, 140)
+            product(t, 100, 50)
+            if step:
+                t.launch("mine", duration=60)
+            t.device_synchronize()
+    return t
+
+
+def tables_of(rank: RankTrace, **peaks: float) -> dict[str, Table]:
+    return analyse([rank], ["efficiency"], Options(peaks=peaks))
+
+
+def by_op(table: Table) -> dict[tuple[str, int], dict[str, Any]]:
+    """Rows by op and number of kernels."""
+    return {(row["op"], row["kernels"]): row for row in table.rows()}
+
+
+def test_speed_and_bandwidth_are_work_over_time_by_op_and_shape() -> None:
+    rows = by_op(tables_of(RankTrace(0, link_run(run())), **GIVEN)["efficiency"])
+    large, small = rows["aten::mm", 4], rows["aten::mm", 2]
+    assert large["shape"] == "[[400,400],[400,400]]"
+    assert (large["time"], large["element"]) == (480, 4)
+    assert large["speed"] == pytest.approx(4 * 2 * 400**3 / 480e-6 / 1e12)
+    assert large["bandwidth"] == pytest.approx(4 * 3 * 4 * 400**2 / 480e-6 / 1e9)
+    assert large["speed_pct"] == pytest.approx(100 * large["speed"] / 2)
+    assert small["bandwidth_pct"] == pytest.approx(small["bandwidth"])
+    # 2 n**3 operations on 12 n**2 bytes
+    assert (large["intensity"], small["intensity"]) == pytest.approx((400 / 6, 100 / 6))
+    assert (large["bound"], small["bound"]) == ("compute", "memory")
+
+
+def test_kernels_of_unknown_work_are_there_by_name_with_their_time_alone() -> None:
+    table = tables_of(RankTrace(0, link_run(run())), **GIVEN)["efficiency"]
+    row = by_op(table)["mine", 1]
+    assert (row["time"], row["speed"], row["bandwidth"], row["bound"]) == (60, None, None, "")
+    assert "the work of 6 of 7 kernels is known, 90.6 % of their time" in table.note
+
+
+def test_a_device_of_unknown_peak_is_said_and_has_no_shares() -> None:
+    t = run()
+    linked = link_run(t)
+    linked.info.devices = {0: "ARTEMIS"}
+    table = tables_of(RankTrace(0, linked))["efficiency"]
+    assert "no peak is known of device 0 (ARTEMIS): give --peak" in table.note
+    assert {(row["speed_pct"], row["bound"]) for row in table.rows()} == {(None, "")}
+    assert by_op(table)["aten::mm", 4]["speed"] > 0
+
+
+def test_utilisation_of_a_step_is_the_time_at_the_peak_over_the_time_that_it_took() -> None:
+    linked = link_run(run())
+    first, second = tables_of(RankTrace(0, linked), **GIVEN)["efficiency_by_step"].rows()
+    assert (first["step"], second["step"]) == ("ProfilerStep#0", "ProfilerStep#1")
+    done = 2 * 2 * 400**3 + 2 * 100**3
+    assert first["operations"] == second["operations"] == done
+    for row in (first, second):
+        assert row["utilisation"] == pytest.approx(100 * done / 2e12 / (row["time"] / 1e6))
+    # steps lie one after the other, the second has a kernel more
+    marks = [row for row in range(len(linked.ops)) if linked.ops.name[row].startswith("ProfilerStep")]
+    assert first["time"] + second["time"] == pytest.approx(
+        (linked.ops.end[marks].max() - linked.ops.start[marks].min()) / 1000
+    )
+    assert second["time"] > first["time"] + 50
+
+
+def test_without_steps_the_run_is_one() -> None:
+    t = TraceBuilder()
+    product(t, 100, 50)
+    (row,) = tables_of(RankTrace(0, link_run(t)), **GIVEN)["efficiency_by_step"].rows()
+    assert row["step"] == "whole run"
+    assert row["operations"] == 2 * 100**3
+
+
+def test_a_graph_alone_gives_the_same_figures_by_kernel() -> None:
+    linked = link_run(run())
+    alone = tables_of(rank_of_graph(graph_of(linked)), **GIVEN)["efficiency"]
+    rows = {row["op"]: row for row in alone.rows()}
+    large = by_op(tables_of(RankTrace(0, linked), **GIVEN)["efficiency"])["aten::mm", 4]
+    for name in ("time", "speed", "bandwidth", "bound", "speed_pct"):
+        assert rows["gemm 400"][name] == pytest.approx(large[name])
+
+
+def test_a_rank_without_kernels_has_no_rows_and_says_so() -> None:
+    t = TraceBuilder()
+    t.leaf("aten::add", 5)
+    tables = tables_of(RankTrace(0, link_run(t)))
+    assert [len(table) for table in tables.values()] == [0, 0]
+    assert tables["efficiency"].note == "no kernel computes anything"
+
+
+def test_what_if_reaches_what_is_bound_by_the_resource() -> None:
+    graph = graph_of(link_run(run()))
+
+    def shorter(spec: str) -> int:
+        scale = parse_scale(spec)._replace(peaks=GIVEN)
+        return replay(graph).makespan_ns - replay(graph, [scale]).makespan_ns
+
+    # all kernels of a step run one after the other on one stream
+    assert shorter("bound:compute=0.5") == 480_000 // 2
+    assert shorter("bound:memory=0.5") == 100_000 // 2
+
+
+def test_a_bound_of_nothing_known_changes_nothing_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    t = TraceBuilder()
+    with t.op("mine::op"):
+        t.launch("mine", duration=60)
+    graph = graph_of(link_run(t))
+    assert replay(graph, [parse_scale("bound:memory=0.5")]).makespan_ns == replay(graph).makespan_ns
+    assert "no kernel of known work is bound so on a device of known peak; name its peaks with --peak" in caplog.text
+
+
+@pytest.mark.parametrize("spec", ["bound:network=0.5", "bound:=2"])
+def test_only_known_resources_bind(spec: str) -> None:
+    with pytest.raises(ValueError, match=r"nothing is bound by .*, only by compute, memory"):
+        parse_scale(spec)
+
+
+def kernels(*rows: tuple[str, int, int, int]) -> Kernels:
+    """Kernels of device 0: name, operations, bytes, bytes of an element."""
+    name, operations, moved, element = zip(*rows, strict=True)
+    return Kernels(Categorical.of(name), np.zeros(len(rows), np.int64), *map(np.array, (operations, moved, element)))
+
+
+def test_fp32_on_matrix_engines_is_told_by_the_kernel() -> None:
+    peaks = {0: peak_of("NVIDIA A100-SXM4-80GB") or PEAKS[0].peak}
+    plain, tf32 = least_time(
+        kernels(("sgemm", HIDDEN, 1, 4), ("ampere_sgemm_tf32_128", HIDDEN, 1, 4)), peaks
+    ).compute.tolist()
+    assert plain / tf32 == pytest.approx(156 / 19.5)
+
+
+def test_what_is_not_known_is_bound_by_nothing() -> None:
+    found = least_time(
+        kernels(
+            ("copy", 0, 8, 3),
+            ("odd element", 5, 8, 3),
+            ("no bytes", 5, ABSENT, 4),
+            ("nothing", 0, 0, 4),
+            ("set", 0, 8, 4),
+        ),
+        {0: Peak(1, 1, 1, 1, 1, 1, 1)},
+    )
+    assert found.bound_by(Bound.MEMORY).tolist() == [True, False, False, False, True]
+    assert not found.bound_by(Bound.COMPUTE).any()
+
+
+def test_given_peaks_replace_those_of_the_table_and_make_unknown_devices_known() -> None:
+    found = device_peaks({0: "NVIDIA H100 80GB HBM3", 1: "mine"}, {"memory": 5.0})
+    assert found[0] == peak_of("NVIDIA H100 80GB HBM3")._replace(memory=5.0)  # type: ignore[union-attr]
+    assert (found[1].memory, found[1].fp32) == (5, 0)
+    assert device_peaks({1: "mine"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "fp16", "memory"),
+    [
+        ("Tesla V100-SXM2-32GB", 125.0, 900),
+        ("NVIDIA A100-SXM4-40GB", 312.0, 1555),
+        ("NVIDIA A100-SXM4-80GB", 312.0, 2039),
+        ("NVIDIA H100 80GB HBM3", 989.4, 3352),
+        ("NVIDIA H100 PCIe", 756.0, 2039),
+        ("NVIDIA H200", 989.4, 4800),
+        ("NVIDIA GH200 480GB", 989.4, 4000),
+        ("NVIDIA H20", 148.0, 4000),
+        ("NVIDIA L4", 121.0, 300),
+        ("NVIDIA L40S", 362.0, 864),
+        ("NVIDIA A10G", 125.0, 600),
+        ("AMD Instinct MI300X", 1307.4, 5300),
+        ("AMD Instinct MI210", 181.0, 1638),
+    ],
+)
+def test_devices_are_known_by_the_names_that_traces_give_them(name: str, fp16: float, memory: float) -> None:
+    peak = peak_of(name)
+    assert peak is not None
+    assert (peak.fp16, peak.memory) == (fp16, memory)
+
+
+@pytest.mark.parametrize("name", ["", "ARTEMIS", "NVIDIA GeForce GTX 1080 Ti"])
+def test_other_devices_are_not(name: str) -> None:
+    assert peak_of(name) is None
+
+
+def test_a_format_that_a_device_lacks_has_no_peak_but_bytes_may_be_integers() -> None:
+    volta = peak_of("Tesla V100-SXM2-32GB") or PEAKS[-1].peak
+    assert volta.tflops(np.array([8, 4, 2, 1, 16, 0, ABSENT])).tolist() == [7.8, 15.7, 125, 62.8, 0, 0, 0]
+    assert set(FORMATS) == {1, 2, 4, 8}

@@ -1,0 +1,450 @@
+"""Capturing leaves one pair per rank, of exactly the same ops, or warns why it did not; training goes on either way."""
+
+import gzip
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+from execgraph import capture
+from execgraph.linker import link, read_device_trace, read_host_trace
+from execgraph.tools.capture import experimental_config, trace_handler
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", minversion="2.4", reason="host and device ops have no common id before 2.4")
+
+
+def train(torch, folder: Path, steps: int, work=None, **window) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    with capture(folder, **window) as recorder:
+        for _ in range(steps):
+            model(torch.randn(4, 8)).sum().backward()
+            if work:
+                work()
+            recorder.step()
+
+
+def written(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.json.gz"))
+
+
+def linked(folder: Path, rank: int = 0):
+    """What linking says of a pair, of which every host op must be found."""
+    host, device = (str(folder / f"{trace}_rank{rank}.json.gz") for trace in ("host", "device"))
+    report = link(read_host_trace(host), read_device_trace(device)).report
+    assert report.host_ops == report.matched > 0
+    assert report.matched_by == "record function id"
+    return report
+
+
+def load(path: Path) -> dict:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def host_ops(folder: Path) -> dict[int, str]:
+    """Names by record function id."""
+    ops = {}
+    for node in load(folder / "host_rank0.json.gz")["nodes"]:
+        rf_id = next(attribute["value"] for attribute in node["attrs"] if attribute["name"] == "rf_id")
+        if rf_id and node["name"] != "## process_group:init ##":
+            ops[rf_id] = node["name"]
+    return ops
+
+
+def device_ops(folder: Path) -> dict[int, str]:
+    rows = load(folder / "device_rank0.json.gz")["traceEvents"]
+    return {
+        row["args"]["Record function id"]: row["name"]
+        for row in rows
+        if row.get("cat") in ("cpu_op", "user_annotation") and row["args"].get("finished", True)
+    }
+
+
+def test_both_traces_hold_the_same_ops(torch, tmp_path):
+    train(torch, tmp_path, steps=5)
+    assert host_ops(tmp_path) == device_ops(tmp_path)
+    steps = sorted(name for name in host_ops(tmp_path).values() if name.startswith("ProfilerStep"))
+    assert steps == ["ProfilerStep#2", "ProfilerStep#3"]
+
+
+def test_ops_of_other_threads_are_in_both(torch, tmp_path):
+    def work():
+        thread = threading.Thread(target=lambda: torch.ones(3).cumsum(0))
+        thread.start()
+        thread.join()
+
+    train(torch, tmp_path, steps=4, work=work)
+    assert host_ops(tmp_path) == device_ops(tmp_path)
+    assert "aten::cumsum" in host_ops(tmp_path).values()
+
+
+def test_a_loop_that_ends_early_leaves_what_was_recorded(torch, tmp_path):
+    train(torch, tmp_path, steps=2, wait=0, warmup=1, active=10)
+    assert "aten::addmm" in host_ops(tmp_path).values()
+    assert host_ops(tmp_path) == device_ops(tmp_path)
+
+
+def test_a_block_may_be_one_step(torch, tmp_path):
+    with capture(tmp_path, wait=0, warmup=0, active=1) as recorder:
+        torch.ones(3).cumsum(0)
+        recorder.step()
+    assert {"aten::cumsum", "ProfilerStep#0"} <= set(device_ops(tmp_path).values())
+
+
+def test_a_failing_loop_keeps_its_own_error_and_its_traces(torch, tmp_path):
+    with pytest.raises(ZeroDivisionError), capture(tmp_path, wait=0, warmup=0):
+        torch.ones(3).cumsum(0)
+        _ = 1 / 0
+    assert "aten::cumsum" in device_ops(tmp_path).values()
+
+
+def test_a_loop_that_fails_before_it_is_recorded_keeps_its_own_error(torch, tmp_path):
+    with warnings.catch_warnings(), pytest.raises(StopIteration, match="mine"), capture(tmp_path):
+        warnings.simplefilter("error")
+        raise StopIteration("mine")
+    train(torch, tmp_path, steps=4)  # nor does it stand in the way of the next
+    linked(tmp_path)
+
+
+PAIR = ["device_rank3.json.gz", "host_rank3.json.gz"]
+
+
+def test_files_are_named_by_the_launchers_rank(torch, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    train(torch, tmp_path, steps=4)
+    assert written(tmp_path) == PAIR
+
+
+def test_a_name_can_be_given(torch, tmp_path):
+    train(torch, tmp_path, steps=4, name="warm/r{rank}.{trace}")
+    assert written(tmp_path) == ["warm/r0.device.json.gz", "warm/r0.host.json.gz"]
+
+
+@pytest.mark.parametrize("name", ["{trace}", "rank{rank}", "{trace}_{rank}_{epoch}", "{trace"])
+def test_a_name_that_two_traces_would_share_is_refused(torch, tmp_path, name):
+    with pytest.raises(ValueError, match=r"name: .* needs \{trace\} and \{rank\}"), capture(tmp_path, name=name):
+        pass
+
+
+@pytest.mark.parametrize("ranks, files", [({0, 3}, PAIR), (range(3), []), (None, PAIR)])
+def test_only_the_ranks_that_were_asked_for_record(torch, tmp_path, monkeypatch, ranks, files):
+    monkeypatch.setenv("RANK", "3")
+    train(torch, tmp_path, steps=4, ranks=ranks)
+    assert written(tmp_path) == files
+
+
+def test_paths_and_the_next_command_are_said_once(torch, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "my traces"
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        train(torch, folder, steps=4)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("execgraph: ")]
+    assert said == [
+        f"execgraph: rank 0 recorded {folder}/host_rank0.json.gz and {folder}/device_rank0.json.gz",
+        f"execgraph: next: trace-build '{folder}' -o graphs",
+        f"execgraph: rank 1 recorded {folder}/host_rank1.json.gz and {folder}/device_rank1.json.gz",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wish, category, name",
+    [
+        ("stacks", "python_function", "test_recorder.py"),
+        ("modules", "python_function", "nn.Module: Linear_0"),
+        ("memory", "cpu_instant_event", "[memory]"),
+    ],
+)
+def test_what_is_asked_for_is_in_the_device_trace_alone(torch, tmp_path, wish, category, name):
+    train(torch, tmp_path / "plain", steps=4)
+    train(torch, tmp_path / "more", steps=4, **{wish: True})
+    plain, more = (load(tmp_path / folder / "device_rank0.json.gz")["traceEvents"] for folder in ("plain", "more"))
+    assert category not in {row.get("cat") for row in plain}
+    assert any(name in row["name"] for row in more if row.get("cat") == category)
+    linked(tmp_path / "more")
+
+
+def test_a_compiled_model_links(torch, tmp_path):
+    if not shutil.which("g++"):
+        pytest.skip("compiling needs g++")
+    compiled = torch.compile(lambda x: torch.relu(x) + 1)
+    with capture(tmp_path) as recorder:
+        for _ in range(4):
+            compiled(torch.randn(4, 8))
+            recorder.step()
+    linked(tmp_path)
+    assert any("Compiled" in name for name in host_ops(tmp_path).values())
+
+
+@pytest.mark.parametrize(
+    ("steps", "window", "reason", "files"),
+    [
+        (0, {}, r"recorder\.step\(\) was never called", []),
+        (1, {}, "the block ended after 1 step and recording begins after 2", []),
+        (
+            2,
+            {},
+            "the block ended after 2 steps and recording begins after 2",
+            ["device_rank0.json.gz", "host_rank0.json.gz"],
+        ),
+        (
+            0,
+            {"wait": 0, "warmup": 0},
+            r"recorder\.step\(\) was never called",
+            ["device_rank0.json.gz", "host_rank0.json.gz"],
+        ),
+    ],
+)
+def test_a_block_without_a_complete_step_is_warned_of(torch, tmp_path, steps, window, reason, files):
+    with pytest.warns(UserWarning, match=f"execgraph: no complete step was recorded: {reason}"):
+        train(torch, tmp_path, steps, **window)
+    assert written(tmp_path) == files
+
+
+def test_a_rank_that_was_not_asked_for_is_not_warned_of(torch, tmp_path, recwarn):
+    train(torch, tmp_path, steps=0, ranks=[1])
+    assert said_by(recwarn) == []
+
+
+def said_by(warned) -> list[str]:
+    return [str(one.message) for one in warned if "execgraph" in str(one.message)]
+
+
+@pytest.mark.parametrize("window", [{"wait": -1}, {"warmup": -1}, {"active": 0}])
+def test_steps_that_cannot_be_are_refused(torch, tmp_path, window):
+    with pytest.raises(ValueError, match="no such steps"), capture(tmp_path, **window):
+        pass
+
+
+def test_missing_torch_is_named_with_its_remedy(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="pip install torch"), capture(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("ranks", [0, 1.5])
+def test_ranks_are_several(torch, tmp_path, ranks):
+    with pytest.raises(TypeError):
+        capture(tmp_path, ranks=ranks)
+
+
+def test_a_file_is_no_folder_for_traces(torch, tmp_path):
+    with pytest.raises(ValueError, match="not a folder"):
+        capture(Path(__file__))
+
+
+# Beside other profilers
+
+
+def other_observer(torch, folder: Path):
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(folder / "other.json"))
+    return observer
+
+
+def refused(torch, folder: Path, what: str) -> None:
+    with pytest.raises(RuntimeError, match=what), capture(folder):
+        pytest.fail("nothing begins")
+
+
+def test_a_block_in_a_profiler_is_refused(torch, tmp_path):
+    with torch.profiler.profile() as profiler:
+        refused(torch, tmp_path, "another profiler is active in this process")
+        torch.ones(3).cumsum(0)
+    assert "aten::cumsum" in {one.key for one in profiler.key_averages()}
+
+
+def test_a_block_beside_the_profiler_of_another_thread_is_refused(torch, tmp_path):
+    begun, refusing = threading.Event(), threading.Event()
+
+    def profile():
+        with torch.profiler.profile():
+            begun.set()
+            refusing.wait(60)
+
+    thread = threading.Thread(target=profile)
+    thread.start()
+    begun.wait(60)
+    refused(torch, tmp_path, "another profiler is active in this process")
+    refusing.set()
+    thread.join()
+
+
+def test_a_block_in_a_profiler_that_waits_for_its_steps_is_refused(torch, tmp_path):
+    schedule = torch.profiler.schedule(wait=9, warmup=1, active=1)
+    with torch.profiler.profile(schedule=schedule) as profiler:
+        refused(torch, tmp_path, "another profiler is active in this process")
+    train(torch, tmp_path, steps=4)  # once its block has ended it is in nobody's way
+    assert profiler.step_num == 0
+    linked(tmp_path)
+
+
+def test_a_block_in_a_block_is_refused(torch, tmp_path):
+    with capture(tmp_path) as recorder:
+        refused(torch, tmp_path, "another capture is open")
+        for _ in range(4):
+            torch.ones(3).cumsum(0)
+            recorder.step()
+        train(torch, tmp_path / "next", steps=4)  # that one has its steps
+    linked(tmp_path)
+    linked(tmp_path / "next")
+
+
+def test_a_block_beside_another_observer_is_refused_and_leaves_it_alone(torch, tmp_path):
+    observer = other_observer(torch, tmp_path)
+    observer.start()
+    refused(torch, tmp_path, "another ExecutionTraceObserver")
+    torch.ones(3).cumsum(0)
+    observer.unregister_callback()
+    nodes = json.loads((tmp_path / "other.json").read_text())["nodes"]
+    assert "aten::cumsum" in {node["name"] for node in nodes}
+
+
+def test_a_profiler_that_begins_before_recording_keeps_it_from_beginning(torch, tmp_path):
+    with pytest.warns(UserWarning, match="training goes on: another profiler is active"), capture(tmp_path) as recorder:
+        with torch.profiler.profile() as profiler:
+            for _ in range(4):
+                torch.ones(3).cumsum(0)
+                recorder.step()
+        assert recorder.steps == 4
+    assert "aten::cumsum" in {one.key for one in profiler.key_averages()}
+    assert written(tmp_path) == []
+    train(torch, tmp_path, steps=4)
+    linked(tmp_path)
+
+
+def test_an_observer_that_comes_before_recording_keeps_it_from_beginning(torch, tmp_path):
+    with pytest.warns(UserWarning, match="another ExecutionTraceObserver"), capture(tmp_path) as recorder:
+        observer = other_observer(torch, tmp_path)
+        for _ in range(4):
+            recorder.step()
+        observer.unregister_callback()
+    assert written(tmp_path) == []
+
+
+# What fails while training runs
+
+
+def test_a_folder_that_cannot_be_written_costs_the_traces_alone(torch, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match=r"recording stopped, training goes on: .*file") as warned:
+        train(torch, tmp_path, steps=5, name="file/{trace}{rank}")
+    assert [Path(one.filename).name for one in warned if "execgraph" in str(one.message)] == [Path(__file__).name]
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_rank_that_is_no_number_costs_the_traces_alone(torch, tmp_path, monkeypatch, steps):
+    monkeypatch.setenv("RANK", "first")
+    with pytest.warns(UserWarning, match="training goes on: .*'first'"):
+        train(torch, tmp_path, steps, ranks=[0])
+
+
+def test_no_room_for_temporary_files_costs_the_traces_alone(torch, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.warns(UserWarning, match="training goes on: .*absent"):
+        train(torch, tmp_path, steps=5)
+
+
+@pytest.mark.parametrize("left", [None, '{"traceEvents": ['])
+def test_a_trace_that_is_not_whole_is_not_kept(torch, tmp_path, monkeypatch, left):
+    """PyTorch does not raise where a disk is full."""
+
+    def export(_, path: str) -> None:
+        if left:
+            Path(path).write_text(left)
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", export)
+    with pytest.warns(UserWarning, match="could not write the whole device trace"):
+        train(torch, tmp_path, steps=5)
+    assert written(tmp_path) == []
+
+
+@pytest.mark.parametrize("method", ["prepare_trace", "start_trace", "stop_trace", "export_chrome_trace"])
+def test_a_profiler_that_fails_costs_the_traces_alone(torch, tmp_path, monkeypatch, method):
+    original = getattr(torch.profiler._KinetoProfile, method)
+
+    def fail(*arguments):
+        if method == "stop_trace":
+            original(*arguments)
+        raise RuntimeError("CUPTI is not\nin the mood")
+
+    monkeypatch.setattr(torch.profiler._KinetoProfile, method, fail)
+    with pytest.warns(UserWarning, match="training goes on: CUPTI is not in the mood"):
+        train(torch, tmp_path, steps=5)
+    monkeypatch.undo()
+    train(torch, tmp_path, steps=4)  # nothing is left of it
+    linked(tmp_path)
+
+
+def test_a_failing_loop_keeps_its_own_error_when_its_traces_cannot_be_kept(torch, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.profiler._KinetoProfile, "export_chrome_trace", lambda *_: None)
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ZeroDivisionError),
+        capture(tmp_path, wait=0, warmup=0),
+    ):
+        warnings.simplefilter("error")
+        _ = 1 / 0
+
+
+# With a profiler of one's own
+
+
+def profiled(torch, handler, steps: int, **more) -> None:
+    """A loop with a profiler of its own."""
+    with torch.profiler.profile(on_trace_ready=handler, execution_trace_observer=handler, **more) as profiler:
+        for _ in range(steps):
+            torch.nn.Linear(8, 8)(torch.randn(4, 8)).sum().backward()
+            profiler.step()
+
+
+def test_a_handler_leaves_a_pair_of_every_window(torch, tmp_path):
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=2)
+    config = experimental_config()
+    profiled(torch, trace_handler(tmp_path), steps=8, schedule=schedule, record_shapes=True, experimental_config=config)
+    assert written(tmp_path) == [
+        f"window{window}/{trace}_rank0.json.gz" for window in (1, 2) for trace in ("device", "host")
+    ]
+    for window, steps in ((1, {"ProfilerStep#1", "ProfilerStep#2"}), (2, {"ProfilerStep#4", "ProfilerStep#5"})):
+        folder = tmp_path / f"window{window}"
+        assert {name for name in device_ops(folder).values() if "ProfilerStep" in name} == steps
+        linked(folder)
+
+
+def test_a_handler_keeps_a_profiler_without_schedule(torch, tmp_path):
+    profiled(torch, trace_handler(tmp_path, name="{trace}_rank{rank}"), steps=2)
+    linked(tmp_path)
+
+
+def test_a_handler_leaves_the_ranks_alone_that_were_not_asked_for(torch, tmp_path):
+    profiled(torch, trace_handler(tmp_path, ranks=[1]), steps=2)
+    assert written(tmp_path) == []
+
+
+def test_a_handler_that_observes_nothing_says_where_else_it_goes(torch, tmp_path):
+    handler = trace_handler(tmp_path)
+    with pytest.warns(UserWarning, match="execution_trace_observer"), torch.profiler.profile(on_trace_ready=handler):
+        torch.ones(3).cumsum(0)
+
+
+def test_a_handler_beside_another_observer_costs_the_traces_alone(torch, tmp_path):
+    observer = other_observer(torch, tmp_path)
+    with pytest.warns(UserWarning, match="another ExecutionTraceObserver") as warned:
+        profiled(torch, trace_handler(tmp_path), steps=2)
+    observer.unregister_callback()
+    assert len(said_by(warned)) == 1
+    assert written(tmp_path) == []
+
+
+def test_an_observer_without_handler_leaves_nothing(torch, tmp_path):
+    handler = trace_handler(tmp_path)
+    with torch.profiler.profile(execution_trace_observer=handler):
+        torch.ones(3).cumsum(0)
+    assert written(tmp_path) == []
+    train(torch, tmp_path, steps=4)  # nor does it stand in the way of the next
+    linked(tmp_path)

@@ -1,0 +1,387 @@
+"""The simulator keeps the rules of CUDA, and its files say what it did."""
+
+import gzip
+import json
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from execgraph.tools.commands.trace_generate import main
+from execgraph.tools.generate import Job, Run, correlation, scale_of, simulate, write_traces
+from execgraph.tools.generate.instructions import (
+    Get,
+    HostWork,
+    Put,
+    QueryEvent,
+    RecordEvent,
+    Rendezvous,
+    SynchronizeStream,
+    WaitEvent,
+)
+from execgraph.tools.generate.writing.identity import FIRST_NS, record_function
+from support.simulated import assert_storages_are_ordered, job_of, launch, spans
+
+from benchmarks.programs import JOBS, NAMED, RANDOM, build_job
+
+EVERY_JOB = pytest.mark.parametrize("name", JOBS)
+SCALES = ({}, {"class:host": 3.0}, {"class:computation": 4.0}, {"class:communication": 5.0}, {"class:memory": 6.0})
+
+
+@cache
+def run_of(name: str, **scale: float) -> Run:
+    factors = {f"class:{kind}": factor for kind, factor in scale.items()}
+    return simulate(build_job(name, steps=3, layers=2, seed=1), factors)
+
+
+def runs_under_changes(name: str) -> list[Run]:
+    return [run_of(name, **{key.removeprefix("class:"): factor for key, factor in scale.items()}) for scale in SCALES]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder per job with the traces of its run."""
+    target = tmp_path_factory.mktemp("traces")
+    for name in JOBS:
+        write_traces(run_of(name), target / name)
+    return target
+
+
+# the simulator by hand
+
+
+def test_a_free_stream_starts_a_kernel_when_its_launch_has_arrived_and_a_busy_one_after_a_gap() -> None:
+    run = simulate(job_of([launch(7, 1000), launch(7, 50)]))
+    assert spans(run.ranks[0]) == [(110, 1110), (1115, 1165)]
+
+
+def test_an_event_holds_later_work_of_the_waiting_stream_only() -> None:
+    program = [launch(7, 1000), RecordEvent(1, 7, 10), launch(8, 20), WaitEvent(8, 1, 10), launch(8, 30), launch(7, 40)]
+    run = simulate(job_of(program))
+    assert spans(run.ranks[0]) == [(110, 1110), (220, 240), (1115, 1145), (1115, 1155)]
+    assert list(zip(*run.ranks[0].event_waits.columns(), strict=True)) == [(0, 2)]
+
+
+def test_an_event_recorded_behind_a_wait_stands_for_what_was_waited_for() -> None:
+    chained = [RecordEvent(1, 7, 0), WaitEvent(8, 1, 0), RecordEvent(2, 8, 0), WaitEvent(9, 2, 0)]
+    run = simulate(job_of([launch(7, 1000), *chained, launch(9, 10)]))
+    assert spans(run.ranks[0])[1] == (1115, 1125)
+
+
+def test_a_synchronisation_returns_after_the_stream_and_at_once_when_the_stream_is_done() -> None:
+    run = simulate(job_of([launch(7, 1000), SynchronizeStream(7, 20), SynchronizeStream(7, 20)]))
+    assert list(run.ranks[0].calls.end) == [100, 1130, 1150]
+
+
+def test_a_blocking_copy_returns_after_its_end() -> None:
+    run = simulate(job_of([launch(7, 1000), launch(7, 50, blocking=True)]))
+    assert run.ranks[0].calls.end[1] == 1165 + 7
+
+
+def test_an_event_is_queried_until_it_has_happened() -> None:
+    run = simulate(job_of([launch(7, 300), RecordEvent(1, 7, 0), QueryEvent(1, 100, 50)]))
+    assert list(run.ranks[0].calls.start)[2:] == [100, 250, 400, 550]
+
+
+def test_members_of_a_collective_end_together_after_the_last_has_come() -> None:
+    meeting = Rendezvous(("all",), 2)
+    late = [HostWork(500), launch(7, 200, meeting)]
+    job = Job("test", 0, 2, ("main",), (), lambda rank: iter([[[launch(7, 200, meeting)] if rank == 0 else late]]))
+    first, second = simulate(job).ranks
+    assert spans(first) == [(110, 810)]
+    assert spans(second) == [(610, 810)]
+
+
+def longest_in_common(job: str, ranks: int, name: str) -> int:
+    """How long the largest collective of a name takes once all members have come."""
+    run = simulate(build_job(job, ranks=ranks, steps=1, layers=2))
+    found = [
+        (activity.collective.in_elements, end - start)
+        for rank in run.ranks
+        for code, start, end in zip(rank.activities.activity, rank.activities.start, rank.activities.end, strict=True)
+        if (activity := rank.activity_table[code]).collective and activity.collective.name == name
+    ]
+    largest = max(size for size, _ in found)
+    return min(ns for size, ns in found if size == largest)
+
+
+@pytest.mark.parametrize(("job", "name", "around"), [("ddp", "allreduce", 2), ("sharded", "_reduce_scatter_base", 1)])
+def test_a_ring_takes_a_latency_per_step_and_its_share_of_the_bytes(job: str, name: str, around: int) -> None:
+    size = 4 * (2049 * 2048) * (2 if job == "ddp" else 1)
+    for ranks in (2, 8):
+        sent_us = around * (ranks - 1) / ranks * size / 80_000
+        assert longest_in_common(job, ranks, name) == pytest.approx(
+            1000 * (6 * around * (ranks - 1) + sent_us), rel=1e-3
+        )
+
+
+def test_replicas_reduce_gradients_only_where_there_are_some() -> None:
+    pairs = {
+        ranks: {group.ranks for group in build_job("moe_dp", ranks=ranks).groups if len(group.ranks) > 1}
+        for ranks in (2, 4)
+    }
+    assert pairs == {2: {(0, 1)}, 4: {(0, 1, 2, 3), (0, 1), (2, 3), (0, 2), (1, 3)}}
+
+
+def test_a_collective_without_all_members_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="1 collectives wait"):
+        simulate(job_of([launch(7, 10, Rendezvous(("all",), 2))]))
+
+
+def test_a_thread_waits_for_an_item_and_a_full_queue_for_room() -> None:
+    giver = [HostWork(10), Put("q", 1), Put("q", 1), Put("q", 1), HostWork(1)]
+    taker = [Get("q", 5), HostWork(100), Get("q", 5), Get("q", 5)]
+    run = simulate(job_of(giver, taker))
+    given = list(zip(*run.ranks[0].handoffs.columns(), strict=True))
+    assert given == [(0, 10, 1, 15, 1), (0, 10, 1, 115, 0), (1, 115, 0, 120, 1), (0, 10, 1, 115, 0)]
+
+
+def test_scaling_the_host_leaves_waiting_alone() -> None:
+    program = [launch(7, 1000), SynchronizeStream(7, 20), HostWork(30)]
+    assert simulate(job_of(program)).ranks[0].calls.end[1] == 1130
+    assert simulate(job_of(program), {"class:host": 2.0}).ranks[0].calls.end[1] == 1210 + 40
+
+
+# the rules, in every job and under changed durations
+
+
+@EVERY_JOB
+def test_a_stream_runs_one_activity_after_the_other(name: str) -> None:
+    for run in runs_under_changes(name):
+        for rank in run.ranks:
+            for stream in set(rank.activities.stream):
+                own = [span for span, on in zip(spans(rank), rank.activities.stream, strict=True) if on == stream]
+                assert all(before[1] <= after[0] for before, after in pairwise(own))
+
+
+@EVERY_JOB
+def test_nothing_runs_before_it_was_launched_and_waits_are_kept(name: str) -> None:
+    for run in runs_under_changes(name):
+        for rank in run.ranks:
+            start, end = rank.activities.start, rank.activities.end
+            assert all(start[row] > rank.calls.start[call] for row, call in enumerate(rank.activities.call))
+            for edges in (rank.event_waits, rank.graph_order):
+                assert all(end[a] < start[b] for a, b in zip(*edges.columns(), strict=True))
+            assert all(rank.calls.end[call] > end[row] for call, row in zip(*rank.host_waits.columns(), strict=True))
+
+
+@EVERY_JOB
+def test_what_crosses_streams_is_ordered(name: str) -> None:
+    for run in runs_under_changes(name):
+        for rank in run.ranks:
+            assert_storages_are_ordered(rank)
+
+
+@EVERY_JOB
+def test_ops_lie_within_their_parents_and_beside_their_siblings(name: str) -> None:
+    for rank in run_of(name).ranks:
+        last_end: dict[tuple[int, int], int] = Counter()
+        for row, parent in enumerate(rank.ops.parent):
+            start, end = rank.ops.start[row], rank.ops.end[row]
+            assert last_end[rank.ops.thread[row], parent] <= start <= end
+            last_end[rank.ops.thread[row], parent] = end
+            assert parent < 0 or rank.ops.start[parent] <= start <= end <= rank.ops.end[parent]
+
+
+@EVERY_JOB
+def test_scaling_by_one_changes_nothing(name: str) -> None:
+    run = simulate(build_job(name, steps=3, layers=2, seed=1), {"class:host": 1.0, ".": 1.0})
+    assert [rank.activities.columns() for rank in run.ranks] == [
+        rank.activities.columns() for rank in run_of(name).ranks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [
+        ("simple", {"class:host": 20.0}),
+        ("prefetch", {"class:memory": 5.0}),
+        ("event_sync", {"class:computation": 4.0}),
+        ("graph", {"class:memory": 5.0}),
+        ("loader", {"class:computation": 3.0}),
+        ("ddp", {"class:communication": 5.0}),
+        ("moe", {"class:communication": 5.0}),
+        ("pipeline", {"class:communication": 9.0}),
+        ("dlrm", {"SendRecv": 20.0}),
+    ],
+)
+def test_a_wait_that_costs_nothing_holds_the_run_up_once_durations_change(name: str, scale: dict[str, float]) -> None:
+    job = build_job(name, steps=3, layers=2, seed=1)
+    assert simulate(job, scale).makespan_ns > 1.3 * simulate(job).makespan_ns
+
+
+def test_every_job_but_the_random_one_has_a_number() -> None:
+    assert sorted([*NAMED, RANDOM]) == sorted(JOBS)
+
+
+# the files
+
+
+@EVERY_JOB
+def test_both_traces_know_the_same_ops(name: str, folder: Path) -> None:
+    for rank in range(JOBS[name].size.ranks):
+        host = json.loads((folder / name / f"host_rank{rank}.json").read_text())
+        device = json.loads((folder / name / f"device_rank{rank}.json").read_text())
+        nodes = {_attrs(node)["rf_id"]: node for node in host["nodes"]}
+        rows = [row for row in device["traceEvents"] if row.get("cat") in ("cpu_op", "user_annotation")]
+        assert {row["args"]["Record function id"]: row["name"] for row in rows}.items() <= {
+            number: node["name"] for number, node in nodes.items()
+        }.items()
+        assert {row["pid"] for row in rows} == {host["pid"]}
+        for row in rows:
+            attrs = _attrs(nodes[row["args"]["Record function id"]])
+            if attrs["scope"] == 1 and attrs["seq_id"] >= 0:
+                assert row["args"]["Sequence number"] == attrs["seq_id"]
+                assert row["args"]["Fwd thread id"] == attrs["fw_tid"] == 1
+
+
+def _attrs(node: dict[str, Any]) -> dict[str, Any]:
+    return {attr["name"]: attr["value"] for attr in node["attrs"]}
+
+
+@EVERY_JOB
+def test_host_nodes_stand_in_the_order_of_their_ends_and_have_known_parents(name: str, folder: Path) -> None:
+    host = json.loads((folder / name / "host_rank0.json").read_text())
+    position = {node["id"]: place for place, node in enumerate(host["nodes"])}
+    assert host["schema"] == "1.1.1-chakra.0.0.4" and len(position) == len(host["nodes"])
+    for node in host["nodes"]:
+        assert node["ctrl_deps"] in position
+        if (
+            "execution_trace|" not in node["name"]
+            and "execution_trace|" not in host["nodes"][position[node["ctrl_deps"]]]["name"]
+        ):
+            assert position[node["id"]] < position[node["ctrl_deps"]]
+        for side in ("inputs", "outputs"):
+            assert len({len(node[side][column]) for column in ("values", "shapes", "types", "strides")}) == 1
+
+
+@EVERY_JOB
+def test_device_rows_hold_the_run_to_the_nanosecond(name: str, folder: Path) -> None:
+    run = run_of(name).ranks[0]
+    rows = json.loads((folder / name / "device_rank0.json").read_text())["traceEvents"]
+    activities = [row for row in rows if row.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    times = [(round(row["ts"] * 1000) - FIRST_NS, round(row["dur"] * 1000)) for row in activities]
+    assert times == [(start, end - start) for start, end in spans(run)]
+    assert [row["args"]["correlation"] for row in activities] == [correlation(call) for call in run.activities.call]
+    calls = {row["args"]["correlation"]: row for row in rows if row.get("cat") == "cuda_runtime"}
+    assert len(calls) == len(run.calls)
+    assert {row["args"]["correlation"] for row in activities} <= set(calls)
+
+
+@EVERY_JOB
+def test_the_truth_agrees_with_the_traces(name: str, folder: Path) -> None:
+    truth = json.loads((folder / name / "truth.json").read_text())
+    assert truth["makespan_ns"] == run_of(name).makespan_ns
+    for rank, known in enumerate(truth["ranks"]):
+        rows = json.loads((folder / name / f"device_rank{rank}.json").read_text())["traceEvents"]
+        ends = {(cor, index): start + duration for cor, index, _, _, start, duration in known["activities"]}
+        starts = {(cor, index): start for cor, index, _, _, start, _ in known["activities"]}
+        call_ends = {
+            row["args"]["correlation"]: round((row["ts"] + row["dur"]) * 1000) - FIRST_NS
+            for row in rows
+            if row.get("cat") == "cuda_runtime"
+        }
+        assert all(ends[tuple(a)] < starts[tuple(b)] for a, b in known["event_waits"] + known["graph_order"])
+        assert all(call_ends[call] > ends[tuple(awaited)] for call, awaited in known["host_waits"])
+        launched = Counter(
+            row["args"]["correlation"] for row in rows if row.get("cat", "").startswith(("kernel", "gpu_mem"))
+        )
+        assert launched == Counter(cor for cor, *_ in known["activities"])
+
+
+def test_the_truth_names_the_op_around_each_launch(folder: Path) -> None:
+    run = run_of("ddp").ranks[0]
+    truth = json.loads((folder / "ddp" / "truth.json").read_text())["ranks"][0]
+    names = {record_function(row): run.op_table[code].name for row, code in enumerate(run.ops.op)}
+    around = Counter(names[rf_id] for _, _, rf_id, *_ in truth["activities"])
+    assert around["nccl:all_reduce"] == 3 and around["aten::addmm"] == 6
+
+
+def test_synchronisation_records_lead_to_the_event_only_where_they_are_resolved(tmp_path: Path) -> None:
+    run = run_of("prefetch")
+    write_traces(run, tmp_path / "off", sync_records=False)
+    write_traces(run, tmp_path / "unresolved", resolved_events=False)
+    write_traces(run, tmp_path / "on")
+    found = {}
+    for kind in ("off", "unresolved", "on"):
+        rows = json.loads((tmp_path / kind / "device_rank0.json").read_text())["traceEvents"]
+        waits = [row["args"] for row in rows if row.get("name") == "Stream Wait Event"]
+        found[kind] = [args["wait_on_cuda_event_record_corr_id"] for args in waits]
+    assert found["off"] == []
+    assert set(found["unresolved"]) == {-1} and len(found["unresolved"]) == len(found["on"]) == 5
+    assert min(found["on"]) > 0
+
+
+def test_collectives_carry_their_arguments_in_both_traces(folder: Path) -> None:
+    rows = json.loads((folder / "dlrm" / "device_rank1.json").read_text())["traceEvents"]
+    kernels = [row["args"] for row in rows if row.get("cat") == "kernel" and "Collective name" in row["args"]]
+    assert {args["Collective name"] for args in kernels} == {"allreduce", "all_to_allv"}
+    assert all(args["Process Group Ranks"] == "[0, 1, 2, 3]" and args["Group size"] == 4 for args in kernels)
+    nodes = json.loads((folder / "dlrm" / "host_rank1.json").read_text())["nodes"]
+    attrs = [_attrs(node) for node in nodes if node["name"] == "record_param_comms"]
+    sizes = Counter(
+        (a["collective_name"], a["in_msg_nelems"], a["pg_name"]) for a in attrs if a["collective_name"] != "wait"
+    )
+    assert sizes == Counter((k["Collective name"], k["In msg nelems"], k["Process Group Name"]) for k in kernels)
+    groups = next(node for node in nodes if node["name"] == "## process_group:init ##")
+    assert [group["ranks"] for group in json.loads(groups["inputs"]["values"][0])] == [[0, 1, 2, 3]] * 2
+
+
+def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
+    for number, seed in enumerate((3, 3, 4)):
+        write_traces(simulate(build_job("ddp", steps=2, layers=1, seed=seed)), tmp_path / str(number), compress=True)
+    files = [sorted((tmp_path / str(number)).iterdir()) for number in range(3)]
+    contents = [[path.read_bytes() for path in paths] for paths in files]
+    assert [path.name for path in files[0]][:2] == ["device_rank0.json.gz", "device_rank1.json.gz"]
+    assert contents[0] == contents[1] != contents[2]
+    assert json.loads(gzip.decompress(contents[0][0]))["distributedInfo"]["rank"] == 0
+
+
+# the command
+
+
+def test_the_command_writes_traces_and_makespans_of_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scale = ["--scale", "class:communication=4", "--scale", "class:host=2", "sgemm=0.5"]
+    with pytest.raises(SystemExit) as end:
+        main(["--job", "ddp", "--layers", "2", "--output-dir", str(tmp_path), "--json", *scale])
+    assert not end.value.code
+    summary = json.loads(capsys.readouterr().out)
+    assert set(summary["makespans_ns"]) == {"class:communication=4", "class:host=2 sgemm=0.5"}
+    assert json.loads((tmp_path / "truth.json").read_text())["makespans_ns"] == summary["makespans_ns"]
+    assert all(Path(path).is_file() for pair in summary["files"] for path in pair)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--scale", "class:gpu=2"], ["--scale", "sgemm"], ["--ranks", "1"], ["--layers", "0"]]
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--job", "ddp", "--output-dir", str(tmp_path), *wrong])
+    assert end.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_equal_scalings_multiply() -> None:
+    assert scale_of(["class:host=2", "gemm=0.5", "gemm=3"]) == {"class:host": 2.0, "gemm": 1.5}
+
+
+def test_as_many_steps_as_make_a_size(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--job", "ddp", "--size", "2", "--stacks", "30", "--output-dir", str(tmp_path), "--quiet"])
+    size = sum(path.stat().st_size for path in tmp_path.glob("*_rank0.json"))
+    assert 1_800_000 < size < 2_200_000
+    rows = [row for row in json.loads((tmp_path / "device_rank0.json").read_text())["traceEvents"] if row.get("cat")]
+    calls = [row for row in rows if row["cat"] == "python_function"]
+    called = {(row["tid"], row["ts"]) for row in calls}
+    assert len(calls) == 30 * len(called)
+    assert called < {(row["tid"], row["ts"]) for row in rows if row["cat"] == "cpu_op"}
+
+
+@pytest.mark.parametrize("job", ["pipeline_dp", "moe_dp"])
+def test_replicas_are_whole(job: str) -> None:
+    with pytest.raises(ValueError, match=f"{job}: a replica is 2 ranks, give it a multiple of them"):
+        build_job(job, ranks=3)

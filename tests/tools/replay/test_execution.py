@@ -1,0 +1,294 @@
+"""When the nodes of a graph start and end under replay, on graphs small enough to work out by hand."""
+
+import numpy as np
+import pytest
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import ExecutionGraph, NodeType
+from execgraph.tools.replay import (
+    Replay,
+    busy_ns,
+    parse_scale,
+    pieces_of,
+    replay,
+    replay_ranks,
+    start_error,
+    time_by_kind,
+)
+from hypothesis import given, strategies as st
+from support.graphs import LAUNCH, PROGRAM_ORDER, STREAM_ORDER, GraphBuilder, rank_with_collective, training_step
+
+
+def starts(replayed: Replay) -> list[int]:
+    return [int(start) for start in replayed.start_ns]
+
+
+def path_ns(replayed: Replay) -> dict[str, int]:
+    return time_by_kind(pieces_of(replayed))
+
+
+def scaled(graph: ExecutionGraph, *specs: str) -> Replay:
+    return replay(graph, [parse_scale(spec) for spec in specs])
+
+
+def test_a_graph_with_all_its_edges_replays_as_measured() -> None:
+    replayed = replay(training_step())
+    assert starts(replayed) == [0, 5, 8, 28, 40, 46, 47]
+    assert replayed.makespan_ns == replayed.measured_ns == 50
+    assert replayed.error_pct == 0
+    assert start_error(replayed).max == 0
+
+
+def test_a_node_starts_when_its_last_dependency_has_ended_and_its_gap_has_passed() -> None:
+    g = GraphBuilder()
+    short = g.host("short", 0, 3)
+    long = g.host("long", 0, 8, thread=2)
+    g.activity("kernel", 10, 5, gap=2, after=[(short, LAUNCH), (long, STREAM_ORDER)])
+    assert starts(replay(g.build())) == [0, 0, 10]
+
+
+def test_only_the_first_node_of_a_thread_or_stream_starts_as_measured_without_dependencies() -> None:
+    g = GraphBuilder()
+    g.host("first", 100, 10, thread=1)
+    g.host("other thread", 130, 10, thread=2)
+    g.activity("other stream", 150, 10, stream=9)
+    g.host("lost its edge", 160, 10, thread=1)
+    g.activity("lost its edge too", 170, 10, stream=9, gap=5)
+    assert starts(replay(g.build())) == [0, 30, 50, 0, 0]
+
+
+def test_a_thread_and_a_stream_of_the_same_number_are_two_lanes() -> None:
+    g = GraphBuilder()
+    g.host("op", 0, 10, thread=7)
+    g.activity("kernel", 4, 10, stream=7, device=7)
+    assert starts(replay(g.build())) == [0, 4]
+
+
+def test_unhidden_host_delay_passes_before_an_activity_of_a_device_only_graph() -> None:
+    g = GraphBuilder()
+    first = g.activity("a", 0, 10)
+    g.activity("b", 45, 10, gap=5, host_delay_ns=30, after=[(first, STREAM_ORDER)])
+    assert starts(replay(g.build())) == [0, 45]
+    assert path_ns(replay(g.build())) == {"host delay": 30, "computation": 20, "stream order": 5}
+    assert starts(scaled(g.build(), "class:host=0.5")) == [0, 30]
+
+
+def test_host_delay_before_the_first_activity_is_part_of_the_run() -> None:
+    g = GraphBuilder()
+    first = g.activity("a", 1020, 10, gap=5, host_delay_ns=20)
+    g.activity("b", 1030, 10, after=[(first, STREAM_ORDER)])
+    replayed = replay(g.build())
+    assert (starts(replayed), replayed.makespan_ns, replayed.measured_ns) == ([25, 35], 45, 45)
+    assert path_ns(replayed) == {"host delay": 20, "computation": 20, "measured start": 5}
+    assert starts(scaled(g.build(), "class:host=0.5")) == [15, 25]
+
+
+def test_the_measured_end_of_a_trimmed_activity_includes_its_overlap() -> None:
+    g = GraphBuilder()
+    g.activity("overran", 0, 10, overlap_ns=4)
+    replayed = replay(g.build())
+    assert (replayed.makespan_ns, replayed.measured_ns) == (10, 14)
+
+
+def test_metadata_without_a_time_does_not_stretch_the_measured_run() -> None:
+    g = GraphBuilder()
+    g.host("process_group:init", 0, 0, thread=0, type=NodeType.METADATA)
+    g.host("op", 10**15, 10)
+    assert replay(g.build()).measured_ns == 10
+
+
+def test_nodes_may_come_in_any_order() -> None:
+    g = GraphBuilder()
+    g.activity("last", 15, 10, id=30, after=[(20, STREAM_ORDER)])
+    g.activity("middle", 5, 10, id=20, after=[(10, LAUNCH)])
+    g.host("first", 0, 5, id=10)
+    assert starts(replay(g.build())) == [15, 5, 0]
+
+
+def test_dependencies_on_missing_nodes_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING")
+    g = GraphBuilder()
+    first = g.host("op", 0, 5)
+    g.activity("kernel", 5, 5, after=[(first, LAUNCH), (99, STREAM_ORDER)])
+    assert starts(replay(g.build())) == [0, 5]
+    assert "dependencies on nodes that the graph lacks: 1" in caplog.text
+
+
+def test_a_cycle_is_named_by_its_first_node() -> None:
+    g = GraphBuilder()
+    g.host("fine", 0, 1)
+    g.host("chicken", 0, 1, after=[(3, PROGRAM_ORDER)])
+    g.host("egg", 0, 1, after=[(2, PROGRAM_ORDER)])
+    with pytest.raises(
+        DataError, match=r"2 of 3 nodes never become ready: node 2 \(chicken\); its dependencies form a cycle"
+    ):
+        replay(g.build())
+
+
+def test_an_empty_graph_takes_no_time() -> None:
+    replayed = replay(GraphBuilder().build())
+    assert (replayed.makespan_ns, replayed.error_pct, path_ns(replayed), busy_ns(replayed)) == (0, None, {}, {})
+
+
+# Several ranks
+
+
+def test_a_collective_starts_when_the_last_member_arrives_and_lasts_the_shortest_measured_time() -> None:
+    fast = rank_with_collective(0, work=10, collective=50, clock=100)
+    slow = rank_with_collective(1, work=40, collective=20, clock=9000)
+    both = replay_ranks([fast, slow])
+    assert starts(both) == [0, 10, 60, 0, 40, 60]
+    assert both.end_ns.tolist() == [10, 60, 65, 40, 60, 65]
+    assert both.makespan_ns == both.measured_ns == 65
+    assert busy_ns(both) == {"0/0/7": 65, "1/0/7": 65}
+
+
+def test_the_critical_path_leads_over_the_member_that_came_last() -> None:
+    fast = rank_with_collective(0, work=10, collective=50, clock=100)
+    slow = rank_with_collective(1, work=40, collective=20, clock=9000)
+    assert path_ns(replay_ranks([fast, slow])) == {"computation": 45, "communication": 20}
+
+
+def test_a_slower_rank_delays_the_others() -> None:
+    ranks = [rank_with_collective(rank, work=10, collective=20, clock=0) for rank in (0, 1)]
+    ranks[1].name.table[0] = "slow gemm"
+    assert replay_ranks(ranks, [parse_scale("slow=3")]).makespan_ns == 30 + 20 + 5
+
+
+def test_a_rank_that_began_to_record_later_begins_later() -> None:
+    early = rank_with_collective(0, work=10, collective=50, clock=100)
+    late = rank_with_collective(1, work=15, collective=20, clock=9_000_000)
+    both = replay_ranks([late, early])
+    assert starts(both) == [25, 40, 60, 0, 10, 60]
+    assert both.makespan_ns == both.measured_ns == 65
+    assert replay_ranks([late, early], [parse_scale("class:computation=3")]).makespan_ns == 25 + 45 + 20 + 15
+
+
+def test_clocks_are_compared_through_ranks_between() -> None:
+    """Ranks 0 and 2 never meet; a send that ends early does not count where two ranks share collectives too."""
+
+    def rank(number: int, clock: int, meets: dict[tuple[int, int], int]) -> ExecutionGraph:
+        g = GraphBuilder(rank=number)
+        for ranks, end in meets.items():
+            g.collective(clock, end, ranks=list(ranks), stream=sum(ranks))
+        if number < 2:
+            kind = (NodeType.COMM_SEND, NodeType.COMM_RECV)[number]
+            g.activity("nccl", clock, 1 + 70 * number, stream=9, type=kind, comm_src=0, comm_dst=1)
+        return g.build()
+
+    graphs = [rank(0, 500, {(0, 1): 90}), rank(1, 0, {(0, 1): 80, (1, 2): 60}), rank(2, 7_000, {(1, 2): 20})]
+    work = replay_ranks(graphs).work
+    assert [int(work.measured_start_ns[row]) for row in work.first_row.tolist()] == [0, 10, 50]
+
+
+def test_members_whose_graphs_are_not_given_are_not_waited_for() -> None:
+    alone = rank_with_collective(0, work=10, collective=50, clock=100)
+    other = GraphBuilder(rank=2)
+    other.host("op", 0, 5)
+    assert replay_ranks([alone, other.build()]).makespan_ns == 65
+
+
+def test_collectives_meet_by_sequence_number_where_it_is_recorded() -> None:
+    late = rank_with_collective(0, work=10, collective=50, clock=0, comm_seq=8)
+    early = rank_with_collective(1, work=90, collective=20, clock=0, comm_seq=7)
+    assert replay_ranks([late, early]).end_ns.tolist() == [10, 60, 65, 90, 110, 115]
+
+
+def test_two_groups_of_the_same_ranks_do_not_mix_up_their_sequence_numbers() -> None:
+    def rank(order: tuple[str, str]) -> ExecutionGraph:
+        g = GraphBuilder()
+        for stream, group in enumerate(order):
+            g.collective(0, 10 if group == "1" else 3, ranks=[0, 1], pg_recorded=group, comm_seq=1, stream=stream)
+        return g.build()
+
+    assert replay_ranks([rank(("1", "2")), rank(("2", "1"))]).end_ns.tolist() == [10, 3, 3, 10]
+
+
+def test_collectives_issued_in_different_orders_are_a_deadlock_with_names() -> None:
+    def rank(order: tuple[int, int]) -> ExecutionGraph:
+        g = GraphBuilder()
+        first = g.collective(0, 10, ranks=[0, 1], comm_seq=order[0], pg_name="1", name=f"nccl{order[0]}")
+        g.collective(10, 10, ranks=[0, 1], comm_seq=order[1], pg_name="1", after=[(first, STREAM_ORDER)])
+        return g.build()
+
+    with pytest.raises(DataError) as stuck:
+        replay_ranks([rank((1, 2)), rank((2, 1))])
+    assert str(stuck.value).startswith(
+        "4 of 4 nodes never become ready: rank 0 at node 1 (nccl1) of group 1, rank 1 at node 1 (nccl2) of group 1; "
+    )
+
+
+def test_a_receive_waits_for_its_send() -> None:
+    sender, receiver = GraphBuilder(rank=0), GraphBuilder(rank=1)
+    compute = sender.activity("gemm", 0, 70)
+    sender.activity("ncclSend", 70, 5, type=NodeType.COMM_SEND, comm_dst=1, comm_tag=3, after=[(compute, STREAM_ORDER)])
+    receiver.activity("ncclRecv", 0, 75, type=NodeType.COMM_RECV, comm_src=0, comm_tag=3)
+    both = replay_ranks([sender.build(), receiver.build()])
+    assert starts(both) == [0, 70, 0]
+    assert both.end_ns.tolist() == [70, 75, 75]
+
+
+# Against a reference
+
+
+@st.composite
+def any_graph(draw: st.DrawFn) -> ExecutionGraph:
+    """A directed acyclic graph over two threads and two streams, its nodes in any order and with any ids."""
+    count = draw(st.integers(1, 12))
+    ids = draw(st.permutations(range(1, count + 1)))
+    small = st.integers(0, 20)
+    nodes = []
+    for place in range(count):
+        after = (
+            [(source, LAUNCH) for source in draw(st.sets(st.sampled_from(ids[:place]), max_size=4))] if place else []
+        )
+        nodes.append(
+            (ids[place], draw(st.booleans()), draw(st.booleans()), draw(small), draw(small), draw(small), after)
+        )
+    g = GraphBuilder()
+    for node, on_device, lane, start, duration, gap, after in draw(st.permutations(nodes)):
+        if on_device:
+            g.activity("kernel", 1000 + start, duration, id=node, stream=int(lane), gap=gap, after=after)
+        else:
+            g.host("op", 1000 + start, duration, id=node, thread=int(lane), after=after)
+    return g.build()
+
+
+def earliest_starts(graph: ExecutionGraph) -> dict[int, int]:
+    """The rule, spelled out: asks each node when the nodes before it end."""
+    ids: list[int] = graph.id.tolist()
+    begin: list[int] = graph.start_ns.tolist()
+    length: list[int] = graph.duration_ns.tolist()
+    gap: list[int] = graph.integers("gap_ns", 0).tolist()
+    thread, stream = graph.integers("tid", 0).tolist(), graph.integers("stream", 0).tolist()
+    lanes = [
+        ("stream", s) if device else ("thread", t)
+        for device, s, t in zip(graph.is_activity, stream, thread, strict=True)
+    ]
+    first = {lane: min((start, row) for row, start in enumerate(begin) if lanes[row] == lane)[1] for lane in set(lanes)}
+
+    def start(row: int) -> int:
+        before = [ids.index(source) for source in graph.data_deps[row].tolist()]
+        if before:
+            return max(start(source) + length[source] for source in before) + gap[row]
+        return begin[row] - min(begin) if first[lanes[row]] == row else 0
+
+    return {row: start(row) for row in range(len(ids))}
+
+
+@given(any_graph())
+def test_starts_follow_the_rule(graph: ExecutionGraph) -> None:
+    replayed = replay(graph)
+    assert dict(enumerate(starts(replayed))) == earliest_starts(graph)
+    assert replayed.end_ns.tolist() == (replayed.start_ns + graph.duration_ns).tolist()
+    assert sum(path_ns(replayed).values()) == replayed.makespan_ns
+
+
+@given(st.lists(any_graph(), min_size=2, max_size=3))
+def test_the_critical_path_of_several_ranks_sums_up_to_the_makespan(graphs: list[ExecutionGraph]) -> None:
+    for graph in graphs:
+        graph.type[graph.id == 1] = NodeType.COMM_COLL
+    replayed = replay_ranks(graphs)
+    assert sum(path_ns(replayed).values()) == replayed.makespan_ns
+    rows = np.flatnonzero(np.concatenate([graph.id == 1 for graph in graphs]))
+    # on hosts each member ends for itself
+    assert len(set(replayed.end_ns[rows])) == 1 or not replayed.work.is_activity[rows].any()

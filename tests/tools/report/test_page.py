@@ -1,0 +1,546 @@
+"""The page of trace-report in a browser: everything is drawn without an error or the network, and answers to hand and eye."""
+
+import csv
+import shutil
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
+
+import pytest
+from execgraph.tools.report import Wanted, find_sources, read_ranks, render, report_on, write_csv
+from execgraph.tools.report.timeline import timeline
+from execgraph.tools.view import draw_lanes
+
+playwright = pytest.importorskip("playwright.sync_api")
+LAPTOP, PHONE = 1366, 390
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or find_spec("altair") is None, reason="needs chromium and the extra `report`"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """What opens pages; a process that starts for each takes longer than the page, so all are in the one of a page that stays open."""
+    with playwright.sync_playwright() as driver:
+        # containers give the browser no user of its own, which its sandbox needs
+        running = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--process-per-site"])
+        pages = running.new_context()
+        pages.new_page().goto(Path(__file__).as_uri())
+        yield pages
+        running.close()
+
+
+FEW = ["temporal_breakdown", "kernel_duration_distribution", "critical_path"]
+"""What most of these tests look at: to draw all charts takes longer than the tests."""
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    return written(data / "training", tmp_path_factory.mktemp("page"), FEW)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    return written(data / "training", tmp_path_factory.mktemp("everything"))
+
+
+def written(traces: Path, folder: Path, only: list[str] | None = None) -> Path:
+    page = folder / "report.html"
+    page.write_text(render(report_on(find_sources([traces]), Wanted(only=only))), "utf-8")
+    return page
+
+
+def opened(browser: Any, file: Path, said: list[str], width: int = LAPTOP, color_scheme: str = "light") -> Any:
+    """The page when all is drawn; `said` collects what it writes to the console, its errors, and what it asks the network for."""
+    page = browser.new_page()
+    page.set_viewport_size({"width": width, "height": 768})
+    page.emulate_media(color_scheme=color_scheme)
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on(
+        "request", lambda request: said.append(request.url) if not request.url.startswith(("file:", "data:")) else None
+    )
+    page.goto(file.as_uri())
+    page.wait_for_selector("body[data-drawn]")
+    return page
+
+
+def shown(page: Any) -> list[float]:
+    """From when to when the timeline shows the run (µs), when it is drawn."""
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    times: list[float] = page.evaluate("['from', 'to'].map((name) => Number(timeline.view.element.dataset[name]))")
+    return times
+
+
+def place_on(page: Any, lane: str, part: float) -> dict[str, float]:
+    """A place on the first lane whose name ends so, at a part of its width; it is scrolled to."""
+    label = page.locator("#timeline .labels span", has_text=lane).first
+    label.scroll_into_view_if_needed()
+    box, canvas = label.bounding_box(), page.locator("#timeline .lanes canvas").bounding_box()
+    return {"x": part * canvas["width"], "y": box["y"] - canvas["y"] + 22}
+
+
+def told_at(page: Any, lane: str, part: float) -> dict[str, str]:
+    """What hovering tells there."""
+    page.locator("#timeline .lanes canvas").hover(position=place_on(page, lane, part))
+    rows = page.locator("#tip.visible tr")
+    return dict(row.split("\t", 1) for row in rows.all_inner_texts())
+
+
+def cells(page: Any, section: str, column: int) -> list[str]:
+    rows: list[str] = page.locator(f"#{section} details[open] tbody tr td:nth-child({column})").all_inner_texts()
+    return rows
+
+
+@pytest.mark.parametrize("sample", ["training", "ddp", "compiled"])
+def test_every_chart_is_drawn_without_an_error_or_the_network(
+    browser: Any, data: Path, tmp_path: Path, sample: str
+) -> None:
+    said: list[str] = []
+    page = opened(browser, written(data / sample, tmp_path), said)
+    charts = page.locator(".chart").count()
+    assert page.locator(".chart svg").count() == charts > 0
+    assert said == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= LAPTOP
+    page.close()
+
+
+def test_a_click_on_a_heading_sorts_by_value_and_a_second_one_turns_it_round(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    heading = page.locator("#critical_path th", has_text="time [µs]").first.locator("button")
+    heading.click()
+    times = [float(text.replace(",", "")) for text in cells(page, "critical_path", 3)]
+    assert times == sorted(times, reverse=True) and len(times) > 2
+    heading.click()
+    assert cells(page, "critical_path", 3) == [f"{time:,.1f}" for time in times[::-1]]
+    page.locator("#critical_path th", has_text="kind").first.locator("button").click()
+    kinds = cells(page, "critical_path", 2)
+    assert kinds == sorted(kinds)
+    page.close()
+
+
+def test_hovering_a_bar_tells_its_values(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    page.locator("#temporal_breakdown .mark-rect path").first.hover()
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    told = page.locator("#vg-tooltip-element").inner_text()
+    assert "computation" in told and "share [%]" in told
+    page.close()
+
+
+def test_a_name_in_a_table_leads_to_its_bars_and_a_bar_to_its_rows(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    whole = shown(page)
+    page.locator("#kernel_duration_distribution td[data-name^=ampere_sgemm]").first.click()
+    page.wait_for_function(f"timeline.view.element.dataset.to - timeline.view.element.dataset.from < {whole[1] / 2}")
+    assert "ampere_sgemm" in page.locator("#chosen b").inner_text()
+    assert page.locator("tr.found").count() > 1
+    page.locator("#chosen button").click()
+    assert page.locator("tr.found").count() == 0 and page.locator("#chosen").is_hidden()
+    page.wait_for_function(f"timeline.view.element.dataset.to - timeline.view.element.dataset.from == {whole[1]}")
+    page.locator("#timeline .lanes canvas").click(position=place_on(page, "device 0 stream 7", 0.1))
+    assert page.locator("#chosen").is_visible() and page.locator("#chosen a").count() > 0
+    page.close()
+
+
+def test_memory_is_a_curve_with_its_peak_and_the_steps(browser: Any, data: Path, tmp_path: Path) -> None:
+    page = opened(browser, written(data / "torch_2.13.0", tmp_path), [])
+    chart = page.locator("#memory_timeline .chart").first
+    assert "peak" in chart.inner_text()
+    assert chart.locator(".mark-area path").count() == 1 and chart.locator(".mark-symbol path").count() == 1
+    assert chart.locator(".mark-rule line").count() > 1
+    page.close()
+
+
+def test_colours_follow_the_system(browser: Any, training: Path) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    bar = "getComputedStyle(document.querySelector('#temporal_breakdown .mark-rect path')).fill"
+    looks = []
+    for scheme in ("light", "dark"):
+        page = opened(browser, training, [], color_scheme=scheme)
+        looks.append((page.evaluate(paper), page.evaluate(bar)))
+        page.close()
+    (light_paper, light_bar), (dark_paper, dark_bar) = looks
+    assert light_paper != dark_paper and light_bar != dark_bar
+    assert "rgb" in light_bar and "rgb(0, 0, 0)" not in (light_bar, dark_bar)
+
+
+MANY_LAUNCHES = 450
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with more launches than a table shows at first, one of them of a kernel with a name of its own."""
+    from support.builder import TraceBuilder
+
+    t, folder = TraceBuilder(), tmp_path_factory.mktemp("long")
+    for number in range(MANY_LAUNCHES):
+        with t.op("aten::mm"):
+            t.work(2)
+            t.launch('needle, "quoted"' if number == 7 else "hay", duration=1 + number % 5)
+    t.write(folder)
+    return written(folder, folder, ["launch_statistics"])
+
+
+def launches(page: Any) -> Any:
+    """The table of all launches, opened by hand."""
+    table = page.locator("details[data-table=launch_statistics]")
+    table.locator("summary").press("Enter")
+    table.locator("tbody tr").first.wait_for()
+    return table
+
+
+def test_all_rows_of_a_long_table_come_on_demand(browser: Any, long_run: Path) -> None:
+    page = opened(browser, long_run, [])
+    table = launches(page)
+    rows, told = table.locator("tbody tr"), table.locator(".count")
+    assert rows.count() == 200 and told.inner_text() == "200 of 450 shown"
+    table.locator(".all").press("Enter")
+    assert rows.count() == MANY_LAUNCHES and told.inner_text() == ""
+    assert table.locator(".all").is_hidden()
+    page.close()
+
+
+def test_a_table_is_searched_in_all_its_rows(browser: Any, long_run: Path) -> None:
+    page = opened(browser, long_run, [])
+    table = launches(page)
+    rows, told = table.locator("tbody tr"), table.locator(".count")
+    page.keyboard.press("Tab")
+    page.keyboard.type("NEEDLE")
+    assert rows.count() == 1 and told.inner_text() == "1 that match"
+    assert "needle" in rows.first.inner_text()
+    page.keyboard.press("Escape")
+    assert rows.count() == 200
+    table.locator("input").fill("nowhere")
+    assert rows.count() == 0 and told.inner_text() == "0 that match"
+    page.close()
+
+
+def test_a_table_is_saved_as_the_command_writes_it(browser: Any, long_run: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    page = opened(browser, long_run, said)
+    table = launches(page)
+    report = report_on(find_sources([long_run.parent]))
+    write_csv(report.tables.values(), tmp_path)
+    with (tmp_path / "launch_statistics.csv").open(newline="") as file:
+        expected = list(csv.DictReader(file))
+    for wanted in ("", "needle"):
+        table.locator("input").fill(wanted)
+        with page.expect_download() as download:
+            table.locator(".csv").press("Enter")
+        assert download.value.suggested_filename == "launch_statistics.csv"
+        with download.value.path().open(newline="") as file:
+            found = list(csv.DictReader(file))
+        own = [row for row in expected if wanted in row["name"]]
+        assert sorted(map(comparable, found)) == sorted(map(comparable, own)) and len(own) in (1, MANY_LAUNCHES)
+    assert said == []
+    page.close()
+
+
+def comparable(row: dict[str, str]) -> list[str]:
+    """A line of a file; browsers write a whole time without its `.0`."""
+    return [value.removesuffix(".0") for value in row.values()]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_cut_at_the_width_of_a_phone(browser: Any, everything: Path, scheme: str) -> None:
+    said: list[str] = []
+    page = opened(browser, everything, said, width=PHONE, color_scheme=scheme)
+    assert said == [] and page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    cut = page.evaluate(
+        """[...document.querySelectorAll('.chart svg')].flatMap((chart) => {
+          const { left, right } = chart.getBoundingClientRect();
+          return [...chart.querySelectorAll('text')].filter((text) => {
+            const box = text.getBoundingClientRect();
+            return box.width && text.getAttribute("opacity") !== "0" && (box.left < left - 1 || box.right > right + 1);
+          }).map((text) => text.textContent);
+        })"""
+    )
+    assert cut == []
+    page.close()
+
+
+def test_names_lead_to_the_timeline_by_the_keyboard(browser: Any, training: Path) -> None:
+    page = opened(browser, training, [])
+    page.locator("#kernel_duration_distribution td[data-name] button").first.press("Enter")
+    assert page.locator("#chosen").is_visible() and page.locator("tr.found").count() > 0
+    page.close()
+
+
+def test_names_that_are_markup_stay_text(browser: Any, tmp_path: Path) -> None:
+    from support.builder import TraceBuilder
+
+    t = TraceBuilder()
+    with t.op("</script><script>window.broken = 1</script>"):
+        t.work(2)
+        t.launch("kernel<b>&\"'</b>")
+    t.write(tmp_path)
+    said: list[str] = []
+    page = opened(browser, written(tmp_path, tmp_path), said)
+    assert said == [] and page.evaluate("window.broken") is None
+    page.close()
+
+
+MARKUP = "<img src=x onerror='window.broken = 1'></text></svg><script>window.broken = 1</script>&lt;b>"
+
+
+def test_names_that_are_markup_stay_text_in_a_picture_of_a_graph(browser: Any, tmp_path: Path) -> None:
+    from support.graphs import GraphBuilder
+
+    g, said = GraphBuilder(), list[str]()
+    g.host(MARKUP + "\x1b\x00\x9b", 0, 500)
+    (tmp_path / "graph.svg").write_text(draw_lanes(g.build(), 0), "utf-8")
+    page = browser.new_page()
+    page.on("console", lambda message: said.append(message.text))
+    page.goto((tmp_path / "graph.svg").as_uri())
+    assert MARKUP in page.locator("title").text_content()
+    assert (page.locator("script, img").count(), page.evaluate("window.broken"), said) == (0, None, [])
+    page.close()
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Somebody out there, who remembers what he was asked for."""
+
+    paths: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.paths.append(self.path)
+        self.send_response(200)
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def somebody() -> Iterator[str]:
+    """The address of somebody out there."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
+        Asked.paths.clear()
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+ASKING = """async (address) => {
+  const refused = [];
+  addEventListener("securitypolicyviolation", ({ effectiveDirective }) => refused.push(effectiveDirective));
+  const put = (kind, more) => document.body.append(Object.assign(document.createElement(kind), more));
+  put("img", { src: `${address}/img` });
+  put("script", { src: `${address}/script` });
+  put("script", { textContent: "window.broken = 1" });
+  put("link", { rel: "stylesheet", href: `${address}/style` });
+  put("iframe", { src: `${address}/frame` });
+  put("style", { textContent: `body { background: url(${address}/background) }` });
+  document.body.insertAdjacentHTML("beforeend", "<b onclick='window.broken = 1'></b>");
+  document.body.lastChild.click();
+  await fetch(`${address}/fetch`).catch(() => {});
+  await new Promise((done) => setTimeout(done, 200));
+  return refused.sort();
+}"""
+
+
+def test_whatever_gets_into_the_page_can_ask_nobody_and_run_nothing(
+    browser: Any, training: Path, somebody: str
+) -> None:
+    page = opened(browser, training, [])
+    refused = page.evaluate(ASKING, somebody)
+    wanted = [
+        "connect-src",
+        "frame-src",
+        "img-src",
+        "img-src",
+        "script-src-attr",
+        "script-src-elem",
+        "script-src-elem",
+        "style-src-elem",
+    ]
+    assert (refused, Asked.paths, page.evaluate("window.broken")) == (wanted, [], None)
+    page.close()
+
+
+def test_cells_that_begin_like_formulas_are_texts_in_a_saved_table(browser: Any, tmp_path: Path) -> None:
+    from support.builder import TraceBuilder
+
+    t, names = TraceBuilder(), [f"{sign}HYPERLINK(1)" for sign in "=+-@\t＝"]
+    for name in names:
+        with t.op("aten::mm"):
+            t.work(2)
+            t.launch(name)
+    t.write(tmp_path)
+    page = opened(browser, written(tmp_path, tmp_path), [])
+    with page.expect_download() as download:
+        launches(page).locator(".csv").press("Enter")
+    write_csv(report_on(find_sources([tmp_path])).tables.values(), tmp_path)
+    for path in (download.value.path(), tmp_path / "launch_statistics.csv"):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert sorted(row["name"] for row in rows) == sorted(f"'{name}" for name in names)
+        assert {row["stream"] for row in rows} == {"7"}
+    page.close()
+
+
+# The timeline
+
+CROWD = 1500
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A long run on a page with little room for its timeline: a long kernel in the middle, where it begins, one with a name of its own at
+    the end, and a few hundred short ones."""
+    from support.builder import TraceBuilder
+
+    t, folder = TraceBuilder(), tmp_path_factory.mktemp("crowded")
+    for number in range(CROWD):
+        name, duration = {900: ("longest", 400), 1490: ("needle", 90)}.get(number, ("hay", 15 + number % 7))
+        with t.op("aten::mm"):
+            t.work(8)
+            t.launch(name, duration=duration)
+    t.device_synchronize()
+    t.write(folder)
+    report = report_on(find_sources([folder]), Wanted(only=FEW))
+    played = {rank.rank: replay for rank in read_ranks(find_sources([folder]).ranks) if (replay := rank.replayed())}
+    report.timeline = timeline(played, around=60, room=6000)
+    page = folder / "report.html"
+    page.write_text(render(report), "utf-8")
+    return page
+
+
+def test_what_lies_beyond_the_first_view_is_there_with_its_name(browser: Any, crowded: Path) -> None:
+    page = opened(browser, crowded, [])
+    first = shown(page)
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("0")
+    whole = shown(page)
+    assert whole[0] == 0 and whole[1] - whole[0] > 3 * (first[1] - first[0])
+    start, end = page.evaluate(
+        """(() => { const run = timeline.view.runs[0], lane = run.lanes.find((one) => one.label.includes("stream"));
+        const row = lane.name.findIndex((name) => run.full[name] === "needle");
+        return [lane.start[row] / 1000, lane.end[row] / 1000]; })()"""
+    )
+    assert start > first[1]
+    at = (start + end) / 2 / whole[1]
+    page.locator("#timeline .lanes canvas").hover(position=place_on(page, "stream", at))
+    page.keyboard.down("Control")
+    for _ in range(12):
+        page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    zoomed = shown(page)
+    assert zoomed[1] - zoomed[0] < 0.1 * whole[1] and zoomed[0] < start < zoomed[1]
+    told = told_at(page, "stream", ((start + end) / 2 - zoomed[0]) / (zoomed[1] - zoomed[0]))
+    assert (told["name"], told["kind"], float(told["time [µs]"])) == ("needle", "computation", 90)
+    page.close()
+
+
+def test_what_is_not_told_one_by_one_is_summed_up_and_counted(browser: Any, crowded: Path) -> None:
+    page = opened(browser, crowded, [], width=PHONE)
+    said = page.locator("#run .reads").inner_text()
+    told, whole = (int(number.replace(",", "")) for number in said.split()[2:5:2])
+    assert told < whole and "summed up" in said
+    per_level = page.evaluate(
+        """timeline.view.lanes.map((lane) => lane.levels.map((level) =>
+        [level.begun.reduce((a, b) => a + b), [...level.spent.values()].flatMap((times) => [...times]).reduce((a, b) => a + b)]))"""
+    )
+    assert sum(levels[0][0] for levels in per_level) == whole
+    assert all(level == levels[0] for levels in per_level for level in levels)
+    kernels = [level for levels in per_level for level in levels[:1] if level[0] == CROWD]
+    assert kernels == [
+        [CROWD, 1000 * (400 + 90 + sum(15 + number % 7 for number in range(CROWD) if number not in (900, 1490)))]
+    ]
+    page.locator("#timeline .all").click()
+    shown(page)
+    assert "each column sums up" in page.locator("#timeline .told").inner_text()
+    found = told_at(page, "stream", 0.1)
+    assert int(found["begin in it"]) > 1 and found["busy"] == found["computation"]
+    page.close()
+
+
+def test_the_timeline_moves_by_hand_and_by_the_keyboard(browser: Any, crowded: Path) -> None:
+    page = opened(browser, crowded, [])
+    first = shown(page)
+    length = first[1] - first[0]
+    page.locator("#timeline .lanes").focus()
+    page.keyboard.press("ArrowRight")
+    assert shown(page) == pytest.approx([time + 0.2 * length for time in first])
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("+")
+    assert shown(page) == pytest.approx([first[0] + length / 4, first[1] - length / 4])
+    page.locator("#timeline .path").click()
+    assert shown(page) == pytest.approx(first)
+    box = page.locator("#timeline .lanes canvas").bounding_box()
+    page.mouse.move(box["x"] + 600, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 30, steps=5)
+    page.mouse.up()
+    assert shown(page) == pytest.approx([time + 100 / box["width"] * length for time in first])
+    page.locator("#timeline .overview").click(position={"x": 3, "y": 10})
+    assert shown(page) == pytest.approx([0, length])
+    page.locator("#timeline .lanes canvas").dblclick(position={"x": 600, "y": 30})
+    assert shown(page)[0] == 0 and shown(page)[1] > 3 * length
+    page.close()
+
+
+def test_the_timeline_is_drawn_in_the_colours_of_the_system(browser: Any, training: Path) -> None:
+    pixel = "[...timeline.view.drawing.getContext('2d').getImageData({x}, {y}, 1, 1).data]"
+    seen = []
+    for scheme in ("light", "dark"):
+        page = opened(browser, training, [], color_scheme=scheme)
+        shown(page)
+        place = {axis: round(value) for axis, value in place_on(page, "device 0 stream 7", 0.13).items()}
+        seen.append(page.evaluate(pixel.format(**place)))
+        page.close()
+    assert seen[0] != seen[1] and all(colour[3] == 255 for colour in seen)
+
+
+def test_without_scripts_and_on_paper_the_whole_run_is_a_drawing(browser: Any, training: Path) -> None:
+    page = browser.browser.new_page(java_script_enabled=False)
+    page.goto(training.as_uri())
+    assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
+    assert page.locator(".whole-run text").first.text_content() == "rank 0 · thread 41000"
+    page.close()
+    page = opened(browser, training, [])
+    assert page.locator(".whole-run").is_hidden() and page.locator("#timeline").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".whole-run").is_visible() and page.locator("#timeline").is_hidden()
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    page = tmp_path_factory.mktemp("modules") / "report.html"
+    wanted = Wanted(only=["modules"], modules=True)
+    page.write_text(render(report_on(find_sources([data / "modules"]), wanted)), "utf-8")
+    return page
+
+
+def test_modules_are_drawn_below_those_that_call_them(browser: Any, modules: Path) -> None:
+    said: list[str] = []
+    page = opened(browser, modules, said)
+    names = page.locator("#modules .chart svg text").all_text_contents()
+    assert said == [] and {"Picture_0", "Block_0", "Sequential_0"} <= {*names}
+    boxes = page.locator("#modules .chart svg .mark-rect path")
+    assert boxes.count() >= 12
+    boxes.first.hover()
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    assert "Picture_0" in page.inner_text("#vg-tooltip-element")
+    page.close()
+
+
+def test_branches_of_the_tree_open_and_close(browser: Any, modules: Path) -> None:
+    page = opened(browser, modules, [])
+    tree = page.locator("#modules .tree")
+    inner = tree.get_by_text("MultiheadAttention_0", exact=True)
+    assert inner.is_visible()
+    tree.locator("summary", has_text="Block_0").click()
+    assert inner.is_hidden()
+    tree.locator("summary", has_text="Block_0").click()
+    assert inner.is_visible()
+    tree.locator("summary", has_text="Picture_0").press("Enter")
+    assert inner.is_hidden() and tree.locator("summary", has_text="Block_0").is_hidden()
+    page.close()

@@ -1,0 +1,304 @@
+"""trace-view: which nodes a selection holds, and that pictures and graph files show them."""
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx as nx
+import numpy as np
+import pytest
+from execgraph.schema.columns import ABSENT
+from execgraph.schema.errors import DataError
+from execgraph.schema.graph import ExecutionGraph
+from execgraph.tools.commands import trace_view
+from execgraph.tools.replay import gather
+from execgraph.tools.view import Selection, draw_lanes, lane_names, short_name, view
+from support.graphs import LAUNCH, GraphBuilder, training_step
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def graph_file(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.et"
+    training_step().write(str(path))
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        trace_view.main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+def selected(**selection: object) -> list[str]:
+    found = view(training_step(), Selection(**selection)).graph  # type: ignore[arg-type]
+    return [found.name[row] for row in range(len(found))]
+
+
+def test_only_threads_without_recorded_nodes_are_called_unrecorded() -> None:
+    g = GraphBuilder()
+    g.host("cudaEventQuery", 0, 5, thread=-549452224)
+    g.host("unrecorded host", 0, 5, thread=-549452225)
+    g.activity("gemm", 9, 5)
+    assert lane_names(gather([g.build()])) == [
+        "unrecorded host -549452225", "thread -549452224", "device 0 stream 7",
+    ]  # fmt: skip
+
+
+# What a selection holds
+
+
+def test_hops_go_along_dependencies_either_way() -> None:
+    assert selected(around=3, hops=0) == ["sgemm"]
+    assert selected(around=3, hops=1) == ["aten::mm", "sgemm", "vector_add"]
+    assert selected(around=3, hops=2) == ["aten::mm", "aten::add", "sgemm", "vector_add", "Memcpy"]
+
+
+def test_a_stream_holds_its_activities_and_no_host_node() -> None:
+    assert selected(streams=(7,)) == ["sgemm", "vector_add"]
+    assert selected(streams=(7, 8)) == ["sgemm", "vector_add", "Memcpy"]
+
+
+def test_a_window_holds_what_runs_in_it() -> None:
+    assert selected(time_us=(0.03, 0.035)) == ["vector_add"]
+    assert selected(time_us=(0.0465, 1)) == ["cudaDeviceSynchronize", "host idle"]
+
+
+def test_conditions_narrow_each_other() -> None:
+    assert selected(around=3, hops=2, streams=(8,)) == ["Memcpy"]
+
+
+def test_nodes_keep_ids_attributes_and_the_edges_between_them() -> None:
+    whole = training_step()
+    found = view(whole, Selection(streams=(7,)))
+    assert found.graph.id.tolist() == [3, 4]
+    assert [found.graph.data_deps[row].tolist() for row in range(2)] == [[], [3]]
+    assert found.graph.integers("gap_ns").tolist() == [3, 0]
+    assert (found.cut, found.origin_ns) == (3, 1000)
+
+
+def test_a_selection_of_everything_changes_nothing() -> None:
+    whole, found = training_step(), view(training_step(), Selection())
+    assert found.cut == 0
+    assert np.array_equal(found.graph.data_deps.values, whole.data_deps.values)
+    assert nx.utils.graphs_equal(found.graph.to_networkx(), whole.to_networkx())
+
+
+@pytest.mark.parametrize(
+    ("selection", "complaint"),
+    [
+        (Selection(around=99), "no node 99; ids are 1 to 7"),
+        (Selection(streams=(5,)), "streams are 7, 8"),
+        (Selection(time_us=(500, 600)), "none of the 7 nodes"),
+    ],
+)
+def test_a_selection_of_nothing_says_what_there_is(selection: Selection, complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        view(training_step(), selection)
+
+
+# What comes out
+
+
+def test_graphml_gives_nodes_attributes_and_reasons_back(graph_file: Path, out: Path) -> None:
+    assert run("--input", graph_file, "--output", out / "g.graphml") == 0
+    read = nx.read_graphml(out / "g.graphml", node_type=int)
+    whole = ExecutionGraph.read(str(graph_file)).to_networkx()
+    assert set(read.edges) == set(whole.edges)
+    assert read.nodes[3] == whole.nodes[3]
+    assert read.edges[3, 4] == {"kind": 4, "reason": "stream order"}
+
+
+def test_graphml_survives_names_that_xml_cannot_hold(tmp_path: Path) -> None:
+    g = GraphBuilder()
+    g.host('a\x00b <&> "ü"', 0, 5)
+    g.build().write(str(tmp_path / "g.et"))
+    assert run("--input", tmp_path / "g.et", "--output", tmp_path / "g.graphml") == 0
+    assert nx.read_graphml(tmp_path / "g.graphml", node_type=int).nodes[1]["name"] == 'a?b <&> "ü"'
+    assert run("--input", tmp_path / "g.et", "--output", tmp_path / "g.svg") == 0
+    ElementTree.parse(tmp_path / "g.svg")
+
+
+def test_dot_has_a_cluster_per_lane_and_quotes_names(tmp_path: Path) -> None:
+    g = GraphBuilder()
+    op = g.host('say "hi"\\', 0, 5)
+    g.activity("kernel", 5, 5, after=[(op, LAUNCH)])
+    g.build().write(str(tmp_path / "g.et"))
+    assert run("--input", tmp_path / "g.et", "--output", tmp_path / "g.dot") == 0
+    text = (tmp_path / "g.dot").read_text()
+    assert re.findall(r'label="(thread 1|device 0 stream 7)"', text) == ["thread 1", "device 0 stream 7"]
+    assert r'"say \"hi\"\\\n0.0 µs"' in text
+    assert '1 -> 2 [tooltip="launch"]' in text
+
+
+def test_markup_in_names_is_text_in_dot_and_graphml(tmp_path: Path) -> None:
+    name, g = '"]; } <b onload=x> &quot; \\N', GraphBuilder()
+    g.host(name + "\x1b", 0, 5)
+    g.build().write(str(tmp_path / "g.et"))
+    for form in ("dot", "graphml"):
+        assert run("--input", tmp_path / "g.et", "--output", tmp_path / f"g.{form}") == 0
+    [quoted] = re.findall(r'label=("(?:[^"\\]|\\.)*"), fillcolor', (tmp_path / "g.dot").read_text())
+    assert quoted == r'"\"]; } <b onload=x> &amp;quot; \\N?\n0.0 µs"'
+    assert nx.read_graphml(tmp_path / "g.graphml", node_type=int).nodes[1]["name"] == f"{name}?"
+
+
+def test_the_picture_has_a_bar_per_node_and_an_arrow_per_edge_between_lanes() -> None:
+    tree = ElementTree.fromstring(draw_lanes(training_step(), 1000, sought=3))
+    bars = [bar for bar in tree.iter(f"{SVG}rect") if "bar" in bar.get("class", "").split()]
+    arrows = [arrow.get("class") for arrow in tree.iter(f"{SVG}path") if "C" in arrow.get("d", "")]
+    assert len(bars) == 7
+    assert sorted(arrows, key=str) == ["event-wait", "host-sync", "launch", "launch"]
+    lanes = [text.text for text in tree.iter(f"{SVG}text") if text.get("text-anchor") == "end"]
+    assert lanes == ["µs", "thread 1", "device 0 stream 7", "device 0 stream 8"]
+    sought = [bar.findtext(f"{SVG}title") for bar in bars if "sought" in bar.get("class", "")]
+    assert sought == ["sgemm\ncomputation, node 3, device 0 stream 7\n0.008 µs + 0.020 µs"]
+
+
+def test_bars_are_as_long_as_their_nodes_and_start_where_these_do() -> None:
+    tree = ElementTree.fromstring(draw_lanes(training_step(), 1000))
+    titled = ((bar.findtext(f"{SVG}title"), bar) for bar in tree.iter(f"{SVG}rect"))
+    place = {
+        title.splitlines()[0]: (float(bar.get("x", 0)), float(bar.get("width", 0))) for title, bar in titled if title
+    }
+    (gemm, long), (add, short) = place["sgemm"], place["vector_add"]
+    assert long == pytest.approx(2 * short, abs=0.05)
+    assert add == pytest.approx(gemm + long, abs=0.05)
+
+
+def test_a_picture_of_a_window_is_of_just_that_time() -> None:
+    window = (0.012, 0.018)
+    seen = view(training_step(), Selection(time_us=window))
+    picture = draw_lanes(seen.graph, seen.origin_ns, time_us=seen.time_us)
+    tree = ElementTree.fromstring(picture)
+    (plot,) = tree.iter(f"{SVG}clipPath")
+    (gemm,) = (bar for bar in tree.iter(f"{SVG}rect") if (bar.findtext(f"{SVG}title") or "").startswith("sgemm"))
+    left, width = (float(plot[0].get(name, 0)) for name in ("x", "width"))
+    assert float(gemm.get("x", 0)) < left and float(gemm.get("width", 0)) > width
+    ticks = [float(text.text or "") for text in tree.iter(f"{SVG}text") if text.get("text-anchor") == "middle"]
+    assert (min(ticks), max(ticks)) == window
+    assert 'clip-path="url(#plot)"' in picture
+
+
+def test_a_graph_is_as_long_as_its_nodes_with_times() -> None:
+    g = GraphBuilder()
+    g.host("op", 5_000_000, 2_000_000)
+    g.host("no time", 0, 0)
+    graph = g.build()
+    graph.attributes["start_time_ns"][1] = ABSENT  # type: ignore[index]
+    graph.start_time_micros[1] = 0
+    with pytest.raises(DataError, match="the graph lasts 2,000 µs"):
+        view(graph, Selection(time_us=(9000, 9001)))
+
+
+def test_a_graph_without_times_is_not_drawn() -> None:
+    g = GraphBuilder()
+    g.host("op", 0, 0)
+    graph = g.build()
+    del graph.attributes["start_time_ns"]
+    with pytest.raises(DataError, match="no selected node has a recorded time"):
+        draw_lanes(graph, 0)
+
+
+def test_gzip_by_suffix(graph_file: Path, out: Path) -> None:
+    assert run("--input", graph_file, "--output", out / "g.svg.gz") == 0
+    assert gzip.decompress((out / "g.svg.gz").read_bytes()).startswith(b"<svg")
+
+
+# What fails
+
+
+def large_graph(path: Path) -> None:
+    g = GraphBuilder()
+    for number in range(trace_view.PICTURED + 1):
+        g.host("op", number, 1)
+    g.build().write(str(path))
+
+
+@pytest.mark.parametrize("form", ["svg", "dot"])
+def test_too_many_nodes_for_a_picture_are_refused_with_the_remedy(
+    tmp_path: Path, out: Path, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    large_graph(tmp_path / "large.et")
+    assert run("--input", tmp_path / "large.et", "--output", out / f"g.{form}") == 1
+    said = capfd.readouterr().err
+    assert "3,001 nodes are too many" in said and "--around NODE --hops N" in said and said.count("\n") == 1
+    assert list(out.iterdir()) == []
+    assert run("--input", tmp_path / "large.et", "--output", out / f"g.{form}", "--time", "1:1.5") == 0
+
+
+def broken(path: Path) -> Path:
+    path.write_bytes(b"\x00\x01hello")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (lambda graph: ["--input", graph.with_name("missing.et")], 1),
+        (lambda graph: ["--input", broken(graph.with_name("broken.et"))], 1),
+        (lambda graph: ["--input", graph, "--around", 99], 2),
+        (lambda graph: ["--input", graph, "--stream", 99], 2),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line_and_leaves_the_old_file(
+    graph_file: Path, out: Path, capfd: pytest.CaptureFixture[str], arguments: Callable[[Path], list[object]], code: int
+) -> None:
+    (out / "g.svg").write_text("precious")
+    assert run(*arguments(graph_file), "--output", out / "g.svg") == code
+    said = capfd.readouterr().err
+    assert said.startswith("trace-view: error: ") and said.count("\n") == 1
+    assert [path.read_text() for path in out.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--output", "g.png"],
+        ["--output", "g"],
+        ["--output", "g.svg", "--hops", "2"],
+        ["--output", "g.svg", "--around", "1", "--hops", "-1"],
+        ["--output", "g.svg", "--time", "5"],
+        ["--output", "g.svg", "--time", "5:1"],
+        ["--output", "g.svg", "--time", "a:b"],
+    ],
+)
+def test_wrong_usage_ends_with_2(graph_file: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert run("--input", graph_file, *arguments) == 2
+    assert "error" in capfd.readouterr().err
+
+
+def test_the_summary_counts_what_is_shown_and_what_is_cut(
+    graph_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--input", graph_file, "--output", out / "g.svg", "--stream", 7) == 0
+    assert capfd.readouterr().err == "nodes 2 of 7, dependencies 1, to nodes outside 3\n"
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("recorded", "short"),
+    [
+        ("void at::native::(anonymous namespace)::foo<float, c10::Half>(int, at::A<1>)", "foo<float, Half>"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+        ("ampere_sgemm_128x128_nt", "ampere_sgemm_128x128_nt"),
+        ("Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pageable)"),
+        ("aten::add_", "aten::add_"),
+        ("autograd::engine::evaluate_function: MulBackward0", "autograd::engine::evaluate_function: MulBackward0"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_short_names_keep_what_tells_kernels_apart(recorded: str, short: str) -> None:
+    assert short_name(recorded) == short
