@@ -15,7 +15,7 @@ from ..schema.graph import ROOM, ConvertReport, DependencyKind, ExecutionGraph
 from ..schema.linked import LinkedTrace, on_host_clock, without_guesses
 from ..schema.machine import of_name
 from ..schema.traces import GROUP_INIT
-from .building import Built, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
+from .building import BuiltGraph, SyntheticNodes, calling_slices, graph_of, with_synchronous_launches
 from .context import ConversionContext, Edges
 from .dependencies import CUT_OFF, RULES, inferred, launch
 from .device_time import ConcurrencyLimit, Delays, DeviceTime, by_cause, delays, device_room, device_time
@@ -123,7 +123,7 @@ def _group_nodes(context: ConversionContext, target: Target) -> Int64:
     return np.flatnonzero(is_group) if target == GENERIC else np.empty(0, np.int64)
 
 
-def _report(context: ConversionContext, built: Built, found: Delays) -> ConvertReport:
+def _report(context: ConversionContext, built: BuiltGraph, found: Delays) -> ConvertReport:
     graph, communication, work, _ = built
     kinds = graph.attributes["data_dep_kinds"]
     values = kinds.values if isinstance(kinds, Ragged) else np.empty(0, np.int64)

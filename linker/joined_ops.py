@@ -15,12 +15,12 @@ from ..schema.columns import (
 from ..schema.linked import Ops
 from ..schema.traces import NO_TENSORS, plain_escapes
 from .matching import Match
-from .readers import HostTrace, OpRows
+from .readers import HostTrace, RecordedOps
 
 IN_CIRCLES = "ops whose parents go round in a circle, made outermost"
 
 
-def ops_of_both(host: HostTrace, device: OpRows, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
+def ops_of_both(host: HostTrace, device: RecordedOps, match: Match | None, nesting: Nesting) -> tuple[Ops, Int64]:
     """Returns all ops: the host trace's nodes in their order, then those that only the device trace holds. And the row
     of each device op.
     """

@@ -39,7 +39,7 @@ from .readers import DeviceTrace, HostTrace, one_rank
 from .submissions import process_of
 from .threads import thread_handoffs
 from .waits import Synchronisation, synchronise
-from .windows import EVERYTHING, Part, Window, cut, host_period, of_both, period_of, trace_start, whole
+from .windows import EVERYTHING, TracePart, Window, cut, host_period, of_both, period_of, trace_start, whole
 
 ENDED_BEFORE = "activities that ended before their launch call began, taken to have none"
 NO_PYTHON = "holds no calls of Python, so that no module is known; record with with_stack=True and with_modules=True"
@@ -85,7 +85,7 @@ def _without_host(ops: Ops) -> str:
     return f"no host trace: {known}, none the identity of its tensors, so nothing follows from data"
 
 
-def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[Part, list[str]]:
+def _part(linked: LinkedTrace, device: DeviceTrace, match: Match | None, window: Window) -> tuple[TracePart, list[str]]:
     """Returns what of the whole belongs to the window, and sentences about where it lies."""
     remarks, zero = [], trace_start(device)
     held = of_both(linked)

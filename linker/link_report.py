@@ -12,7 +12,7 @@ from .matching import Match, are_ops
 from .readers import DeviceTrace, HostTrace
 from .submissions import Findings
 from .waits import Synchronisation
-from .windows import Part
+from .windows import TracePart
 
 KEPT_WITHOUT_TIMES = "host ops that the device trace does not hold (kept without times)"
 
@@ -33,7 +33,7 @@ def report_of(
     match: Match | None,
     sync: Synchronisation,
     whole: LinkedTrace,
-    part: Part,
+    part: TracePart,
     clipped: int,
 ) -> LinkReport:
     """Returns the report of a part of a linked trace. Its rows and those counted as outside the window add up to all
@@ -89,7 +89,7 @@ def _sizes(linked: LinkedTrace) -> _Sizes:
     )
 
 
-def _outside(device: DeviceTrace, whole: LinkedTrace, part: Part) -> dict[str, int]:
+def _outside(device: DeviceTrace, whole: LinkedTrace, part: TracePart) -> dict[str, int]:
     """Returns what the part left out of each table."""
     all_rows, kept, recorded = _sizes(whole), _sizes(part.linked), device.syncs.correlation
     has_call, inside = (np.isin(recorded, linked.calls.correlation) for linked in (whole, part.linked))

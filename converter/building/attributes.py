@@ -25,14 +25,14 @@ from ..device_time import DeviceTime
 from ..edit import lanes_of, used, whole_microseconds
 from ..kernel_work import KernelWork, kernel_work
 from ..options import Options
-from .communication_columns import CommunicationColumns, Place, communication_columns
+from .communication_columns import CommunicationColumns, CommunicationNode, communication_columns
 from .live_bytes import most_live_bytes
 from .synthetic_nodes import SyntheticNodes
 
 LISTS_AT_ONCE = 1 << 11
 
 
-class Built(NamedTuple):
+class BuiltGraph(NamedTuple):
     """A graph, and what became of the communication and of the work of kernels in it."""
 
     graph: ExecutionGraph
@@ -51,7 +51,7 @@ def graph_of(
     control: Edges,
     options: Options,
     work: KernelWork | None,
-) -> Built:
+) -> BuiltGraph:
     """Returns the graph whose i-th node is number `order[i]`.
 
     `edges` and `control` are between positions in `order`; ids are positions + 1. `work` is found where it is not
@@ -99,7 +99,7 @@ def graph_of(
     graph.duration_micros = whole_microseconds(end - start + np.where(gap == ABSENT, 0, gap), lanes_of(graph))
     if options.io == "full":
         graph.tensors = columns.tensors(left_out)
-    return Built(graph, communication, work, dict(+left_out))
+    return BuiltGraph(graph, communication, work, dict(+left_out))
 
 
 def _gap(edges: Edges, start: Int64, end: Int64, is_activity: Bool) -> Int64:
@@ -211,7 +211,7 @@ class _Columns:
         found = most_live_bytes(self.context)
         yield "live_bytes", self._spread((0, found.host), (self.context.activities_from, found.activities))
 
-    def communications(self) -> list[Place]:
+    def communications(self) -> list[CommunicationNode]:
         """Returns the nodes that communicate, in id order: activities, and of an op that does so on the host the
         longest slice.
         """
@@ -219,14 +219,14 @@ class _Columns:
         talking = self._spread((self.context.activities_from, linked.activities.communication_row), missing=-1)
         kernel = self.order - self.context.activities_from
         found = [
-            Place(place, int(talking[place]), linked.activities.name[int(kernel[place])])
+            CommunicationNode(place, int(talking[place]), linked.activities.name[int(kernel[place])])
             for place in np.flatnonzero(talking >= 0).tolist()
         ]
         slices = np.flatnonzero(rows >= 0)
         slices = slices[linked.ops.communication_row[rows[slices]] >= 0]
         length = (self.synthetic.end(self.context) - self.synthetic.start(self.context))[self.order[slices]]
         longest = {int(rows[place]): place for place in slices[np.argsort(length, kind="stable")].tolist()}
-        found += [Place(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
+        found += [CommunicationNode(place, int(linked.ops.communication_row[op]), "") for op, place in longest.items()]
         return sorted(found)
 
     def group_nodes(self) -> Int64:

@@ -20,7 +20,7 @@ COALESCED = {name: name.replace("comm", "coalesced") for name in ("comm_src", "c
 """
 
 
-class Place(NamedTuple):
+class CommunicationNode(NamedTuple):
     """A node that communicates: its position, the communication's row, the kernel's name."""
 
     node: int
@@ -57,7 +57,7 @@ class CommunicationColumns:
     unknown_dtypes: int = 0
 
 
-def communication_columns(linked: LinkedTrace, count: int, places: Sequence[Place]) -> CommunicationColumns:
+def communication_columns(linked: LinkedTrace, count: int, places: Sequence[CommunicationNode]) -> CommunicationColumns:
     """Returns node types and attributes of `places`, which are in the order of their positions; other nodes are
     computation. Linear, but for tags.
 
@@ -144,7 +144,7 @@ def _collective(
 def _messages(
     recorded: Communication,
     found: Meaning,
-    place: Place,
+    place: CommunicationNode,
     own: int,
     share: _Share,
     labels: dict[tuple[int, ...], dict[str, str]],

@@ -1,16 +1,16 @@
 """Graphs of a traced job in, graphs of the same program with other ranks out.
 
 `rank_facts` is what has to be known of each rank's graph: small, so that the graphs need not be in memory at once.
-`plan_scaling` decides on them which groups grow (`Role`), what becomes of sizes, and by which lines (`Fit`) the
+`plan_scaling` decides on them which groups grow (`GroupRole`), what becomes of sizes, and by which lines (`Fit`) the
 measured lengths of collectives whose group grew follow. `resized` and `copied` make the graph of each copy of a rank,
 one at a time.
 """
 
 from .copies import copied as copied, resized as resized
 from .fits import Fit as Fit, Line as Line
+from .group_numbering import all_groups as all_groups
+from .group_roles import GroupRole as GroupRole
 from .lengths import Grown as Grown
-from .numbering import all_groups as all_groups
-from .places import Places as Places
 from .plan import Growth as Growth, RankPlan as RankPlan, ScalePlan as ScalePlan, plan_scaling as plan_scaling
+from .rank_copies import RankCopies as RankCopies
 from .rank_facts import RankFacts as RankFacts, rank_facts as rank_facts
-from .roles import Role as Role

@@ -14,8 +14,8 @@ from ...schema.graph import NodeType
 from ..ranks import Matching
 from ..targets import RING, Transfer
 from .fits import Fit, Fits, Seen, cost_of
+from .group_roles import GroupRole
 from .rank_facts import RankFacts
-from .roles import Role
 from .sizes import shard
 
 
@@ -32,7 +32,7 @@ class Grown(NamedTuple):
     fit: Fit | None
 
 
-def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Role]) -> dict[int, Seen]:
+def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[GroupRole]) -> dict[int, Seen]:
     """Returns each collective by the number of its match. Its length is that of the member that came last, as all end
     together.
     """
@@ -49,7 +49,7 @@ def measured(facts: Sequence[RankFacts], matching: Matching, roles: Sequence[Rol
 
 
 def longer(
-    seen: Mapping[int, Seen], roles: Sequence[Role], then: Sequence[int], fits: Fits
+    seen: Mapping[int, Seen], roles: Sequence[GroupRole], then: Sequence[int], fits: Fits
 ) -> tuple[dict[int, int], list[Grown]]:
     """Returns by how many ns each collective, by the number of its match, takes longer if its group has other members
     then; by which fits.

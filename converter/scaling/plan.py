@@ -12,12 +12,12 @@ from ...schema.graph import NodeType
 from ..ranks import match, ranks_text
 from ..targets import GIB, Transfer
 from .fits import Fits
+from .group_numbering import GroupNumbering
+from .group_roles import GroupRole, roles_of
 from .group_use import group_uses
 from .lengths import Grown, longer, measured
-from .numbering import Numbering
-from .places import GONE, Places
+from .rank_copies import GONE, RankCopies
 from .rank_facts import RankFacts
-from .roles import Role, roles_of
 from .sizes import sizes
 
 ANOTHER = "that is another program"
@@ -61,10 +61,10 @@ class ScalePlan(NamedTuple):
     grew, what the fits are made of, and how many collectives gather what may be no shards.
     """
 
-    places: Places
-    numbering: Numbering
+    places: RankCopies
+    numbering: GroupNumbering
     ranks: dict[int, RankPlan]
-    roles: list[Role]
+    roles: list[GroupRole]
     grown: list[Grown]
     measured: list[Transfer]
     undivided: int
@@ -94,11 +94,11 @@ def plan_scaling(facts: Sequence[RankFacts], growth: Growth) -> ScalePlan:
             undivided += whole
             longer_ns = np.array([added.get(number, 0) for number in matched.tolist()], np.int64)
             ranks[own.rank] = _rank_plan(own, group, roles, size, longer_ns)
-    numbering = Numbering.of(places, (group for plan in ranks.values() for group in plan.groups))
+    numbering = GroupNumbering.of(places, (group for plan in ranks.values() for group in plan.groups))
     return ScalePlan(places, numbering, ranks, roles, grown, [one.transfer for one in seen.values()], undivided)
 
 
-def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
+def _places(facts: Sequence[RankFacts], growth: Growth) -> RankCopies:
     ranks = [rank.rank for rank in facts]
     size = max([len(facts), *(rank.world_size for rank in facts)])
     if len(ranks) < size or ranks != list(range(size)):
@@ -110,10 +110,10 @@ def _places(facts: Sequence[RankFacts], growth: Growth) -> Places:
         raise DataError("no rank is left")
     if len(kept) * growth.copies > LARGEST_JOB:
         raise DataError(f"{growth.copies} copies of {len(kept)} ranks are more than {LARGEST_JOB}; make fewer")
-    return Places(kept, growth.copies, size)
+    return RankCopies(kept, growth.copies, size)
 
 
-def _check_groups(roles: Sequence[Role], places: Places) -> None:
+def _check_groups(roles: Sequence[GroupRole], places: RankCopies) -> None:
     """A group keeps all its members or none, but for data-parallel ones, which keep two."""
     for use, joined in roles:
         if not use.members:
@@ -133,7 +133,7 @@ def _check_groups(roles: Sequence[Role], places: Places) -> None:
             )
 
 
-def _check_messages(facts: Sequence[RankFacts], places: Places) -> None:
+def _check_messages(facts: Sequence[RankFacts], places: RankCopies) -> None:
     """Both ends of a message are known, and kept or not."""
     renumbered = places.renumbered(0)
     for rank in facts:
@@ -148,7 +148,7 @@ def _check_messages(facts: Sequence[RankFacts], places: Places) -> None:
             raise DataError(f"the messages from rank {source} to rank {target} would lose one end; {ANOTHER}")
 
 
-def _rank_plan(own: RankFacts, group: Int64, roles: Sequence[Role], size: Int64, longer_ns: Int64) -> RankPlan:
+def _rank_plan(own: RankFacts, group: Int64, roles: Sequence[GroupRole], size: Int64, longer_ns: Int64) -> RankPlan:
     used, place = np.unique(group[group >= 0], return_inverse=True)
     groups = tuple(OwnGroup(roles[number].use.members, bool(roles[number].joined)) for number in used.tolist())
     rows = np.flatnonzero(group >= 0)

@@ -7,18 +7,18 @@ import numpy as np
 from ...schema.choices import ASTRA_SIM
 from ...schema.columns import Int64, rows_by_number
 from ..targets import LEAST_BYTES
+from .group_roles import GroupRole
 from .group_use import GATHERING
 from .rank_facts import RankFacts
-from .roles import Role
 
 
-def shard(size: int, role: Role, kind: int, members: int) -> int:
+def shard(size: int, role: GroupRole, kind: int, members: int) -> int:
     """Returns what a member puts in when there are so many: where the group scatters what it reduces, what it gathers
     are shards of a whole that stays, and they are as many times smaller, rounded up.
 
     >>> from .group_use import GroupUse
     >>> from ..ranks import Group
-    >>> sharded = Role(GroupUse(Group("0-3", "0"), (0, 1, 2, 3), frozenset({2, 7}), 64, -1, True), "named")
+    >>> sharded = GroupRole(GroupUse(Group("0-3", "0"), (0, 1, 2, 3), frozenset({2, 7}), 64, -1, True), "named")
     >>> shard(10, sharded, 2, 8), shard(40, sharded, 7, 8)
     (5, 40)
     """
@@ -27,7 +27,7 @@ def shard(size: int, role: Role, kind: int, members: int) -> int:
     return -(-size * len(role.use.members) // members)
 
 
-def sizes(own: RankFacts, group: Int64, roles: list[Role], then: list[int]) -> tuple[Int64, int]:
+def sizes(own: RankFacts, group: Int64, roles: list[GroupRole], then: list[int]) -> tuple[Int64, int]:
     """Returns the size of each call then, and how many gather what is not known to be shards, so that they put in as
     much as before.
     """

@@ -24,7 +24,7 @@ from ...schema.columns import (
 )
 from ...schema.linked import Activities, Calls, Communication, Communications, Ops
 from ...schema.traces import integer, kineto
-from ..readers import ActivityRows, Role
+from ..readers import RecordedActivities, Role
 from .process_groups import WAIT
 from .recorded_arguments import dtype_of, elements, from_device, from_host, merge
 
@@ -155,7 +155,7 @@ def _name_barriers(collectives: CollectiveOps) -> None:
 
 def link_communications(
     collectives: CollectiveOps,
-    activities: ActivityRows | Activities,
+    activities: RecordedActivities | Activities,
     ops: Ops,
     calls: Calls,
     call_row: Int64,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...schema.columns import Int64, split_groups
-from ..readers import DeviceTrace, OpRows
+from ..readers import DeviceTrace, RecordedOps
 
 MESSAGES = ("gloo:send", "gloo:recv")
 FIRST_LANE = -2
@@ -27,7 +27,7 @@ def messages_in_flight(device: DeviceTrace) -> DeviceTrace:
     return replace(device, ops=replace(device.ops, thread=thread))
 
 
-def _lanes(ops: OpRows, messages: Int64) -> Int64:
+def _lanes(ops: RecordedOps, messages: Int64) -> Int64:
     lanes = np.empty(len(messages), np.int64)
     thread, start, end = (column[messages] for column in (ops.thread, ops.start, ops.end))
     count = 0

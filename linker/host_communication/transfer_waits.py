@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT, Bool
-from ...schema.linked import Calls, Found, Ops
+from ...schema.linked import Calls, Ops, Provenance
 from ...schema.traces import FOREVER, argument_lists, listed, value_texts
 from ..threads import Wait
 from .host_transfers import REQUEST, Transfers, plain
@@ -69,7 +69,7 @@ class _Around:
         start = int(self._ops.start[asked.op])
         made = min(self._end(asked.request), start)
         free = min(self._quiet(taker).around(start - 1).begin, start)
-        found = Found.RECORD if asked.numbered else Found.CALL_ORDER
+        found = Provenance.RECORD if asked.numbered else Provenance.CALL_ORDER
         return Wait(giver, made, taker, max(made, free), free, found.value)
 
     def wait(self, asked: _Asked) -> Wait | None:
@@ -81,7 +81,7 @@ class _Around:
     def _blocked(self, asked: _Asked) -> Wait:
         """Returns the thread whose request says that it blocks did nothing from then on."""
         thread = self._thread(asked.request)
-        return self._waited(asked.op, thread, self._quiet(thread).around(self._end(asked.request)), Found.RECORD)
+        return self._waited(asked.op, thread, self._quiet(thread).around(self._end(asked.request)), Provenance.RECORD)
 
     def _message(self, asked: _Asked) -> Wait | None:
         """Returns the row of a message ends with the wait for it, on the thread that asked for it if that did nothing
@@ -90,7 +90,7 @@ class _Around:
         thread = self._thread(asked.request)
         pause = self._quiet(thread).around(self._end(asked.op))
         since = max(pause.begin, self._end(asked.request))
-        return self._waited(asked.op, thread, Gap(since, pause.end), Found.RECORD) if since < pause.end else None
+        return self._waited(asked.op, thread, Gap(since, pause.end), Provenance.RECORD) if since < pause.end else None
 
     def _later(self, asked: _Asked) -> Wait | None:
         """Returns the first user of what was transferred must have waited; it, or else the thread that asked, did where
@@ -99,7 +99,10 @@ class _Around:
         made, end = self._end(asked.request), self._end(asked.op)
         user = self._users.first(self._written[asked.request], made)
         known = user >= 0
-        thread, found = self._thread(user if known else asked.request), Found.RECORD if known else Found.TIMING
+        thread, found = (
+            self._thread(user if known else asked.request),
+            Provenance.RECORD if known else Provenance.TIMING,
+        )
         used = self._used_from(user) if known else FOREVER
         pause = self._quiet(thread).waiting_for(end, made, used)
         if pause is None and known and end <= used:
@@ -110,7 +113,7 @@ class _Around:
         """Returns from when on an op cannot but have what it uses."""
         return self._end(user) if self._ops.name[user] == WAITS else int(self._ops.start[user])
 
-    def _waited(self, op: int, thread: int, pause: Gap, found: Found) -> Wait:
+    def _waited(self, op: int, thread: int, pause: Gap, found: Provenance) -> Wait:
         """Returns the thread did nothing from the begin of the pause to the transfer's end, or the pause's: a
         transfer's row may end late.
         """

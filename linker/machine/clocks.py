@@ -13,7 +13,7 @@ from ...schema.columns import Int64, is_group_start, rows_by_number, split_group
 from ...schema.linked import Activities, Calls, stream_sorted
 from ...schema.machine import AGREEING
 from ...schema.traces import NEVER
-from ..readers import SYNC_RECORDS, SyncCall, SyncRows, sync_calls
+from ..readers import SYNC_RECORDS, RecordedSyncs, SyncCall, sync_calls
 
 WHOLE = 1_000
 """ns: profilers until early 2024 wrote whole µs."""
@@ -140,7 +140,7 @@ def _left(least: _Bounds, most: _Bounds, offset: int, drift: int, since: int, un
     return int(np.ceil(max(low.max(initial=0.0), high.max(initial=0.0), 0.0)))
 
 
-def awaited_ends(activities: Activities, calls: Calls, syncs: SyncRows) -> Awaited:
+def awaited_ends(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> Awaited:
     """Blocking calls of which it is certain what they awaited: synchronisations of devices and, by record, of streams
     and events, and copies to pageable memory. O(n log n) for a bounded number of streams.
     """
@@ -159,7 +159,7 @@ def _copies(activities: Activities, calls: Calls) -> Awaited:
     return Awaited(activities.call_row[rows], activities.end[rows])
 
 
-def _synchronised(activities: Activities, calls: Calls, syncs: SyncRows) -> list[Awaited]:
+def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> list[Awaited]:
     kinds = sync_calls(calls.name)
     streams = _Streams(activities, calls)
     found = []

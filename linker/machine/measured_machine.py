@@ -7,11 +7,11 @@ import numpy as np
 
 from ...schema.linked import Activities, Calls, on_host_clock, previous_on_stream, took_over
 from ...schema.machine import LatencyStats, MachineCalibration, by_name
-from ..readers import SyncRows
+from ..readers import RecordedSyncs
 from .clocks import Awaited, awaited_ends, clock_of
 
 
-def machine_of(activities: Activities, calls: Calls, syncs: SyncRows) -> MachineCalibration:
+def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> MachineCalibration:
     """Returns what the trace tells of its machine; `activities` have device times. O(n log n)."""
     awaited = awaited_ends(activities, calls, syncs)
     clock = clock_of(activities, calls, awaited)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...schema.columns import ROUNDING, TOLERANCE, Bool, Int64, innermost, within
-from ..readers import ActivityRows, CallRows, OpRows
+from ..readers import RecordedActivities, RecordedCalls, RecordedOps
 
 
-def launching_calls(activities: ActivityRows, calls: CallRows) -> Int64:
+def launching_calls(activities: RecordedActivities, calls: RecordedCalls) -> Int64:
     """Returns for each activity the row of the call with its correlation, -1 for none.
 
     Any runtime or driver call may launch, whatever its name, and may own several activities (graphs). Where a runtime
@@ -20,7 +20,9 @@ def launching_calls(activities: ActivityRows, calls: CallRows) -> Int64:
     return np.where(calls.correlation[order[place]] == activities.correlation, order[place], -1)
 
 
-def launching_ops(activities: ActivityRows, call_row: Int64, call_op: Int64, ops: OpRows, external_ids: bool) -> Int64:
+def launching_ops(
+    activities: RecordedActivities, call_row: Int64, call_op: Int64, ops: RecordedOps, external_ids: bool
+) -> Int64:
     """Returns for each activity the row of the op that launched it, -1 for none.
 
     It is the op around the call; for an activity without a call the op with its external id, where those are ids of
@@ -36,7 +38,7 @@ def launching_ops(activities: ActivityRows, call_row: Int64, call_op: Int64, ops
     return row
 
 
-def external_ids_name_ops(activities: ActivityRows) -> bool:
+def external_ids_name_ops(activities: RecordedActivities) -> bool:
     """False in traces (until early 2024) where an activity's external id merely repeats the correlation and collides
     with ops'.
     """
@@ -44,7 +46,7 @@ def external_ids_name_ops(activities: ActivityRows) -> bool:
     return bool((activities.external_id[recorded] != activities.correlation[recorded]).any())
 
 
-def enclosing_ops(calls: CallRows, ops: OpRows, op_end: Int64, op_parent: Int64, is_step: Bool) -> Int64:
+def enclosing_ops(calls: RecordedCalls, ops: RecordedOps, op_end: Int64, op_parent: Int64, is_step: Bool) -> Int64:
     """Returns for each call the row of the innermost op around it on its thread; step marks enclose everything and
     launch nothing.
     """

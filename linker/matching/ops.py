@@ -21,7 +21,7 @@ from ...schema.columns import (
 )
 from ...schema.errors import DataError
 from ...schema.traces import FOREVER, GROUP_INIT, are_step_marks
-from ..readers import ROOT_NODE, DeviceTrace, HostTrace, OpRows
+from ..readers import ROOT_NODE, DeviceTrace, HostTrace, RecordedOps
 from .alignment import Alignment, align_steps
 
 SMALLEST_AGREEMENT = 0.5
@@ -81,7 +81,7 @@ def are_ops(names: Categorical) -> Bool:
     return ~names.where(lambda name: bool(ROOT_NODE.search(name)) or GROUP_INIT in name)
 
 
-def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
+def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
     """Returns ids grow over a process's life: ops outside the range that both files hold have no counterpart and say
     nothing against the pair.
     """
@@ -100,7 +100,7 @@ def _by_record_function(host: HostTrace, ops: OpRows, candidates: Int64, names: 
     return Match(host_row[named], device_row[named], "record function id", agreement, int((~named).sum()), 1)
 
 
-def _by_name_order(host: HostTrace, ops: OpRows, candidates: Int64, names: "_Names") -> Match:
+def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
     """Returns both files hold a thread's ops in start order; threads are paired by how many names they have in common.
 
     One file may be a window of the other, or begin or end in its midst: the first thread, one with steps or else the

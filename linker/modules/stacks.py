@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ROUNDING, TOLERANCE, Bool, Categorical, Int64, RowMap, Rows, innermost, nest
-from ..readers import PythonRows
+from ..readers import RecordedPython
 
 MODULE = "nn.Module: "
 SEPARATOR = "/"
@@ -59,7 +59,7 @@ class Paths:
         return self._number[text]
 
 
-def module_stack(rows: PythonRows) -> Stack:
+def module_stack(rows: RecordedPython) -> Stack:
     """Returns the calls of modules, each called by its path, as `Net_0/Sequential_0/Linear_2`."""
     calls, paths = _nested(rows, rows.name.where(lambda name: name.startswith(MODULE))), Paths()
     names = [name.removeprefix(MODULE) for name in calls.text]
@@ -72,12 +72,12 @@ def module_stack(rows: PythonRows) -> Stack:
     return calls._replace(code=code, text=paths.texts)
 
 
-def function_stack(rows: PythonRows) -> Stack:
+def function_stack(rows: RecordedPython) -> Stack:
     """Returns the calls of functions, as `train.py(12): forward`."""
     return _nested(rows, ~rows.name.where(lambda name: name.startswith(MODULE)))
 
 
-def _nested(rows: PythonRows, chosen: Bool) -> Stack:
+def _nested(rows: RecordedPython, chosen: Bool) -> Stack:
     thread, start, end = (column[chosen] for column in (rows.thread, rows.start, rows.end))
     nesting = nest(thread, start, end)
     names: Categorical = rows.name.take(chosen)

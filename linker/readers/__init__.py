@@ -4,14 +4,14 @@ rank of several.
 
 from .categories import DEVICE_SIDE_WAITS as DEVICE_SIDE_WAITS, INSTANT as INSTANT, Role as Role, role_of as role_of
 from .device_rows import (
-    ActivityRows as ActivityRows,
-    CallRows as CallRows,
     DeviceTrace as DeviceTrace,
-    EventRecordRows as EventRecordRows,
-    OpRows as OpRows,
-    PythonRows as PythonRows,
-    QueueEventRows as QueueEventRows,
-    SyncRows as SyncRows,
+    RecordedActivities as RecordedActivities,
+    RecordedCalls as RecordedCalls,
+    RecordedEvents as RecordedEvents,
+    RecordedOps as RecordedOps,
+    RecordedPython as RecordedPython,
+    RecordedQueueEvents as RecordedQueueEvents,
+    RecordedSyncs as RecordedSyncs,
 )
 from .device_trace import read_device_trace as read_device_trace
 from .host_trace import ROOT_NODE as ROOT_NODE, HostTrace as HostTrace, read_host_trace as read_host_trace

@@ -14,7 +14,7 @@ from .categories import Role
 
 
 @dataclass(slots=True, repr=False)
-class OpRows(Table):
+class RecordedOps(Table):
     """Host ops and annotations as the device trace saw them. `rf_id` 0 and `sequence` -1 mean not recorded.
 
     `arguments` are JSON texts as the host trace has them, {"values", "shapes", "types"}; empty where not recorded or
@@ -36,7 +36,7 @@ class OpRows(Table):
 
 
 @dataclass(slots=True, repr=False)
-class CallRows(Table):
+class RecordedCalls(Table):
     """Runtime and driver calls. `correlation` 0 means none."""
 
     name: Categorical
@@ -49,7 +49,7 @@ class CallRows(Table):
 
 
 @dataclass(slots=True, repr=False)
-class ActivityRows(Table):
+class RecordedActivities(Table):
     """Kernels, copies, sets and what other vendors call them. `size` is in bytes, `bandwidth` in bytes/s, -1 where not
     recorded.
     """
@@ -69,7 +69,7 @@ class ActivityRows(Table):
 
 
 @dataclass(slots=True, repr=False)
-class SyncRows(Table):
+class RecordedSyncs(Table):
     """cuda_sync records; -1 where a field is unknown. `stream` is the one that waits, `wait_stream` the awaited one."""
 
     kind: Categorical
@@ -85,7 +85,7 @@ class SyncRows(Table):
 
 
 @dataclass(slots=True, repr=False)
-class EventRecordRows(Table):
+class RecordedEvents(Table):
     """cuda_event records: event `event` was recorded on `stream` by the call with this correlation."""
 
     process: Int64
@@ -95,7 +95,7 @@ class EventRecordRows(Table):
 
 
 @dataclass(slots=True, repr=False)
-class QueueEventRows(Table):
+class RecordedQueueEvents(Table):
     """What device queues record of events: `stream` recorded number `sequence` (`awaited` -1), or waited for that of
     stream `awaited`.
     """
@@ -109,7 +109,7 @@ class QueueEventRows(Table):
 
 
 @dataclass(slots=True, repr=False)
-class PythonRows(Table):
+class RecordedPython(Table):
     """Calls of Python as the profiler traced them: of modules, `nn.Module: Linear_0`, and of functions, `file.py(12):
     forward`.
     """
@@ -121,9 +121,9 @@ class PythonRows(Table):
     end: Int64
 
 
-def no_queue_events() -> QueueEventRows:
+def no_queue_events() -> RecordedQueueEvents:
     """Returns a table without rows."""
-    return QueueEventRows(*np.empty((6, 0), np.int64))
+    return RecordedQueueEvents(*np.empty((6, 0), np.int64))
 
 
 @dataclass(slots=True, repr=False)
@@ -141,14 +141,14 @@ class DeviceTrace(SummaryRepr):
     world_size: int | None
     base_time_ns: int
     groups: list[dict[str, Any]]
-    ops: OpRows
-    calls: CallRows
-    activities: ActivityRows
-    syncs: SyncRows
-    event_records: EventRecordRows
+    ops: RecordedOps
+    calls: RecordedCalls
+    activities: RecordedActivities
+    syncs: RecordedSyncs
+    event_records: RecordedEvents
     communication: dict[Role, JsonRecords[kineto.Args]]
-    queue_events: QueueEventRows = field(default_factory=no_queue_events)
-    python: PythonRows | None = None
+    queue_events: RecordedQueueEvents = field(default_factory=no_queue_events)
+    python: RecordedPython | None = None
     labels: list[tuple[int, str]] = field(default_factory=list)
     merged: list[MergedRank] = field(default_factory=list)
     merge_marks: list[str] = field(default_factory=list)

@@ -7,7 +7,15 @@ import numpy as np
 
 from ...schema.columns import Categorical, Int64
 from .categories import ANNOTATIONS
-from .device_rows import ActivityRows, CallRows, EventRecordRows, OpRows, PythonRows, QueueEventRows, SyncRows
+from .device_rows import (
+    RecordedActivities,
+    RecordedCalls,
+    RecordedEvents,
+    RecordedOps,
+    RecordedPython,
+    RecordedQueueEvents,
+    RecordedSyncs,
+)
 from .event_rows import EventRows
 
 ALL_STREAMS = (1 << 32) - 1
@@ -15,11 +23,11 @@ BUILT_IN = "<built-in"
 """How names of what is no Python begin; they hold addresses, which differ from run to run."""
 
 
-def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
+def ops(rows: EventRows, pad: dict[str, bool]) -> RecordedOps:
     """Returns the ops of the profiler, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
-    return OpRows(
+    return RecordedOps(
         name=rows.name.column(),
         process=rows.column("process"),
         thread=rows.column("thread"),
@@ -35,10 +43,10 @@ def ops(rows: EventRows, pad: dict[str, bool]) -> OpRows:
     )
 
 
-def calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
+def calls(rows: EventRows, pad: dict[str, bool]) -> RecordedCalls:
     """Runtime and driver calls, times in ns."""
     start, end = rows.start_end(pad)
-    return CallRows(
+    return RecordedCalls(
         name=rows.name.column(),
         process=rows.column("process"),
         thread=rows.column("thread"),
@@ -49,14 +57,14 @@ def calls(rows: EventRows, pad: dict[str, bool]) -> CallRows:
     )
 
 
-def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
+def activities(rows: EventRows, pad: dict[str, bool]) -> RecordedActivities:
     """Returns what ran on devices, times in ns."""
     start, end = rows.start_end(pad)
     category = rows.category.column()
     lowered = Categorical.of(name.lower() for name in category.table)
     process, device, stream = rows.column("process"), rows.column("device"), rows.column("stream")
     copied = rows.column("bytes")
-    return ActivityRows(
+    return RecordedActivities(
         name=rows.name.column(),
         category=Categorical(lowered.codes[category.codes], lowered.table),
         process=process,
@@ -72,7 +80,7 @@ def activities(rows: EventRows, pad: dict[str, bool]) -> ActivityRows:
     )
 
 
-def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
+def syncs(rows: EventRows, pad: dict[str, bool]) -> RecordedSyncs:
     """Returns the cuda_sync rows; streams are -1 where they stand for all."""
     start, end = rows.start_end(pad)
 
@@ -80,7 +88,7 @@ def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
         column = rows.column(name)
         return np.where(column == ALL_STREAMS, -1, column)
 
-    return SyncRows(
+    return RecordedSyncs(
         kind=rows.sync_kind.column(),
         process=rows.column("process"),
         start=start,
@@ -94,9 +102,9 @@ def syncs(rows: EventRows, pad: dict[str, bool]) -> SyncRows:
     )
 
 
-def event_records(rows: EventRows) -> EventRecordRows:
+def event_records(rows: EventRows) -> RecordedEvents:
     """Returns the cuda_event rows."""
-    return EventRecordRows(
+    return RecordedEvents(
         process=rows.column("process"),
         correlation=rows.column("correlation"),
         stream=rows.column("stream"),
@@ -104,11 +112,11 @@ def event_records(rows: EventRows) -> EventRecordRows:
     )
 
 
-def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
+def queue_events(rows: EventRows, pad: dict[str, bool]) -> RecordedQueueEvents:
     """Returns what device queues recorded of waiting and signalling, times in ns."""
     process, device = rows.column("process"), rows.column("device")
     start, end = rows.start_end(pad)
-    return QueueEventRows(
+    return RecordedQueueEvents(
         device=np.where(device < 0, process, device),
         stream=rows.column("stream"),
         awaited=rows.column("wait_stream"),
@@ -118,13 +126,13 @@ def queue_events(rows: EventRows, pad: dict[str, bool]) -> QueueEventRows:
     )
 
 
-def python(rows: EventRows, pad: dict[str, bool]) -> PythonRows:
+def python(rows: EventRows, pad: dict[str, bool]) -> RecordedPython:
     """Returns the calls of modules and of Python's functions, times in ns; those of built-in functions are left out."""
     start, end = rows.start_end(pad)
     names = rows.name.column()
     kept = ~names.where(lambda name: name.startswith(BUILT_IN))
     used, code = np.unique(names.codes[kept], return_inverse=True)
-    return PythonRows(
+    return RecordedPython(
         name=Categorical(code.reshape(-1).astype(np.int32), [names.table[one] for one in used.tolist()]),
         process=rows.column("process")[kept],
         thread=rows.column("thread")[kept],

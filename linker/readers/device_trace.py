@@ -18,9 +18,9 @@ from .categories import PYTHON, Role, skip_categories
 from .clock_range import within_a_recording
 from .device_events import DeviceEvents
 from .device_rows import DeviceTrace
+from .distributed_info import device_names, place_in_job
 from .duplicates import without_duplicates
 from .event_rows import unpadded
-from .place_in_job import device_names, place_in_job
 from .rocpd import is_database, read_rocpd
 from .tied_rows import with_ties_in_order
 

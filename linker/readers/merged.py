@@ -16,8 +16,16 @@ from ...schema.columns import Bool, Categorical, Int64
 from ...schema.errors import DataError, RequestError
 from ...schema.recovery import decode
 from ...schema.traces import LARGEST_ID, DeviceFile, MergedRank
-from .device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, PythonRows, SyncRows
-from .place_in_job import device_names, place_in_job
+from .device_rows import (
+    DeviceTrace,
+    RecordedActivities,
+    RecordedCalls,
+    RecordedEvents,
+    RecordedOps,
+    RecordedPython,
+    RecordedSyncs,
+)
+from .distributed_info import device_names, place_in_job
 from .selection import select
 
 RANK = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
@@ -29,7 +37,7 @@ OWN_FILES = "link each rank's own file"
 TIMES = ("start", "end")
 IDS = ("correlation", "record_correlation")
 
-Table = TypeVar("Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, PythonRows)
+Table = TypeVar("Table", RecordedOps, RecordedCalls, RecordedActivities, RecordedSyncs, RecordedEvents, RecordedPython)
 
 
 def ranks_of_processes(device: DeviceTrace) -> dict[int, set[int]]:
@@ -117,7 +125,7 @@ def _taken(device: DeviceTrace, rank: int, ranks: dict[int, set[int]]) -> Device
 
 
 def _launched(
-    device: DeviceTrace, rank: int, ranks: dict[int, set[int]], calls: Bool, table: ActivityRows | SyncRows
+    device: DeviceTrace, rank: int, ranks: dict[int, set[int]], calls: Bool, table: RecordedActivities | RecordedSyncs
 ) -> Bool:
     """Returns the rows on devices of no single rank that these calls launched, where no others have the same
     correlation.

@@ -9,18 +9,19 @@ from ...schema.columns import Bool, BytesColumn, Categorical, Int64, RowMap
 from ...schema.linked import Activities, Calls, DeviceWaits, HostWaits, LinkedTrace, Ops, ThreadHandoffs
 from .categories import Role
 from .device_rows import (
-    ActivityRows,
-    CallRows,
     DeviceTrace,
-    EventRecordRows,
-    OpRows,
-    PythonRows,
-    QueueEventRows,
-    SyncRows,
+    RecordedActivities,
+    RecordedCalls,
+    RecordedEvents,
+    RecordedOps,
+    RecordedPython,
+    RecordedQueueEvents,
+    RecordedSyncs,
 )
 
 Table = TypeVar(
-    "Table", OpRows, CallRows, ActivityRows, SyncRows, EventRecordRows, PythonRows, QueueEventRows, Calls, Activities,
+    "Table", RecordedOps, RecordedCalls, RecordedActivities, RecordedSyncs, RecordedEvents, RecordedPython, RecordedQueueEvents,
+    Calls, Activities,
     DeviceWaits, HostWaits, ThreadHandoffs,
 )  # fmt: skip
 

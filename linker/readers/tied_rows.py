@@ -13,7 +13,7 @@ import numpy as np
 from ...schema.columns import Categorical, Int64, JsonRecords, is_group_start
 from ...schema.traces import kineto
 from .categories import Role
-from .device_rows import ActivityRows, CallRows, DeviceTrace, OpRows, QueueEventRows, SyncRows
+from .device_rows import DeviceTrace, RecordedActivities, RecordedCalls, RecordedOps, RecordedQueueEvents, RecordedSyncs
 from .selection import select_rows
 
 KEYS = {
@@ -27,7 +27,7 @@ KEYS = {
 numbered as they began.
 """
 ROLES = {"ops": Role.OP, "activities": Role.ACTIVITY}
-Table = OpRows | CallRows | ActivityRows | SyncRows | QueueEventRows
+Table = RecordedOps | RecordedCalls | RecordedActivities | RecordedSyncs | RecordedQueueEvents
 
 
 def with_ties_in_order(device: DeviceTrace) -> DeviceTrace:

@@ -2,9 +2,9 @@
 say of them.
 """
 
+from .call_sites import CallSites as CallSites
 from .event_query_loops import EventQueryLoops as EventQueryLoops, event_query_loops as event_query_loops
 from .events import EventRecord as EventRecord, Findings as Findings
-from .places import Places as Places
 from .process import Process as Process, process_of as process_of
 from .streams import (
     MOST_STREAMS as MOST_STREAMS,

@@ -12,13 +12,13 @@ from ...schema.columns import Int64, Interner, Lookup
 from ...schema.linked import Activities, Calls
 from ..communication import CollectiveOps
 from ..readers import SyncCall
-from .places import Places
+from .call_sites import CallSites
 from .streams import StreamKey, ThreadLaunches
 
 AT_ONCE = 1 << 10
 
 
-class Kind(NamedTuple):
+class RecordGroup(NamedTuple):
     """Recordings alike, in the order of time: of one thread, from the same ops, after it had launched the same."""
 
     row: Int64
@@ -38,7 +38,7 @@ class EventRecords:
         activities: Activities,
         collectives: CollectiveOps,
         launches: ThreadLaunches,
-        places: Places,
+        places: CallSites,
         known: dict[int, StreamKey],
     ) -> None:
         """`known` are the streams that the trace tells, by call."""
@@ -66,7 +66,7 @@ class EventRecords:
         time = np.asarray(self.time)
         by_kind = np.argsort(kind, kind="stable")
         parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(numbers))))
-        self.kinds = [Kind(part, time[part]) for part in parts]
+        self.kinds = [RecordGroup(part, time[part]) for part in parts]
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
         """Returns the streams that a call may have recorded on. One right after another recording, with no launch
@@ -79,7 +79,7 @@ class EventRecords:
         last, earlier = (self._launches.last_launch(thread, int(self._calls.start[row])) for row in (call, before))
         return [*streams[1:], *streams[:1]] if last == earlier else streams
 
-    def _launched_before(self, call: int, places: Places) -> int:
+    def _launched_before(self, call: int, places: CallSites) -> int:
         """Returns the name of what the thread launched last in this step, as a number, -1 for nothing."""
         last = self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
         if last < 0 or places.step[int(self._activities.call_row[last])] != places.step[call]:

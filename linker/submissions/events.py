@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Int64, Lookup
-from ...schema.linked import Calls, Found
-from ..readers import SYNC_RECORDS, EventRecordRows, SyncCall, SyncRows
+from ...schema.linked import Calls, Provenance
+from ..readers import SYNC_RECORDS, RecordedEvents, RecordedSyncs, SyncCall
 from .event_records import EventRecords
 from .streams import StreamKey, StreamQueues
 
@@ -36,7 +36,7 @@ class SyncRecord(NamedTuple):
 class SyncRecords:
     """The cuda_sync rows by the correlation of their call; of several for one call the last one holds."""
 
-    def __init__(self, syncs: SyncRows) -> None:
+    def __init__(self, syncs: RecordedSyncs) -> None:
         kinds = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
         self._row_of = Lookup(syncs.correlation, np.arange(len(syncs.start)))
         columns = (kinds, syncs.device, syncs.stream, syncs.wait_stream, syncs.record_correlation, syncs.event)
@@ -73,7 +73,7 @@ class EventRecord(NamedTuple):
     call_row: int
     time: int
     stream: StreamKey
-    found: Found
+    found: Provenance
 
 
 class NamedEvents:
@@ -81,7 +81,7 @@ class NamedEvents:
     names.
     """
 
-    def __init__(self, calls: Calls, records: SyncRecords, event_rows: EventRecordRows, queues: StreamQueues) -> None:
+    def __init__(self, calls: Calls, records: SyncRecords, event_rows: RecordedEvents, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
         recorded, waited = records.recordings()
         of_named = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
@@ -98,7 +98,7 @@ class NamedEvents:
         self.awaited = np.unique(calls_awaited[calls_awaited >= 0])
         self._by_id = self._recordings_by_id(event_rows)
 
-    def _recordings_by_id(self, rows: EventRecordRows) -> dict[int, list[tuple[int, int]]]:
+    def _recordings_by_id(self, rows: RecordedEvents) -> dict[int, list[tuple[int, int]]]:
         """Returns for each event id the (time, call) pairs of its recordings, by time."""
         found: dict[int, list[tuple[int, int]]] = {}
         for correlation, event in zip(rows.correlation.tolist(), rows.event.tolist(), strict=True):
@@ -140,7 +140,9 @@ class NamedEvents:
             number = record.wait_stream
         in_use = next(iter(recordings.streams_at(named, None)), None)
         stream = self._queues.find(record.device, number) if number >= 0 else in_use
-        return EventRecord(named, int(self._calls.start[named]), stream, Found.RECORD) if stream is not None else None
+        return (
+            EventRecord(named, int(self._calls.start[named]), stream, Provenance.RECORD) if stream is not None else None
+        )
 
 
 def _distinct(numbers: Int64) -> Int64:

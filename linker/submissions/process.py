@@ -11,10 +11,10 @@ from ...schema.machine import MachineCalibration
 from ...schema.traces import NEVER
 from ..communication import CollectiveOps
 from ..readers import DeviceTrace, SyncCall, sync_calls
+from .call_sites import CallSites
 from .data_origins import DataOrigins
 from .event_records import EventRecords
 from .events import EventRecord, NamedEvents, SyncRecord, SyncRecords
-from .places import Places
 from .streams import StreamKey, StreamQueues, ThreadLaunches
 from .timing_model import TimingModel
 
@@ -32,7 +32,7 @@ class Process:
     origins: DataOrigins
     queues: StreamQueues
     launches: ThreadLaunches
-    places: Places
+    places: CallSites
     records: SyncRecords
     kinds: Int64
     events: NamedEvents
@@ -96,7 +96,7 @@ def process_of(
     names.
     """
     queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
-    places = Places(calls, collectives.ops, collectives.parent)
+    places = CallSites(calls, collectives.ops, collectives.parent)
     records = SyncRecords(device.syncs)
     kinds = _kinds(calls, records)
     events = NamedEvents(calls, records, device.event_records, queues)

@@ -22,7 +22,7 @@ from ...schema.columns import (
     rows_by_number,
     split_groups,
 )
-from ...schema.linked import Calls, Found, Ops, ThreadHandoffs
+from ...schema.linked import Calls, Ops, Provenance, ThreadHandoffs
 from ...schema.machine import ANY_THREAD, ENOUGH, LatencyStats, latency_stats
 from ...schema.traces import FOREVER, NEVER, are_step_marks
 from .forward_threads import ForwardThreads
@@ -136,7 +136,7 @@ def _waits(bursts: list[WorkerSegment]) -> Iterable[Wait]:
     together: dict[tuple[int, int], list[WorkerSegment]] = defaultdict(list)
     for burst in bursts:
         together[burst.caller, burst.quiet_from].append(burst)
-    found = Found.RECORD.value
+    found = Provenance.RECORD.value
     for group in together.values():
         called, returned = min(burst.first for burst in group), max(burst.last for burst in group)
         for burst in group:
@@ -154,7 +154,7 @@ def _by_timing(
     for number, worker in workers.items():
         for burst in _prompt_bursts(number, main, worker, calling, wake):
             called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
-            yield Wait(main, burst.first, number, burst.first, burst.since, Found.TIMING.value)
+            yield Wait(main, burst.first, number, burst.first, burst.since, Provenance.TIMING.value)
     yield from _returns_by_timing(workers, main, calling, wake, called)
 
 
@@ -189,7 +189,7 @@ def _returns_by_timing(
         # of several that ended then the one with the smallest number
         number = int(numbers[since[stretch] : until[stretch]].min())
         from_time, time = int(begin[stretch]), int(last[stretch])
-        yield Wait(number, time, main, time, called.get(from_time, from_time), Found.TIMING.value)
+        yield Wait(number, time, main, time, called.get(from_time, from_time), Provenance.TIMING.value)
 
 
 def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:

@@ -111,9 +111,9 @@ class Candidates:
         self._waits_of: dict[StreamKey | None, list[int]] = defaultdict(list)
         self._positions: dict[StreamKey, list[int]] = {}
         for wait in waits:
-            self._waits_of[wait.held[0].stream].append(process.start(wait.call_row))
+            self._waits_of[wait.blocked[0].stream].append(process.start(wait.call_row))
             if wait.event >= 0:
-                self._waiting[wait.event].add(wait.held[0].stream)
+                self._waiting[wait.event].add(wait.blocked[0].stream)
 
     def of_place(self, waits: list[UnresolvedWait]) -> list[Option]:
         """Returns the candidates of the first wait of a place for which the order of the calls speaks for one of them."""
@@ -168,7 +168,7 @@ class Candidates:
         before = range(max(0, until - TRIED), until)
         if before.start:
             self.cut_off.add(wait.call_row)
-        waiting = wait.held[0].stream
+        waiting = wait.blocked[0].stream
         there = _Before(
             self._free(wait, before),
             self._known(wait),
@@ -211,7 +211,7 @@ class Candidates:
             return OrderRank(OrderBasis.RIGHT_BEFORE, row), RIGHT_BEFORE
         if row not in there.free or row <= known:
             return UNRANKED, BY_TIME
-        return self._rank_of_unused(row, wait.held[0].stream, streams[0])
+        return self._rank_of_unused(row, wait.blocked[0].stream, streams[0])
 
     def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, str]:
         """Returns ranks an event record that nothing waited for yet, which was probably made on `stream`."""
@@ -241,7 +241,7 @@ class Candidates:
 
         No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
         """
-        streams, waiting = self._recordings.streams[row], wait.held[0].stream
+        streams, waiting = self._recordings.streams[row], wait.blocked[0].stream
         if waiting is None:
             return self._numbers(stream for stream in streams if stream not in self._waiting[wait.event])
         if self._is_alone:
@@ -281,7 +281,7 @@ class Candidates:
         collective.
         """
         recordings = self._recordings
-        streams = self._numbers(recordings.streams_at(wait.call_row, wait.held[0].stream))
+        streams = self._numbers(recordings.streams_at(wait.call_row, wait.blocked[0].stream))
         ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))
         rank = OrderRank(OrderBasis.STREAM_IN_USE) if ranked and streams else UNRANKED
         how = STREAM if wait.of_stream else IN_USE

@@ -12,10 +12,10 @@ from ...schema.columns import (
     Int64,
     rows_of_each,
 )
-from ...schema.linked import Activities, Calls, Found
+from ...schema.linked import Activities, Calls, Provenance
 from ...schema.machine import MachineCalibration, latency_stats, of_each, of_name
 from ...schema.traces import FOREVER, NEVER
-from ..submissions import Places
+from ..submissions import CallSites
 
 FULL_QUEUE = 500
 """Launches under way above which one more may have to wait for room: drivers queue about a thousand, event calls among
@@ -29,14 +29,14 @@ class ImplicitHostWaits(NamedTuple):
     call_row: Int64
     source: Int64
     since: Int64
-    found: Found
+    found: Provenance
 
 
 NOTHING = np.empty(0, np.int64)
 
 
 def blocking_copies(
-    activities: Activities, calls: Calls, machine: MachineCalibration, places: Places
+    activities: Activities, calls: Calls, machine: MachineCalibration, places: CallSites
 ) -> ImplicitHostWaits:
     """Copies that their calls waited for, judged by place: a call that waits returns a wake-up after the copy has
     ended, one that does not when the copy has yet to be launched, or, where it is not known how long that takes, when
@@ -57,7 +57,7 @@ def blocking_copies(
     speaks = calls.end[call] - (waited + unheld) / 2
     of_places = places.of(call.tolist(), activities.name.codes[rows].tolist())
     held = np.array([one for place in of_places if np.median(speaks[place]) > 0 for one in place], np.int64)
-    return ImplicitHostWaits(call[held], rows[held], np.full(len(held), ABSENT), Found.RECORD)
+    return ImplicitHostWaits(call[held], rows[held], np.full(len(held), ABSENT), Provenance.RECORD)
 
 
 def _brief(activities: Activities, calls: Calls) -> int:
@@ -77,11 +77,11 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     begun, over = np.sort(start), np.sort(last)
     under_way = np.searchsorted(begun, start) - np.searchsorted(over, start, side="right")
     if not len(rows) or under_way.max() < FULL_QUEUE:
-        return ImplicitHostWaits(NOTHING, NOTHING, NOTHING, Found.TIMING)
+        return ImplicitHostWaits(NOTHING, NOTHING, NOTHING, Provenance.TIMING)
     empty, longest = _unhindered(calls.name.codes[rows].astype(np.int64), end - start, under_way < FULL_QUEUE // 2)
     source = _last_ended(activities, np.minimum(end - empty // 2, first))
     held = (under_way >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
-    return ImplicitHostWaits(rows[held], source[held], start[held], Found.TIMING)
+    return ImplicitHostWaits(rows[held], source[held], start[held], Provenance.TIMING)
 
 
 def _launched(activities: Activities, calls: int) -> tuple[Int64, Int64, Int64]:
@@ -132,4 +132,4 @@ def observer_waits(calls: Calls, activities: Activities, looks_on: Bool) -> Impl
     row, since = rows[follows + 1], calls.end[rows[follows]]
     source = _last_ended(activities, calls.start[row])
     kept = np.append(activities.end, NEVER)[source] > since
-    return ImplicitHostWaits(row[kept], source[kept], since[kept], Found.TIMING)
+    return ImplicitHostWaits(row[kept], source[kept], since[kept], Provenance.TIMING)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import Bool, Int64
-from ...schema.linked import Found
+from ...schema.linked import Provenance
 from ...schema.traces import NEVER
 from ..submissions import EventRecord, Process, StreamKey, StreamTails
 from .candidates import BY_TIME, Candidates, Option
@@ -45,13 +45,13 @@ class _Ends(NamedTuple):
 class _RankOnStream(NamedTuple):
     """The rank by the order of the calls of an option on a stream; smaller is likelier.
 
-    That order speaks for the likeliest stream of the option, if that holds up the likeliest blocked work (`held`); all
+    That order speaks for the likeliest stream of the option, if that holds up the likeliest blocked work (`blocked`); all
     other streams (`is_other`) come behind.
     """
 
     is_other: int
     is_unranked: int
-    held: int
+    blocked: int
     basis: int
     turn: int
     place: int
@@ -70,7 +70,7 @@ class _ScoredCandidate(NamedTuple):
     option: int
     stream: int
     fits: Bool
-    held: BlockedWork
+    blocked: BlockedWork
 
     def badness(self) -> tuple[int, int, _RankOnStream]:
         """Sorts candidates, the best first."""
@@ -92,7 +92,7 @@ class InferredSources:
     def by_call(self) -> dict[int, InferredSource]:
         """Returns the guess for each waiting call for which one could be made."""
         waits = self._waits
-        stream = [self._tails.number.get(wait.held[0].stream, -1) for wait in waits]
+        stream = [self._tails.number.get(wait.blocked[0].stream, -1) for wait in waits]
         same = self._process.places.of(
             [wait.call_row for wait in waits], stream, [int(wait.is_query) for wait in waits]
         )
@@ -116,7 +116,7 @@ class InferredSources:
         solved one by one.
         """
         candidates = self._ends_of(waits)
-        scored = (self._best(waits, candidates, turn) for turn in range(len(waits[0].held)))
+        scored = (self._best(waits, candidates, turn) for turn in range(len(waits[0].blocked)))
         best = min((one for one in scored if one is not None), key=_ScoredCandidate.badness, default=None)
         if best is None or not (by_order or best.explained_count):
             return False
@@ -142,7 +142,7 @@ class InferredSources:
         """Returns the best option and stream if the waits hold up the `turn`-th of what they may hold up, None where
         none is possible.
         """
-        held, is_query = waits[0].held[turn], waits[0].is_query
+        held, is_query = waits[0].blocked[turn], waits[0].is_query
         too_late, explained = self._ends.score(waits, candidates.ends, held)
         ranks = candidates.ranks[turn > 0]
         possible = (candidates.ends > NEVER).any(axis=1)
@@ -157,7 +157,7 @@ class InferredSources:
         return _ScoredCandidate(
             int(wrong[option, stream]),
             int(explained[option, stream]),
-            _RankOnStream(*ranks[:, option, stream].tolist())._replace(held=turn),
+            _RankOnStream(*ranks[:, option, stream].tolist())._replace(blocked=turn),
             option,
             stream,
             ~too_late[option, :, stream],
@@ -179,7 +179,7 @@ class InferredSources:
 
     def _take(self, wait: UnresolvedWait, option: Option, recorded: int, source: int, answer: _ScoredCandidate) -> None:
         """Notes what a wait was found to be for."""
-        stream, held = answer.stream, answer.held
+        stream, held = answer.stream, answer.blocked
         target, call = wait.target(held), wait.call_row
         if target >= 0:
             self._ends.explained(target, source)
@@ -187,7 +187,7 @@ class InferredSources:
             call = self._process.recordings.rows[recorded]
             self._candidates.note(wait, recorded, stream, source, held.stream)
         by_order = not answer.rank.is_other
-        found = Found.CALL_ORDER if by_order else Found.TIMING
+        found = Provenance.CALL_ORDER if by_order else Provenance.TIMING
         recording = EventRecord(call, self._process.start(call), self._tails.streams[stream], found)
         self._found[wait.call_row] = InferredSource(recording, held.stream)
         self.counted[option.how if by_order else BY_TIME].append(wait.call_row)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...schema.traces import NEVER
-from ..readers import QueueEventRows
+from ..readers import RecordedQueueEvents
 from ..submissions import StreamKey, StreamQueues
 
 NOTHING = np.empty(0, np.int64).data
 
 
-def queue_waits(rows: QueueEventRows, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
+def queue_waits(rows: RecordedQueueEvents, queues: StreamQueues, start: list[int]) -> Iterator[tuple[int, int]]:
     """Yields for each wait the awaited activity and the one held up, -1 where there is none; `start` has that of every
     activity.
 

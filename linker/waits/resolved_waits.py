@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...schema.columns import ABSENT, Categorical, Int64, RowBuilder
-from ...schema.linked import DeviceWaits, Found, HostWaits
+from ...schema.linked import DeviceWaits, HostWaits, Provenance
 from ..submissions import Findings, Process
 from .implicit_host_waits import ImplicitHostWaits
 
-HOWS = [found.value for found in Found]
-HOW = {found: number for number, found in enumerate(Found)}
+HOWS = [found.value for found in Provenance]
+HOW = {found: number for number, found in enumerate(Provenance)}
 
 
 def findings() -> Findings:
@@ -34,7 +34,7 @@ class ResolvedWaits:
     noted: Findings = field(default_factory=findings)
     dropped: Findings = field(default_factory=findings)
 
-    def device_waits(self, call: int, source: int, target: int, found: Found) -> None:
+    def device_waits(self, call: int, source: int, target: int, found: Provenance) -> None:
         """An activity waits for another one, by a call."""
         activities = self.process.activities
         if activities.end[source] > activities.start[target] + self.process.evidence.timestamp_quantum_ns:
@@ -43,7 +43,7 @@ class ResolvedWaits:
         self.of_device.append(source, target, HOW[found])
         self.found[f"device waits for device, by {found.value}"].append(call)
 
-    def host_waits(self, call: int, sources: Iterable[int], found: Found, since: int = ABSENT) -> None:
+    def host_waits(self, call: int, sources: Iterable[int], found: Provenance, since: int = ABSENT) -> None:
         """A call that waits is kept even where nothing is pending: it is where the host would wait in a slower run."""
         pending = list(sources)
         limit = self.process.calls.end[call] + self.process.evidence.max_clock_lead_ns
@@ -58,9 +58,9 @@ class ResolvedWaits:
 
     def unknown(self, call: int) -> None:
         """A call waits, but nothing tells what for."""
-        self.of_host.append(call, -1, ABSENT, HOW[Found.RECORD])
+        self.of_host.append(call, -1, ABSENT, HOW[Provenance.RECORD])
 
-    def held(self, what: str, holds: ImplicitHostWaits) -> None:
+    def blocked(self, what: str, holds: ImplicitHostWaits) -> None:
         """The host was held up by something else than a synchronising call."""
         self.of_host.extend(*holds[:-1], np.full(len(holds.call_row), HOW[holds.found]))
         if len(holds.call_row):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schema.columns import ABSENT
-from ...schema.linked import DeviceWaits, Found, HostWaits
+from ...schema.linked import DeviceWaits, HostWaits, Provenance
 from ...schema.machine import MachineCalibration
 from ..readers import DeviceTrace, SyncCall
 from ..submissions import MOST_STREAMS, EventQueryLoops, Findings, Process, event_query_loops
@@ -46,7 +46,7 @@ class _Resolved(NamedTuple):
     """The activities that a wait is for."""
 
     sources: tuple[int, ...]
-    found: Found
+    found: Provenance
 
 
 class _Run(NamedTuple):
@@ -72,9 +72,9 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     _wait_on_queues(device, run)
     waits.noted[FURTHER_BACK].extend(guesses.cut_off())
     waits.noted[ELSEWHERE].extend(guesses.among_busiest())
-    waits.held("blocking copies", blocking_copies(activities, calls, machine, process.places))
-    waits.held("launches held up by a full queue", full_queue(activities, calls))
-    waits.held("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
+    waits.blocked("blocking copies", blocking_copies(activities, calls, machine, process.places))
+    waits.blocked("launches held up by a full queue", full_queue(activities, calls))
+    waits.blocked("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
         waits.device_table(), waits.host_table(), waits.found, guesses.counted, waits.noted, waits.dropped
     )
@@ -110,7 +110,7 @@ def _resolved(run: _Run, row: int) -> _Resolved | None:
     if process.is_named(row):
         recording = process.named(row)
     elif awaited >= 0 and not process.events.is_before_trace(process.record(row)):
-        return _Resolved((awaited,), Found.RECORD)
+        return _Resolved((awaited,), Provenance.RECORD)
     else:
         recording = guess.recording if guess is not None else None
     if recording is None:
@@ -132,7 +132,7 @@ def _event_query(run: _Run, row: int) -> None:
     if run.queries.by_observer[row]:
         waits.noted["event queries of threads that only look on"].append(row)
         return
-    resolved = _resolved(run, row) if run.queries.is_answered(row) else _Resolved((), Found.TIMING)
+    resolved = _resolved(run, row) if run.queries.is_answered(row) else _Resolved((), Provenance.TIMING)
     if resolved is None:
         waits.dropped["event queries whose event was not found"].append(row)
     elif not run.queries.is_answered(row) or process.last_end(resolved.sources) > _latest_answer(run, row):
@@ -151,7 +151,10 @@ def _latest_answer(run: _Run, row: int) -> int:
 
 def _stream_sync(run: _Run, row: int) -> None:
     process, guess = run.process, run.guesses.get(row)
-    key, found = process.recorded_stream(row), Found.RECORD if process.record(row) is not None else Found.TIMING
+    key, found = (
+        process.recorded_stream(row),
+        Provenance.RECORD if process.record(row) is not None else Provenance.TIMING,
+    )
     if guess is not None:
         key, found = guess.recording.stream, guess.recording.found
     sources = process.queues.sources(key, process.start(row)) if key is not None else ()
@@ -161,7 +164,7 @@ def _stream_sync(run: _Run, row: int) -> None:
 def _device_sync(run: _Run, row: int) -> None:
     record = run.process.record(row)
     sources = run.process.pending(record.device if record is not None else -1, row)
-    run.waits.host_waits(row, sources, Found.RECORD if record is not None else Found.CALL_ORDER)
+    run.waits.host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
 
 
 def _free(run: _Run, row: int) -> None:
@@ -172,7 +175,7 @@ def _free(run: _Run, row: int) -> None:
     for device in {key.device for key in process.queues.rows}:
         sources = process.pending(device, row)
         if sources and process.last_end(sources) <= process.end(row) + process.evidence.clock_uncertainty_ns:
-            run.waits.host_waits(row, sources, Found.CALL_ORDER)
+            run.waits.host_waits(row, sources, Provenance.CALL_ORDER)
 
 
 STEPS: dict[int, Callable[[_Run, int], None]] = {
@@ -191,4 +194,4 @@ def _wait_on_queues(device: DeviceTrace, run: _Run) -> None:
         if source < 0 or target < 0:
             run.waits.dropped["waits of device queues for nothing recorded"].append(-1)
         else:
-            run.waits.device_waits(int(run.process.activities.call_row[target]), source, target, Found.RECORD)
+            run.waits.device_waits(int(run.process.activities.call_row[target]), source, target, Provenance.RECORD)

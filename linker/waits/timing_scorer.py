@@ -43,7 +43,7 @@ class TimingScorer:
 
     def _usual_reach(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
         """Returns how long after the end of another stream's work those start that nothing else held up."""
-        held = [(wait.call_row, tails.number.get(wait.held[0].stream, -1), wait.held[0].target) for wait in waits]
+        held = [(wait.call_row, tails.number.get(wait.blocked[0].stream, -1), wait.blocked[0].target) for wait in waits]
         late = [row for row in held if row[2] >= 0 and self._start[row[2]] > self._evidence.expected_start_ns[row[2]]]
         call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
         ends = self._end[tails.before(self._calls.start[call].tolist())]

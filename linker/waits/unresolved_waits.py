@@ -21,7 +21,7 @@ MOST_HELD = 16
 
 
 class UnresolvedWait(NamedTuple):
-    """A wait of which the trace does not say what for. `held` is what it may hold up, the likeliest first.
+    """A wait of which the trace does not say what for. `blocked` is what it may hold up, the likeliest first.
 
     The host waits from `since` on, and goes on within `max_reaction_ns`. A call that just asks (`is_query`) and goes on
     says nothing by its time; one `of_stream` waits for all that a stream was given so far.
@@ -29,7 +29,7 @@ class UnresolvedWait(NamedTuple):
 
     call_row: int
     event: int
-    held: tuple[BlockedWork, ...]
+    blocked: tuple[BlockedWork, ...]
     since: int
     max_reaction_ns: int
     is_query: bool = False
@@ -37,7 +37,7 @@ class UnresolvedWait(NamedTuple):
 
     def target(self, held: BlockedWork) -> int:
         """Returns the activity that this wait holds up on the stream that another one of its place does, -1 for none."""
-        return next((one.target for one in self.held if one.stream == held.stream), -1)
+        return next((one.target for one in self.blocked if one.stream == held.stream), -1)
 
 
 def unresolved_waits(process: Process, queries: EventQueryLoops, calls: Iterable[int]) -> Iterator[UnresolvedWait]:

@@ -1,6 +1,6 @@
 """A part of a run: steps, a window of time or an annotation in, what belongs to the part and what carries into it out."""
 
-from .cut import Part as Part, cut as cut, of_both as of_both
+from .cut import TracePart as TracePart, cut as cut, of_both as of_both
 from .windows import (
     EVERYTHING as EVERYTHING,
     Window as Window,

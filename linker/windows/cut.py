@@ -22,7 +22,7 @@ from .windows import SMALLEST_REST, Period
 LARGEST = np.iinfo(np.int64).max
 
 
-class Part(NamedTuple):
+class TracePart(NamedTuple):
     """A part, which calls of the whole are in it, by reason what was lost at its borders, and how many ops were cut
     there.
     """
@@ -40,17 +40,17 @@ class Part(NamedTuple):
         return not len(self.linked.activities) and not len(self.linked.calls) and not ran.any()
 
 
-def of_both(linked: LinkedTrace) -> Part:
+def of_both(linked: LinkedTrace) -> TracePart:
     """Returns the trace without the host ops that began before or after everything that the device trace holds, if
     these are many.
     """
     calls, activities = (np.ones(len(table), np.bool_) for table in (linked.calls, linked.activities))
     ops = ~_beyond(linked.ops)
     part = linked if ops.all() else select_linked(linked, Kept(ops, calls, activities))
-    return Part(part, calls, Counter())
+    return TracePart(part, calls, Counter())
 
 
-def cut(linked: LinkedTrace, period: Period) -> Part:
+def cut(linked: LinkedTrace, period: Period) -> TracePart:
     """Returns the part of a trace that belongs to a period.
 
     A call belongs to the period it starts in, whole, even if it returns later: a thread's part of the period begins and
@@ -68,7 +68,7 @@ def cut(linked: LinkedTrace, period: Period) -> Part:
     info = copy(part.info)
     info.carried = _carried(linked, kept)
     over, lost["hand-overs across the borders of the window"] = _handoffs(part.handoffs, parts)
-    return Part(
+    return TracePart(
         replace(
             part,
             info=info,

@@ -4,14 +4,14 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from ..columns import Bool, Categorical
-from .linked_trace import DeviceWaits, Found, HostWaits, LinkedTrace, ThreadHandoffs
+from .linked_trace import DeviceWaits, HostWaits, LinkedTrace, Provenance, ThreadHandoffs
 
 Guessable = TypeVar("Guessable", DeviceWaits, HostWaits, ThreadHandoffs)
 
 
 def guessed(found: Categorical) -> Bool:
     """Returns which edges are known from timing alone."""
-    return found.equal(Found.TIMING.value)
+    return found.equal(Provenance.TIMING.value)
 
 
 def without_guesses(linked: LinkedTrace) -> LinkedTrace:

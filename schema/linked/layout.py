@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from ..traces import NO_TENSORS, Attr
-from .linked_trace import Communication, Found, LinkReport, ProcessGroup, TraceInfo, Whole
+from .linked_trace import Communication, LinkReport, ProcessGroup, Provenance, TraceInfo, Whole
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 Raw = msgspec.Raw
@@ -93,7 +93,7 @@ class WaitTable(msgspec.Struct):
 
     of: list[Whole]
     source: list[Whole]
-    found: list[Found]
+    found: list[Provenance]
     since_ns: list[Whole | None] = []
 
 
@@ -105,7 +105,7 @@ class HandoffTable(msgspec.Struct):
     target_thread: list[Whole]
     target_ns: list[Whole]
     waiting_since_ns: list[Whole | None]
-    found: list[Found]
+    found: list[Provenance]
 
 
 class LinkedFile(msgspec.Struct):

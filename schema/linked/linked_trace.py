@@ -30,7 +30,7 @@ Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number that fits a column."""
 
 
-class Found(Enum):
+class Provenance(Enum):
     """How an edge between two pieces of work is known."""
 
     RECORD = "record"

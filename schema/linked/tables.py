@@ -6,7 +6,7 @@ import numpy as np
 
 from ..columns import ABSENT, Categorical, Int64, rows_of
 from .layout import CallTable, HandoffTable, WaitTable
-from .linked_trace import Activities, Calls, DeviceWaits, Found, HostWaits, Ops, ThreadHandoffs
+from .linked_trace import Activities, Calls, DeviceWaits, HostWaits, Ops, Provenance, ThreadHandoffs
 
 
 def calls(table: CallTable, op_ids: Int64) -> Calls:
@@ -47,7 +47,9 @@ def device_waits(table: WaitTable | None, sync_deps: list[tuple[int, int]], ids:
     target, source = np.array(sync_deps, np.int64).reshape(-1, 2).T
     source = rows_of(ids, source)
     known = source >= 0
-    return DeviceWaits(source[known], target[known], Categorical.of(Found.RECORD.value for _ in range(known.sum())))
+    return DeviceWaits(
+        source[known], target[known], Categorical.of(Provenance.RECORD.value for _ in range(known.sum()))
+    )
 
 
 def host_waits(table: WaitTable | None, ids: Int64) -> HostWaits:

@@ -15,7 +15,7 @@ from .call_tree import op_parents
 from .called_from import called_from
 from .json_columns import SEPARATOR, Member, SparseMember, integers, lists, microseconds, objects, texts
 from .layout import INTEGER_ATTRIBUTES, SCHEMA, CallTable, HandoffTable, WaitTable
-from .linked_trace import Activities, Found, LinkedTrace, Ops
+from .linked_trace import Activities, LinkedTrace, Ops, Provenance
 
 NODES_AT_ONCE = 1 << 13
 A_TENSOR = b"Tensor("
@@ -263,8 +263,8 @@ def _times(column: Int64) -> list[int | None]:
     return [None if time == ABSENT else time for time in column.tolist()]
 
 
-def _found(texts: Categorical) -> list[Found]:
-    return [Found(texts.table[code]) for code in texts.codes.tolist()]
+def _found(texts: Categorical) -> list[Provenance]:
+    return [Provenance(texts.table[code]) for code in texts.codes.tolist()]
 
 
 TABLES: dict[str, Callable[[LinkedTrace], Any]] = {

@@ -12,7 +12,7 @@ CUT_OFF = "cut off by the end of the file"
 
 
 @dataclass(slots=True)
-class Found:
+class DamageCount:
     """One kind of damage: how often, in how many bytes, and the first place (byte of the decompressed file) with its
     error.
     """
@@ -32,8 +32,8 @@ class Damage:
     path: str
     rows: str
     strict: bool = False
-    lost: dict[str, Found] = field(default_factory=dict)
-    mended: dict[str, Found] = field(default_factory=dict)
+    lost: dict[str, DamageCount] = field(default_factory=dict)
+    mended: dict[str, DamageCount] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def lose(self, what: str, at: int, size: int, error: str = "") -> None:
@@ -73,9 +73,9 @@ class Damage:
         )
         return [*lost, *mended, *self.notes]
 
-    def _add(self, kinds: dict[str, Found], what: str, at: int, size: int, error: str) -> None:
+    def _add(self, kinds: dict[str, DamageCount], what: str, at: int, size: int, error: str) -> None:
         self._refuse(f"{self.rows} {what} at byte {at}" + (f" ({error})" if error else ""))
-        found = kinds.setdefault(what, Found(0, 0, at, error))
+        found = kinds.setdefault(what, DamageCount(0, 0, at, error))
         found.rows += 1
         found.bytes += size
 

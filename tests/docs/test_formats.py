@@ -27,7 +27,7 @@ from execgraph.schema.graph import (
 )
 from execgraph.schema.graph.attributes import DELAYS, KINDS, METADATA, TYPES, Where
 from execgraph.schema.io import open_input
-from execgraph.schema.linked import Found, LinkedTrace, write_linked
+from execgraph.schema.linked import LinkedTrace, Provenance, write_linked
 from execgraph.schema.linked.words import ACTIVITIES, FOUND, OPS, RECORDS
 from execgraph.tools.generate import DEFAULT, Machine, build_job, simulate, write_traces
 from support.folders import DATA, ROOT
@@ -170,7 +170,7 @@ def test_every_value_of_an_enumeration_has_a_meaning() -> None:
         (TYPES, NodeType),
         (KINDS, DependencyKind),
         (DELAYS, Delay),
-        (FOUND, [kind.value for kind in Found]),
+        (FOUND, [kind.value for kind in Provenance]),
     )
     assert [list(table) for table, _ in enumerations] == [list(values) for _, values in enumerations]
 

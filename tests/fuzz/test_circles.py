@@ -17,8 +17,7 @@ from execgraph.linker.joined_ops import IN_CIRCLES
 from execgraph.schema.columns import Tree, nearest, parent_rows, rows_in_circles
 from execgraph.schema.linked import LinkedTrace, Ops, write_linked
 from hypothesis import given, strategies as st
-from support.runs import link_run
-from test_linked_file import rich_run
+from support.runs import link_run, rich_run
 
 from fuzz.running import run
 

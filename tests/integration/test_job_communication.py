@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from execgraph.schema.comm_groups import read_groups
 from execgraph.schema.graph import ExecutionGraph, NodeType
-from execgraph.tools.build_job import BuildOptions, Built, build
+from execgraph.tools.build_job import BuildOptions, BuiltJob, build
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.replay import replay_ranks
 from support.builder import Group, Tensor, TraceBuilder
@@ -32,7 +32,7 @@ def record(folder: Path, ranks: Sequence[int], world: int, play: Play, torch: st
         t.write(folder)
 
 
-def made(folder: Path, **options: bool) -> tuple[Built, list[ExecutionGraph]]:
+def made(folder: Path, **options: bool) -> tuple[BuiltJob, list[ExecutionGraph]]:
     """The build for the simulator, which both generations must play to the end, and its graphs."""
     out = folder.parent / "graphs"
     report = build(folder, out, BuildOptions(target="astra-sim", **options), here)

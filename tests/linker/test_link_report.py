@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from execgraph.linker.link_report import report_of
 from execgraph.linker.waits import Synchronisation
-from execgraph.linker.windows import Part
+from execgraph.linker.windows import TracePart
 from execgraph.schema.linked import LinkedTrace, LinkReport, ProcessGroup
 from support.device_rows import OpRow, device_trace
 from support.references import Call, Op, linked_of
@@ -20,7 +20,7 @@ def report(linked: LinkedTrace, *calls: bool, **findings: dict[str, Any]) -> Lin
     """The report of a part with these of the calls."""
     none: dict[str, Any] = {"found": {}, "guessed": {}, "noted": {}, "dropped": {}}
     sync = Synchronisation(linked.device_waits, linked.host_waits, **none | findings)
-    part = Part(linked, np.array(calls, np.bool_), {"lost": 3, "none": 0})  # type: ignore[arg-type]
+    part = TracePart(linked, np.array(calls, np.bool_), {"lost": 3, "none": 0})  # type: ignore[arg-type]
     return report_of(None, device_trace([OpRow()]), None, sync, linked, part, 0)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from execgraph.linker import DeviceTrace, HostTrace
-from execgraph.linker.readers import ActivityRows, CallRows, EventRecordRows, OpRows, Role, SyncRows
+from execgraph.linker.readers import RecordedActivities, RecordedCalls, RecordedEvents, RecordedOps, RecordedSyncs, Role
 from execgraph.schema.columns import BytesColumn, Categorical, JsonRecords
 from execgraph.schema.traces import NO_TENSORS, kineto
 
@@ -96,18 +96,18 @@ def table(kind: Any, row: Any, rows: Sequence[Any]) -> Any:
     return kind(**columns)
 
 
-def op_rows(*rows: OpRow) -> OpRows:
-    found: OpRows = table(OpRows, OpRow, rows)
+def op_rows(*rows: OpRow) -> RecordedOps:
+    found: RecordedOps = table(RecordedOps, OpRow, rows)
     return found
 
 
-def call_rows(*rows: CallRow) -> CallRows:
-    found: CallRows = table(CallRows, CallRow, rows)
+def call_rows(*rows: CallRow) -> RecordedCalls:
+    found: RecordedCalls = table(RecordedCalls, CallRow, rows)
     return found
 
 
-def activity_rows(*rows: ActivityRow) -> ActivityRows:
-    found: ActivityRows = table(ActivityRows, ActivityRow, rows)
+def activity_rows(*rows: ActivityRow) -> RecordedActivities:
+    found: RecordedActivities = table(RecordedActivities, ActivityRow, rows)
     return found
 
 
@@ -132,8 +132,8 @@ def device_trace(
         ops=op_rows(*ops),
         calls=call_rows(*calls),
         activities=activity_rows(*activities),
-        syncs=table(SyncRows, SyncRow, syncs),
-        event_records=table(EventRecordRows, EventRecordRow, event_records),
+        syncs=table(RecordedSyncs, SyncRow, syncs),
+        event_records=table(RecordedEvents, EventRecordRow, event_records),
         **top | other,
     )
 

@@ -190,3 +190,25 @@ def small_run(names: Sequence[str] = ("aten::mm", "aten::add"), **options: Any) 
             t.work(2)
             t.launch(f"{name} kernel")
     return t
+
+
+def rich_run(torch: str = "2.13") -> TraceBuilder:
+    """Two threads, a collective, tensors, waits of both kinds, work outside ops and an activity without a call."""
+    t = TraceBuilder(torch=torch, rank=0, world_size=2)
+    group = t.group([0, 1])
+    weight, gradient = t.tensor((8, 8)), t.tensor((8, 8), "c10::Half")
+    schema = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
+    with t.op("aten::mm", inputs=[weight, weight], outputs=[gradient], schema=schema, seq_id=0):
+        t.work(3)
+        t.launch("sgemm", 7, 20)
+    with t.annotation("## backward ##"):
+        with t.thread(2, start=t.now + 2), t.op("autograd::engine::evaluate_function: X", seq_id=0, fw_thread=1):
+            work = t.collective("allreduce", group=group, tensors=[gradient], stream=20)
+        t.join_thread(2)
+    t.wait_collective(work, stream=7)
+    t.launch("outside any op", 7, 5)
+    t.memcpy("DtoH", 7)
+    t.activity("orphan", 24, 40, 3)
+    t.leaf('a "quoted" \\ name é', 2, only="host")
+    t.leaf("only in the device trace", 2, only="device")
+    return t

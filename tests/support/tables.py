@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from execgraph.linker.readers import SyncRows
+from execgraph.linker.readers import RecordedSyncs
 from execgraph.schema.columns import ABSENT, BytesColumn, Categorical, Int64, JsonRecords
 from execgraph.schema.linked import Activities, Calls, Ops
 
@@ -115,9 +115,9 @@ def activities(*rows: Ran) -> Activities:
     )
 
 
-def syncs(*rows: Synced) -> SyncRows:
+def syncs(*rows: Synced) -> RecordedSyncs:
     number = np.arange(len(rows), dtype=np.int64)
-    return SyncRows(
+    return RecordedSyncs(
         kind=Categorical.of(row.kind for row in rows),
         process=0 * number,
         start=0 * number,

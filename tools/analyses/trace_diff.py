@@ -32,7 +32,7 @@ class Item(NamedTuple):
     shape: str
 
 
-class Place(NamedTuple):
+class CallTreeNode(NamedTuple):
     """A node of the merged call tree: what it is called below which other place."""
 
     above: int
@@ -47,7 +47,7 @@ class Summary:
     `places` is shared between the runs that are compared.
     """
 
-    def __init__(self, places: dict[Place, int]) -> None:
+    def __init__(self, places: dict[CallTreeNode, int]) -> None:
         self.places = places
         self.items: dict[Item, list[int]] = defaultdict(lambda: [0, 0])
         self.tree: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -94,7 +94,7 @@ class Summary:
 
     def _places_below(self, kind: str, above: Int64, name: Categorical) -> Int64:
         pairs, number = np.unique(np.stack((above, name.codes.astype(np.int64)), axis=1), axis=0, return_inverse=True)
-        keys = (Place(upper, kind, name.table[code]) for upper, code in pairs.tolist())
+        keys = (CallTreeNode(upper, kind, name.table[code]) for upper, code in pairs.tolist())
         known = [self.places.setdefault(key, len(self.places)) for key in keys]
         return np.array(known, np.int64)[number.reshape(-1)]
 
@@ -122,7 +122,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     The detail `trace_diff_tree` has one row for each call path of either run, depth first, `trace_diff_modules` one for
     each module.
     """
-    places: dict[Place, int] = {}
+    places: dict[CallTreeNode, int] = {}
     one, other = Summary(places), Summary(places)
     for summary, ranks in ((one, before), (other, after)):
         for rank in ranks:
@@ -149,7 +149,7 @@ def trace_diff(before: Iterable[RankTrace], after: Iterable[RankTrace]) -> Table
     return Table(NAME, "Trace diff", columns, note, details)
 
 
-def _tree(places: dict[Place, int], one: Summary, other: Summary, note: str) -> Table:
+def _tree(places: dict[CallTreeNode, int], one: Summary, other: Summary, note: str) -> Table:
     rows = list(_depth_first(places))
     sums = np.array([[run.tree.get(place, (0, 0, 0)) for run in (one, other)] for _, place, _ in rows], np.int64)
     counts, device, host = np.moveaxis(sums.reshape(-1, 2, 3), 2, 0)
@@ -170,7 +170,7 @@ def _tree(places: dict[Place, int], one: Summary, other: Summary, note: str) -> 
     return Table(f"{NAME}_tree", "Trace diff by call path (difference of device time)", columns, note)
 
 
-def _depth_first(places: dict[Place, int]) -> Iterator[tuple[int, int, str]]:
+def _depth_first(places: dict[CallTreeNode, int]) -> Iterator[tuple[int, int, str]]:
     """(depth, place, path) of every place, each after the one above it."""
     below: dict[int, list[int]] = defaultdict(list)
     for key, place in places.items():

@@ -9,5 +9,5 @@ from .astra_sim_files import (
 from .build_options import BuildOptions as BuildOptions
 from .build_report import BUILT as BUILT, BuildReport as BuildReport, RankSummary as RankSummary, table as table
 from .cross_rank import mark_of as mark_of
-from .job import GRAPHS as GRAPHS, Built as Built, Outcomes as Outcomes, Runner as Runner, build as build
+from .job import GRAPHS as GRAPHS, BuiltJob as BuiltJob, Outcomes as Outcomes, Runner as Runner, build as build
 from .leftovers import GROUPS as GROUPS, REPORT as REPORT

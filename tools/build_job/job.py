@@ -22,7 +22,7 @@ from ...schema.errors import DataError, RequestError
 from ...schema.graph import ExecutionGraph
 from ...schema.io import fresh_folder, locked, state_of
 from ...schema.progress import Advanced, Progress, Stages, unseen, unwatched
-from ..inputs import Kind, Pairs, find_pairs, kind_of
+from ..inputs import InputKind, Pairs, find_pairs, kind_of
 from .build_options import BuildOptions
 from .build_rank import BUILD_STAGES, RankResult, RankTask, build_rank, failed, is_up_to_date, linked_rank
 from .build_report import (
@@ -56,7 +56,7 @@ are done.
 """
 
 
-class Built(NamedTuple):
+class BuiltJob(NamedTuple):
     """The report, the ranks whose graph was up to date, and sentences about what earlier builds left that cannot be
     used.
     """
@@ -75,7 +75,7 @@ def build(
     window: Window = EVERYTHING,
     progress: Progress = unwatched,
     allow_mismatch: bool = False,
-) -> Built:
+) -> BuiltJob:
     """Builds OUT/graph.N.et for every rank N whose traces are among `inputs`, a folder or several files and folders,
     and OUT/report.json; for GOAL OUT/job.goal, too.
 
@@ -86,7 +86,7 @@ def build(
     """
     given = [path.resolve() for path in ([inputs] if isinstance(inputs, Path) else inputs)]
     target = output_dir.resolve()
-    is_folder = len(given) == 1 and kind_of(given[0]) is not Kind.DEVICE
+    is_folder = len(given) == 1 and kind_of(given[0]) is not InputKind.DEVICE
     source = given[0] if is_folder else Path(os.path.commonpath([path.parent for path in given]))
     pairs = find_pairs(
         source,
@@ -129,7 +129,7 @@ def build(
         write_report(report, made / REPORT)
         stale = [*changed, *remove_stale(target, reported, report, places)]
         put_all_in_place(made, target, report)
-    return Built(report, {rank for rank, result in results.items() if result.unchanged}, stale)
+    return BuiltJob(report, {rank for rank, result in results.items() if result.unchanged}, stale)
 
 
 def _refuse_replacing_inputs(target: Path, graphs: Iterable[Path], source: Path, pairs: Pairs) -> None:

@@ -102,12 +102,12 @@ def _convert(options: argparse.Namespace) -> None:
     from ...linker import read_linked
     from ...schema.comm_groups import read_groups
     from ...schema.graph import ConvertReport, TargetChanges
-    from ..inputs import Kind, reading
+    from ..inputs import InputKind, reading
 
-    by_option = {Kind.LINKED: "as its input", Kind.GROUPS: "as --comm-groups"}
-    with progress_bar("read linked trace") as bar, reading(options.inputs[0], Kind.LINKED, by_option):
+    by_option = {InputKind.LINKED: "as its input", InputKind.GROUPS: "as --comm-groups"}
+    with progress_bar("read linked trace") as bar, reading(options.inputs[0], InputKind.LINKED, by_option):
         linked = read_linked(options.inputs[0], bar.update)
-    with reading(options.comm_groups, Kind.GROUPS, by_option):
+    with reading(options.comm_groups, InputKind.GROUPS, by_option):
         groups = read_groups(options.comm_groups) if options.comm_groups else None
     chosen = Options(
         target=options.target,

@@ -54,13 +54,13 @@ def _form(name: str) -> str | None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...converter.jsonizer import graph_to_json, json_to_graph
-    from ..inputs import Kind, reading
+    from ..inputs import InputKind, reading
 
     convert = graph_to_json if arguments.to == "json" else json_to_graph
     source = Path(arguments.input)
     total = source.stat().st_size if source.is_file() and source.suffix != ".gz" else None
-    wanted = Kind.GRAPH if arguments.to == "json" else Kind.GRAPH_JSON
-    by_option = {Kind.GRAPH: "with --to json", Kind.GRAPH_JSON: "with --to et"}
+    wanted = InputKind.GRAPH if arguments.to == "json" else InputKind.GRAPH_JSON
+    by_option = {InputKind.GRAPH: "with --to json", InputKind.GRAPH_JSON: "with --to et"}
     with progress_bar(f"to {arguments.to}", total) as bar, reading(arguments.input, wanted, by_option):
         converted = convert(arguments.input, arguments.output, bar.update)
     for remark in converted.remarks:

@@ -82,7 +82,7 @@ def _link(options: argparse.Namespace) -> None:
     from ...linker.link import link
     from ...linker.readers import read_traces
     from ...schema.linked import write_linked
-    from ..inputs import Kind, OnePair, find_pair, reading
+    from ..inputs import InputKind, OnePair, find_pair, reading
 
     found = find_pair(options.inputs, options.rank) if options.inputs else OnePair(None, None)
     host_trace, device_trace = options.host_trace or found.host, options.device_trace or found.device
@@ -90,14 +90,14 @@ def _link(options: argparse.Namespace) -> None:
         raise RequestError(f"{host_trace} is a host trace: give the device trace of the same process, too")
     folder = folder_beside(options.output)
     by_option = {
-        Kind.HOST: "as --host-trace",
-        Kind.DEVICE: "as --device-trace",
-        Kind.MERGED: "as --device-trace, with --rank N",
+        InputKind.HOST: "as --host-trace",
+        InputKind.DEVICE: "as --device-trace",
+        InputKind.MERGED: "as --device-trace, with --rank N",
     }
     with (
         progress_bar("read traces") as bar,
-        reading(host_trace, Kind.HOST, by_option),
-        reading(device_trace, Kind.DEVICE, by_option),
+        reading(host_trace, InputKind.HOST, by_option),
+        reading(device_trace, InputKind.DEVICE, by_option),
     ):
         host, device = read_traces(host_trace, device_trace, options.strict, folder, bar.update, options.modules)
     with step("link"):

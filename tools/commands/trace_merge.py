@@ -15,7 +15,7 @@ from ...schema.errors import DataError
 from ...schema.progress import Progress
 from ..command import print_json, progress, run_command
 from ..command_parser import CommandParser
-from ..inputs import Kind, RankTrace, TraceFiles, by_rank, find_traces, hosts_of, wrong_kind
+from ..inputs import InputKind, RankTrace, TraceFiles, by_rank, find_traces, hosts_of, wrong_kind
 from ..merge import MergeReport, counting, merge_for_counting, merge_for_viewing
 from ..summary_lines import format_counts, titled
 
@@ -56,7 +56,7 @@ def _run(merge: Callable[[Sequence[RankTrace], str, Progress], MergeReport], opt
     if found.failures:
         raise DataError("; ".join(found.failures))
     if not devices:
-        of_files = (wrong_kind(path, Kind.DEVICE) for path in map(Path, options.inputs) if path.is_file())
+        of_files = (wrong_kind(path, InputKind.DEVICE) for path in map(Path, options.inputs) if path.is_file())
         nothing = f"{', '.join(options.inputs)}: no device trace of a single rank{_instead(found)}"
         raise DataError(next(filter(None, of_files), nothing))
     ranks, notes = by_rank(devices, hosts_of(devices, found.hosts))

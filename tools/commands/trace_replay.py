@@ -18,7 +18,7 @@ from ...schema.io import STANDARD_STREAM, folder_beside
 from ...schema.traces import integer
 from ..command import print_json, progress, run_command, step
 from ..command_parser import CommandParser, output_as
-from ..inputs import Kind, instead_of_folder, reading
+from ..inputs import InputKind, instead_of_folder, reading
 from ..replay import (
     SCALABLE,
     Scale,
@@ -126,7 +126,7 @@ def _replay(arguments: argparse.Namespace) -> None:
 
 
 def _read(path: str) -> ExecutionGraph:
-    with reading(path, Kind.GRAPH):
+    with reading(path, InputKind.GRAPH):
         return ExecutionGraph.read(path, tensors=False)
 
 
@@ -137,7 +137,7 @@ def _graphs(given: str) -> list[str]:
         return [given]
     found = {int(match[1]): str(path) for path in folder.iterdir() if (match := BUILT.fullmatch(path.name))}
     if not found:
-        remedy = instead_of_folder(folder, Kind.GRAPH) or "give graphs or the folder that trace-build wrote"
+        remedy = instead_of_folder(folder, InputKind.GRAPH) or "give graphs or the folder that trace-build wrote"
         raise DataError(f"{given}: holds no graph.N.et; {remedy}")
     return [found[rank] for rank in sorted(found)]
 

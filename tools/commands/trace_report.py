@@ -15,7 +15,7 @@ from ...schema.optional import require
 from ..analyses import ANALYSES, Options, read_captures
 from ..command import progress, run_command
 from ..command_parser import CommandParser, output_as
-from ..inputs import Kind, reading
+from ..inputs import InputKind, reading
 from ..replay import SCALABLE, Scale, parse_scale
 from ..report import (
     Sources,
@@ -141,7 +141,7 @@ def _report(arguments: argparse.Namespace) -> None:
     else:
         captures = []
         for path in map(str, arguments.capture_trace):
-            with reading(path, Kind.DEVICE):
+            with reading(path, InputKind.DEVICE):
                 captures += read_captures(path)
         options = replace(options_of(arguments), captures=captures)
         scales = [one._replace(peaks=options.peaks) for one in arguments.scale]

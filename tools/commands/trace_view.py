@@ -77,12 +77,12 @@ def _form(path: str) -> str:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ...schema.graph import ExecutionGraph
-    from ..inputs import Kind, reading
+    from ..inputs import InputKind, reading
     from ..view import Selection, view
 
     hops = 2 if arguments.hops is None else arguments.hops
     selection = Selection(arguments.around, hops, tuple(arguments.streams), arguments.time)
-    with step("read graph"), reading(arguments.inputs[0], Kind.GRAPH):
+    with step("read graph"), reading(arguments.inputs[0], InputKind.GRAPH):
         graph = ExecutionGraph.read(arguments.inputs[0])
     for remark in graph.remarks:
         log.warning(f"{NAME}: note: {remark}")

@@ -9,7 +9,7 @@ import msgspec
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from ..inputs import Kind, Trace, TraceFiles, find_traces, hosts_of
+from ..inputs import InputKind, Trace, TraceFiles, find_traces, hosts_of
 from ..workers import in_processes
 from .comparison import compare
 from .findings import WRONG, Finding, findings_of
@@ -57,7 +57,7 @@ def _leave_out_merged(found: TraceFiles, given: Sequence[Path]) -> None:
     left_out = [trace for trace in found.merged if trace.name not in named]
     found.merged = [trace for trace in found.merged if trace.name in named]
     if left_out:
-        found.skipped[Kind.MERGED.value] = len(left_out)
+        found.skipped[InputKind.MERGED.value] = len(left_out)
 
 
 def _processes(found: TraceFiles) -> list[ProcessFiles]:

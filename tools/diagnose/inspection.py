@@ -18,10 +18,10 @@ from ...linker.communication import (
 from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.matching import Match, is_op, launching_calls, match_ops
 from ...linker.readers import (
-    CallRows,
     DeviceTrace,
-    HostTrace,
     Role,
+    HostTrace,
+    RecordedCalls,
     merging_signs,
     read_device_trace,
     read_host_trace,
@@ -177,7 +177,7 @@ def _describe_device(found: Inspection, device: DeviceTrace) -> None:
     found.dropped["activities of zero length"] = int((activities.end <= activities.start).sum())
 
 
-def _describe_launches(found: Inspection, call_row: Int64, calls: CallRows) -> None:
+def _describe_launches(found: Inspection, call_row: Int64, calls: RecordedCalls) -> None:
     """Which activities have no call, and which calls that launch elsewhere have no activity."""
     launched = np.bincount(call_row[call_row >= 0], minlength=len(calls.start))
     is_graph = calls.name.where(lambda name: bool(GRAPH_LAUNCH.search(name)))

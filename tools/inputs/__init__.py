@@ -1,6 +1,6 @@
 """Files and folders in, which of them are traces of which rank, paired, out."""
 
-from .kinds import TRACE_OR_GRAPH as TRACE_OR_GRAPH, Kind as Kind
+from .kinds import TRACE_OR_GRAPH as TRACE_OR_GRAPH, InputKind as InputKind
 from .one_pair import OnePair as OnePair, find_pair as find_pair
 from .pairs import (
     NoDeviceTraceError as NoDeviceTraceError,

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Kind(Enum):
+class InputKind(Enum):
     """What a file is; the value counts files of that kind in a sentence."""
 
     HOST = "host traces"
@@ -38,23 +38,25 @@ TRACE = Use("a host or device trace", to_give="device traces, with their host tr
 TRACE_OR_GRAPH = Use("a trace or a graph", to_give="device traces, with their host traces, linked traces or graphs")
 
 USES = {
-    Kind.HOST: Use("a host trace", "trace-link", "the one that PyTorch's ExecutionTraceObserver wrote"),
-    Kind.DEVICE: Use("a device trace", "trace-link", "the one that the PyTorch profiler wrote, or a rocpd database"),
-    Kind.MERGED: Use("a device trace of several ranks", "trace-link --rank N"),
-    Kind.LINKED: Use("a linked trace", "trace-convert", "one that trace-link wrote"),
-    Kind.GRAPH: Use("a graph", "trace-replay", "one that trace-convert or trace-build wrote"),
-    Kind.GRAPH_JSON: Use("the JSON form of a graph", "trace-jsonize", "one that trace-jsonize wrote"),
-    Kind.GROUPS: Use(
+    InputKind.HOST: Use("a host trace", "trace-link", "the one that PyTorch's ExecutionTraceObserver wrote"),
+    InputKind.DEVICE: Use(
+        "a device trace", "trace-link", "the one that the PyTorch profiler wrote, or a rocpd database"
+    ),
+    InputKind.MERGED: Use("a device trace of several ranks", "trace-link --rank N"),
+    InputKind.LINKED: Use("a linked trace", "trace-convert", "one that trace-link wrote"),
+    InputKind.GRAPH: Use("a graph", "trace-replay", "one that trace-convert or trace-build wrote"),
+    InputKind.GRAPH_JSON: Use("the JSON form of a graph", "trace-jsonize", "one that trace-jsonize wrote"),
+    InputKind.GROUPS: Use(
         "a communicator-group file", "trace-convert --comm-groups", "the comm_groups.json that trace-build wrote"
     ),
-    Kind.REPORT: Use("a report that execgraph wrote"),
-    Kind.TIMELINE: Use("a timeline that trace-replay wrote"),
-    Kind.COUNTED: Use("a database that trace-merge wrote"),
-    Kind.GOAL: Use("a GOAL file"),
-    Kind.PAGE: Use("an HTML page"),
-    Kind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),
-    Kind.OTHER_DATABASE: Use("a database, but not a profiler's"),
-    Kind.JSON: Use("JSON that execgraph does not know"),
-    Kind.TEXT: Use("a text file"),
-    Kind.OTHER: Use("binary data that execgraph does not know"),
+    InputKind.REPORT: Use("a report that execgraph wrote"),
+    InputKind.TIMELINE: Use("a timeline that trace-replay wrote"),
+    InputKind.COUNTED: Use("a database that trace-merge wrote"),
+    InputKind.GOAL: Use("a GOAL file"),
+    InputKind.PAGE: Use("an HTML page"),
+    InputKind.OTHER_EVENTS: Use("a Chrome trace that no profiler wrote"),
+    InputKind.OTHER_DATABASE: Use("a database, but not a profiler's"),
+    InputKind.JSON: Use("JSON that execgraph does not know"),
+    InputKind.TEXT: Use("a text file"),
+    InputKind.OTHER: Use("binary data that execgraph does not know"),
 }

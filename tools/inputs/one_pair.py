@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError, RequestError
 from ...schema.io import STANDARD_STREAM
-from .kinds import Kind
+from .kinds import InputKind
 from .pairs import Pair, find_pairs
 from .recognise import recognise
 from .trace_files import listing
@@ -32,10 +32,10 @@ def find_pair(given: Sequence[str], rank: int | None = None) -> OnePair:
     """
     if len(given) == 1 and Path(given[0]).is_dir():
         return _in_folder(Path(given[0]), rank)
-    hosts = [path for path in given if path != STANDARD_STREAM and recognise(Path(path)).kind is Kind.HOST]
+    hosts = [path for path in given if path != STANDARD_STREAM and recognise(Path(path)).kind is InputKind.HOST]
     devices = [path for path in given if path not in hosts]
     for path in devices if len(devices) > 1 else ():
-        if said := wrong_kind(Path(path), Kind.DEVICE):
+        if said := wrong_kind(Path(path), InputKind.DEVICE):
             raise DataError(said)
     for paths, kind in ((hosts, "host traces"), (devices, "device traces")):
         if len(paths) > 1:

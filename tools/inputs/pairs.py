@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...schema.errors import DataError
 from ...schema.progress import Progress, unwatched
-from .kinds import Kind
+from .kinds import InputKind
 from .ranks import assign_ranks, communicating
 from .trace_files import Trace, find_traces, listing
 from .wrong_kind import file_for_folder
@@ -64,10 +64,10 @@ def find_pairs(
     none can be told. Reads a few hundred KB of each file.
     """
     if not folder.is_dir():
-        raise DataError(file_for_folder(folder, Kind.DEVICE))
+        raise DataError(file_for_folder(folder, InputKind.DEVICE))
     found = find_traces(among or [folder], is_output, progress)
     devices, hosts, merged = (_below(folder, traces) for traces in (found.devices, found.hosts, found.merged))
-    skipped = found.skipped | ({Kind.MERGED.value: len(merged)} if merged else {})
+    skipped = found.skipped | ({InputKind.MERGED.value: len(merged)} if merged else {})
     pairs = Pairs(skipped=dict(sorted(skipped.items())))
     pairs.failures = [failure.replace(f"{folder}{os.sep}", "") for failure in found.failures]
     if not devices and not pairs.failures:
@@ -149,7 +149,7 @@ KEYS = (_by_process_and_rank, _by_process_and_folder, _by_process, _by_rank)
 
 
 def _what_else(hosts: list[Trace], pairs: Pairs) -> str:
-    counts = {Kind.HOST.value: len(hosts), **pairs.skipped}
+    counts = {InputKind.HOST.value: len(hosts), **pairs.skipped}
     others = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     return f" but {others}" if others else ""
 

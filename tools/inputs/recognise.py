@@ -22,7 +22,7 @@ from ...schema.io import GZIP_MAGIC, open_input
 from ...schema.recovery import LONGEST_HEAD, with_plain_letters
 from ...schema.traces import integer
 from .json_parts import objects_after, objects_in
-from .kinds import Kind
+from .kinds import InputKind
 
 PIECE = 1 << 16
 END = 1 << 18
@@ -44,17 +44,17 @@ RANK_LABEL = re.compile(r"\brank[ _:=#-]*(\d+)", re.IGNORECASE)
 
 # nodes make a host trace, unless they carry what only later stages write
 LATER_STAGES = (
-    (Kind.LINKED, re.compile(r'"inclusive_dur"\s*:')),
-    (Kind.GRAPH_JSON, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"')),
+    (InputKind.LINKED, re.compile(r'"inclusive_dur"\s*:')),
+    (InputKind.GRAPH_JSON, re.compile(r'"type"\s*:\s*"[A-Z_]+_NODE"')),
 )
 OTHER_JSON = (
-    (Kind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
-    (Kind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
-    (Kind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"ranks_then")')),
+    (InputKind.GRAPH_JSON, re.compile(r'\{\s*"metadata"\s*:\s*\{\s*("version"|\})')),
+    (InputKind.GROUPS, re.compile(r'\{\s*"\d+"\s*:\s*\[\s*\d')),
+    (InputKind.REPORT, re.compile(r'\{\s*("tool"\s*:\s*"execgraph|"ranks"\s*:\s*\d+,\s*"ranks_then")')),
 )
 OTHER_TEXT = (
-    (Kind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),
-    (Kind.GOAL, re.compile(r"num_ranks\s+\d")),
+    (InputKind.PAGE, re.compile(r"<(!doctype )?html", re.IGNORECASE)),
+    (InputKind.GOAL, re.compile(r"num_ranks\s+\d")),
 )
 REPLAYED = re.compile(r'"process_name".{,60}"name":"rank \d+ (measured|replay)"')
 GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
@@ -64,7 +64,7 @@ GRAPH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f][\x0a\x12]|\x00")
 class Recognised(NamedTuple):
     """`pid` is that of the host rows, `rank` the recorded one; None where the file does not tell."""
 
-    kind: Kind
+    kind: InputKind
     pid: int | None = None
     rank: int | None = None
 
@@ -78,12 +78,12 @@ def recognise(path: Path) -> Recognised:
     with open_input(str(path)) as stream:
         head = _beginning(stream, path)
         kind = _kind_of(head, path)
-        if kind is Kind.DEVICE:
+        if kind is InputKind.DEVICE:
             return _of_events(_text(head), stream)
-        return _of_nodes(_text(head), stream) if kind is Kind.HOST else Recognised(kind)
+        return _of_nodes(_text(head), stream) if kind is InputKind.HOST else Recognised(kind)
 
 
-def kind_at_start(path: Path) -> Kind:
+def kind_at_start(path: Path) -> InputKind:
     """Returns what the file begins like, which takes less time to see. Raises DataError as `recognise` does."""
     with open_input(str(path)) as stream:
         return _kind_of(_beginning(stream, path), path)
@@ -104,25 +104,25 @@ def _beginning(stream: BinaryIO, path: Path) -> bytes:
     return head + b"".join(_pieces(stream, END)) if len(head) > END else head
 
 
-def _kind_of(head: bytes, path: Path) -> Kind:
+def _kind_of(head: bytes, path: Path) -> InputKind:
     """Returns what a file begins like: of traces the kind that they may be."""
     text = _text(head).lstrip("\ufeff \t\r\n")
     if not text.startswith(JSON_START):
         return _kind_of_other(head, text, path)
     if _first_event(text) is not None:
-        return Kind.TIMELINE if REPLAYED.search(text) else Kind.DEVICE
+        return InputKind.TIMELINE if REPLAYED.search(text) else InputKind.DEVICE
     later = LATER_STAGES if NODES.search(text) else ()
     known = next((kind for kind, sign in later if sign.search(text)), None)
     known = known or next((kind for kind, start in OTHER_JSON if start.match(text)), None)
-    return known or (Kind.HOST if later else Kind.JSON)
+    return known or (InputKind.HOST if later else InputKind.JSON)
 
 
-def _kind_of_other(head: bytes, text: str, path: Path) -> Kind:
+def _kind_of_other(head: bytes, text: str, path: Path) -> InputKind:
     if head.startswith(GZIP_MAGIC):
         raise DataError(f"{path}: is compressed twice; decompress it once")
     if _is_text(head):
-        return next((kind for kind, start in OTHER_TEXT if start.match(text)), Kind.TEXT)
-    return Kind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else Kind.OTHER
+        return next((kind for kind, start in OTHER_TEXT if start.match(text)), InputKind.TEXT)
+    return InputKind.GRAPH if GRAPH.match(head) or ".et" in path.suffixes else InputKind.OTHER
 
 
 def _is_text(head: bytes) -> bool:
@@ -138,13 +138,13 @@ def _of_database(path: Path) -> Recognised:
     """Returns the process is the one that the file tells, else that of its name."""
     with opened(str(path)) as database:
         if is_merged(database) or not is_rocpd(database):
-            return Recognised(Kind.COUNTED if is_merged(database) else Kind.OTHER_DATABASE)
+            return Recognised(InputKind.COUNTED if is_merged(database) else InputKind.OTHER_DATABASE)
         dialect(database)
         traced = processes(database)
     if len(traced) > 1:
-        return Recognised(Kind.MERGED)
+        return Recognised(InputKind.MERGED)
     named = PROCESS_IN_NAME.search(path.name)
-    return Recognised(Kind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
+    return Recognised(InputKind.DEVICE, traced[0] if traced else int(named.group(1)) if named else None)
 
 
 def _of_events(head: str, stream: BinaryIO) -> Recognised:
@@ -155,8 +155,8 @@ def _of_events(head: str, stream: BinaryIO) -> Recognised:
 def _of_nodes(head: str, stream: BinaryIO) -> Recognised:
     process = HOST_PROCESS.search(head) or HOST_PROCESS.search(_text(_last(stream)))
     if process:
-        return Recognised(Kind.HOST, int(process.group(1)))
-    return Recognised(Kind.HOST if '"schema"' in head else Kind.JSON)
+        return Recognised(InputKind.HOST, int(process.group(1)))
+    return Recognised(InputKind.HOST if '"schema"' in head else InputKind.JSON)
 
 
 class _Signs(NamedTuple):
@@ -174,11 +174,11 @@ class _Signs(NamedTuple):
 
     def judgement(self) -> Recognised:
         if not self.by_profiler:
-            return Recognised(Kind.OTHER_EVENTS)
+            return Recognised(InputKind.OTHER_EVENTS)
         if self.merged or len(self.ranks) > 1 or len(self.rank_labels) > 1:
-            return Recognised(Kind.MERGED)
+            return Recognised(InputKind.MERGED)
         pid = max(self.processes, key=self.processes.__getitem__, default=None)
-        return Recognised(Kind.DEVICE, pid, next(iter(self.ranks or self.rank_labels), None))
+        return Recognised(InputKind.DEVICE, pid, next(iter(self.ranks or self.rank_labels), None))
 
 
 def _signs(text: str) -> _Signs:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...schema.errors import DataError
 from ...schema.optional import MissingLibrary
 from ...schema.progress import Progress, unwatched
-from .kinds import TRACE, Kind
+from .kinds import TRACE, InputKind
 from .recognise import recognise
 from .wrong_kind import instead
 
@@ -57,10 +57,10 @@ def find_traces(
     """
     found, skipped = TraceFiles(), Counter[str]()
     of_kind = {
-        Kind.DEVICE: found.devices,
-        Kind.HOST: found.hosts,
-        Kind.MERGED: found.merged,
-        Kind.COUNTED: found.merged,
+        InputKind.DEVICE: found.devices,
+        InputKind.HOST: found.hosts,
+        InputKind.MERGED: found.merged,
+        InputKind.COUNTED: found.merged,
     }
     files = [(path, name) for path, name in _files(given) if not leave_out(path)]
     named = {path for path in given if not path.is_dir()}
@@ -73,7 +73,7 @@ def find_traces(
                     raise
                 found.failures.append(str(error))
                 continue
-            kind, pid, rank = Kind.OTHER, None, None
+            kind, pid, rank = InputKind.OTHER, None, None
         if kind in of_kind:
             known = rank_in_name(name, pid) if rank is None else rank
             of_kind[kind].append(Trace(str(path), pid, known, rank is not None))

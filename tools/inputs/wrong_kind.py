@@ -6,21 +6,21 @@ from itertools import islice
 from pathlib import Path
 
 from ...schema.errors import DataError
-from .kinds import USES, Kind, Use
+from .kinds import USES, InputKind, Use
 from .recognise import kind_at_start, recognise
 
-READS_AS_WELL = {Kind.HOST: (Kind.LINKED, Kind.GRAPH_JSON)}
+READS_AS_WELL = {InputKind.HOST: (InputKind.LINKED, InputKind.GRAPH_JSON)}
 """Kinds of files that are read like the wanted one, as these have its nodes, and make no sense there."""
-SAYS_MORE = {Kind.DEVICE: (Kind.MERGED, Kind.COUNTED, Kind.OTHER_DATABASE, Kind.OTHER_EVENTS)}
+SAYS_MORE = {InputKind.DEVICE: (InputKind.MERGED, InputKind.COUNTED, InputKind.OTHER_DATABASE, InputKind.OTHER_EVENTS)}
 """Kinds of files of which the reader of the wanted one says more than what they are."""
-TAKES_FOLDER = {Kind.DEVICE: "trace-build", Kind.HOST: "trace-build", Kind.GRAPH: "trace-replay"}
-FOLDERS = {Kind.DEVICE: "a folder of traces", Kind.GRAPH: "a folder of graphs"}
+TAKES_FOLDER = {InputKind.DEVICE: "trace-build", InputKind.HOST: "trace-build", InputKind.GRAPH: "trace-replay"}
+FOLDERS = {InputKind.DEVICE: "a folder of traces", InputKind.GRAPH: "a folder of graphs"}
 LOOKED_AT = 32
 """Files in a folder that was given for a file."""
 
 
 @contextmanager
-def reading(path: str | None, wanted: Kind, here: Mapping[Kind, str] | None = None) -> Iterator[None]:
+def reading(path: str | None, wanted: InputKind, here: Mapping[InputKind, str] | None = None) -> Iterator[None]:
     """Where the block cannot read `path`, and it is of another kind than the wanted one, the DataError says that
     instead.
 
@@ -40,7 +40,7 @@ def reading(path: str | None, wanted: Kind, here: Mapping[Kind, str] | None = No
         raise DataError(said) from error
 
 
-def wrong_kind(path: Path, wanted: Kind, here: Mapping[Kind, str] | None = None) -> str:
+def wrong_kind(path: Path, wanted: InputKind, here: Mapping[InputKind, str] | None = None) -> str:
     """Returns what the file or folder is, in a sentence; nothing where it is of the wanted kind, or cannot be looked
     at.
     """
@@ -48,12 +48,16 @@ def wrong_kind(path: Path, wanted: Kind, here: Mapping[Kind, str] | None = None)
         remedy = instead_of_folder(path, wanted) or f"give {USES[wanted].to_give}"
         return f"{path} is a folder, not {USES[wanted].name}: {remedy}"
     found = kind_of(path)
-    if not found or found in (wanted, *SAYS_MORE.get(wanted, ())) or (found is Kind.JSON and wanted is not Kind.GRAPH):
+    if (
+        not found
+        or found in (wanted, *SAYS_MORE.get(wanted, ()))
+        or (found is InputKind.JSON and wanted is not InputKind.GRAPH)
+    ):
         return ""
     return instead(path, found, USES[wanted], here)
 
 
-def instead(path: str | Path, found: Kind, wanted: Use, here: Mapping[Kind, str] | None = None) -> str:
+def instead(path: str | Path, found: InputKind, wanted: Use, here: Mapping[InputKind, str] | None = None) -> str:
     """Returns what the file is, what was wanted, and what to do: "x.json is a linked trace, not a graph: pass it to
     trace-convert".
     """
@@ -64,7 +68,7 @@ def instead(path: str | Path, found: Kind, wanted: Use, here: Mapping[Kind, str]
     return f"{path} is {use.name}, not {wanted.name}: {remedy}"
 
 
-def file_for_folder(path: Path, holding: Kind) -> str:
+def file_for_folder(path: Path, holding: InputKind) -> str:
     """Returns what to say of a path that was given for a folder of traces or graphs."""
     if not path.exists():
         return f"{path}: no such folder; check the path"
@@ -75,22 +79,22 @@ def file_for_folder(path: Path, holding: Kind) -> str:
     return instead(path, found, Use(wanted, to_give="the folder that holds them"))
 
 
-def instead_of_folder(folder: Path, wanted: Kind) -> str:
+def instead_of_folder(folder: Path, wanted: InputKind) -> str:
     """Returns what to do with a folder where a file was wanted, by what is in it; nothing where that does not tell."""
-    held: dict[Kind, Path] = {}
+    held: dict[InputKind, Path] = {}
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     for path in islice(files, LOOKED_AT):
         if found := kind_of(path):
             held.setdefault(found, path)
     ways = [f"give a file in it, such as {held[wanted]}"] if wanted in held else []
     takers = {kind: command for kind, command in TAKES_FOLDER.items() if kind in held}
-    if wanted is Kind.GRAPH:
+    if wanted is InputKind.GRAPH:
         takers.pop(wanted, None)
     ways += dict.fromkeys(f"pass it to {command}" for command in takers.values())
     return " or ".join(ways)
 
 
-def kind_of(path: Path, look: Callable[[Path], Kind] = lambda path: recognise(path).kind) -> Kind | None:
+def kind_of(path: Path, look: Callable[[Path], InputKind] = lambda path: recognise(path).kind) -> InputKind | None:
     """Returns the kind of a file; None for what is none, or cannot be read."""
     try:
         return look(path) if path.is_file() else None

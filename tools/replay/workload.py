@@ -47,7 +47,7 @@ def number_text(number: int) -> str:
     return "?" if number == ABSENT else str(number)
 
 
-class Places(NamedTuple):
+class DeviceSlots(NamedTuple):
     """How many activities a device runs at once, and how much longer each takes its place than was recorded."""
 
     at_once: int
@@ -88,7 +88,7 @@ class Workload(Columns):
     graphs: Sequence[ExecutionGraph]
     lanes: list[Lane]
     first_row: Rows
-    places: list[Places]
+    places: list[DeviceSlots]
     missing_dependencies: int
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
         _check_times(graph, place)
     lanes: list[Lane] = []
     ranks: list[Columns] = []
-    places: list[Places] = []
+    places: list[DeviceSlots] = []
     missing = 0
     first_row = np.cumsum([0] + [len(graph) for graph in graphs])
     for rank, graph in enumerate(graphs):
@@ -205,11 +205,11 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
     return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, place=place)
 
 
-def rooms(graph: ExecutionGraph) -> dict[int, Places]:
+def rooms(graph: ExecutionGraph) -> dict[int, DeviceSlots]:
     """Returns what room each device had, of devices that were full."""
     devices = np.unique(graph.integers("device")).tolist()
     known = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
-    return {device: Places(count, _cut_off(graph)) for device, count in known if count > 0}
+    return {device: DeviceSlots(count, _cut_off(graph)) for device, count in known if count > 0}
 
 
 def _cut_off(graph: ExecutionGraph) -> int:

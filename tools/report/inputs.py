@@ -18,7 +18,7 @@ from ...schema.progress import Advanced, Progress, unseen, unwatched
 from ..analyses import READ_STAGES, RankTrace, graph_of, rank_of_graph, read_rank
 from ..inputs import (
     TRACE_OR_GRAPH,
-    Kind,
+    InputKind,
     NoDeviceTraceError,
     Trace,
     assign_ranks,
@@ -33,10 +33,10 @@ from ..rank_rows import ranges
 
 TITLED, DIGITS = 3, 20
 GIVE = f"give {TRACE_OR_GRAPH.to_give}"
-MADE = (Kind.LINKED, Kind.GRAPH)
+MADE = (InputKind.LINKED, InputKind.GRAPH)
 """What traces were made into; of a folder the first that it holds is used, where it holds no device trace."""
 DIFF = "compare two runs with --diff"
-REPORTED = (Kind.HOST, Kind.DEVICE, Kind.MERGED, Kind.COUNTED, *MADE)
+REPORTED = (InputKind.HOST, InputKind.DEVICE, InputKind.MERGED, InputKind.COUNTED, *MADE)
 
 
 class Source(NamedTuple):
@@ -47,7 +47,7 @@ class Source(NamedTuple):
     path: Path
     host: Path | None = None
     rank: int | None = None
-    kind: Kind = Kind.DEVICE
+    kind: InputKind = InputKind.DEVICE
     told: int | None = None
 
 
@@ -123,11 +123,11 @@ def _read(
         raise DataError(
             f"{source.path}: of {source.kind.value} no part can be taken; give the traces, or link that part"
         )
-    if source.kind is Kind.LINKED:
+    if source.kind is InputKind.LINKED:
         linked = read_linked(str(source.path))
         rank = RankTrace(linked.info.rank, linked, graph_of(linked) if graphs else None)
         advanced(READ_STAGES)
-    elif source.kind is Kind.GRAPH:
+    elif source.kind is InputKind.GRAPH:
         rank = rank_of_graph(ExecutionGraph.read(str(source.path), tensors=False))
         advanced(READ_STAGES)
     else:
@@ -167,7 +167,7 @@ def _numbers_by_value(path: Path) -> list[str]:
 
 def _made_from_traces(folder: Path) -> list[Source]:
     """Returns in the order of their names, numbers in them by value."""
-    found: dict[Kind, list[Source]] = defaultdict(list)
+    found: dict[InputKind, list[Source]] = defaultdict(list)
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     for path in sorted(paths, key=_numbers_by_value):
         with suppress(DataError):  # what is no trace need not be readable
@@ -178,14 +178,18 @@ def _made_from_traces(folder: Path) -> list[Source]:
 
 
 def _add_files(files: list[Path], sources: Sources) -> None:
-    found: dict[Kind, list[Trace]] = {kind: [] for kind in Kind}
+    found: dict[InputKind, list[Trace]] = {kind: [] for kind in InputKind}
     for path in files:
         kind, pid, rank = recognise(path)
         if kind not in REPORTED:
             raise DataError(instead(path, kind, TRACE_OR_GRAPH))
         told = rank_in_name(path.name, pid) if rank is None else rank
         found[kind].append(Trace(str(path), pid, told, rank is not None))
-    devices, merged, hosts = found[Kind.DEVICE], found[Kind.MERGED] + found[Kind.COUNTED], found[Kind.HOST]
+    devices, merged, hosts = (
+        found[InputKind.DEVICE],
+        found[InputKind.MERGED] + found[InputKind.COUNTED],
+        found[InputKind.HOST],
+    )
     host_of = hosts_of(devices + merged, hosts)
     ranks = assign_ranks(devices, communicating(host_of), otherwise=DIFF)
     if ranks.failures:

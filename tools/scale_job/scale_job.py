@@ -18,7 +18,7 @@ from ...schema.errors import DataError
 from ...schema.io import fresh_folder, locked, open_output
 from ...schema.progress import Progress, unwatched
 from ..build_job import GRAPHS, GROUPS, Simulation, write_astra_sim_files
-from ..inputs import Kind, file_for_folder, instead_of_folder
+from ..inputs import InputKind, file_for_folder, instead_of_folder
 from .scale_report import ScaleReport, report_of
 from .write_copies import CopyTask, survey_rank, write_copies
 
@@ -70,13 +70,13 @@ def scale(
 def _graph_files(folder: Path) -> dict[int, Path]:
     """Returns the graph of each rank."""
     if not folder.is_dir():
-        raise DataError(file_for_folder(folder, Kind.GRAPH))
+        raise DataError(file_for_folder(folder, InputKind.GRAPH))
     try:
         found = {int(name[1]): path for path in folder.iterdir() if (name := GRAPH_FILE.fullmatch(path.name))}
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror or error}); check the path") from error
     if not found:
-        remedy = instead_of_folder(folder, Kind.GRAPH) or "build the graphs of a job with trace-build"
+        remedy = instead_of_folder(folder, InputKind.GRAPH) or "build the graphs of a job with trace-build"
         raise DataError(f"{folder}: there is no {GRAPHS}.0.et in it; {remedy}")
     return dict(sorted(found.items()))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ...converter.scaling import Grown, Role, ScalePlan
+from ...converter.scaling import GroupRole, Grown, ScalePlan
 from ...converter.targets import GIB
 from ...schema.graph import CollectiveType
 from ..summary_lines import titled
@@ -69,7 +69,7 @@ def report_of(plan: ScalePlan, is_simulated: bool) -> ScaleReport:
     )
 
 
-def _group(role: Role, plan: ScalePlan) -> GroupLine:
+def _group(role: GroupRole, plan: ScalePlan) -> GroupLine:
     members = role.use.members
     then = plan.places.joined(members) if role.joined else plan.places.of(members, 0)
     return GroupLine(role.use.text, role.joined, len(members), len(then))

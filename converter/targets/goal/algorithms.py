@@ -24,7 +24,7 @@ class Step(NamedTuple):
     after: tuple[int, ...] = ()
 
 
-class Part(NamedTuple):
+class CollectiveMember(NamedTuple):
     """A member's part: of so many `members` it is the one at `place`; bytes that each puts in, that each sends to each
     in an all-to-all, the place of the root, and the longest message.
     """
@@ -55,43 +55,43 @@ def blocks(size: int, count: int) -> Sizes:
     return tuple(size // count + (place < size % count) for place in range(count))
 
 
-def all_reduce_ring(part: Part) -> list[Step]:
+def all_reduce_ring(part: CollectiveMember) -> list[Step]:
     """Blocks go round the ring twice but for one round each: n − 1 rounds add them up, n − 1 hand the sums on."""
     return _ring(part, 2 * (part.members - 1), 0, blocks(max(part.sizes), part.members))
 
 
-def reduce_scatter_ring(part: Part) -> list[Step]:
+def reduce_scatter_ring(part: CollectiveMember) -> list[Step]:
     """Blocks go round in n − 1 rounds and are added up, so that each member's own comes last to it."""
     return _ring(part, part.members - 1, -1, blocks(max(part.sizes), part.members))
 
 
-def all_gather_ring(part: Part) -> list[Step]:
+def all_gather_ring(part: CollectiveMember) -> list[Step]:
     """Returns what each member puts in goes round in n − 1 rounds."""
     return _ring(part, part.members - 1, 0, part.sizes)
 
 
-def broadcast_ring(part: Part) -> list[Step]:
+def broadcast_ring(part: CollectiveMember) -> list[Step]:
     """Pieces go along the ring from the root to the member before it, each handed on as soon as it is there."""
     place = (part.place - part.root) % part.members
     source = _neighbour(part, -1) if place else None
     return _handed_on(part, source, _neighbour(part, 1) if place < part.members - 1 else None, part.sizes[part.root])
 
 
-def reduce_ring(part: Part) -> list[Step]:
+def reduce_ring(part: CollectiveMember) -> list[Step]:
     """Returns a broadcast backwards: pieces are added up along the ring, from the member before the root to the root."""
     place = (part.place - part.root) % part.members
     source = _neighbour(part, 1) if place < part.members - 1 else None
     return _handed_on(part, source, _neighbour(part, -1) if place else None, max(part.sizes))
 
 
-def gather_direct(part: Part) -> list[Step]:
+def gather_direct(part: CollectiveMember) -> list[Step]:
     """Returns every member sends what it puts in to the root."""
     if part.place != part.root:
         return _in_turn([(True, part.root, part.sizes[part.place])], part.chunk)
     return _in_turn([(False, peer, part.sizes[peer]) for peer in _others(part)], part.chunk)
 
 
-def scatter_direct(part: Part) -> list[Step]:
+def scatter_direct(part: CollectiveMember) -> list[Step]:
     """Returns the root sends every member its block of what it puts in."""
     block = blocks(part.sizes[part.root], part.members)
     if part.place != part.root:
@@ -99,7 +99,7 @@ def scatter_direct(part: Part) -> list[Step]:
     return _in_turn([(True, peer, block[peer]) for peer in _others(part)], part.chunk)
 
 
-def all_to_all_pairwise(part: Part) -> list[Step]:
+def all_to_all_pairwise(part: CollectiveMember) -> list[Step]:
     """Returns in round k each member sends to the one k places on and receives from the one k places back."""
     steps: list[Step] = []
     before: tuple[int, ...] = ()
@@ -119,7 +119,7 @@ def all_to_all_pairwise(part: Part) -> list[Step]:
     return steps
 
 
-def barrier_dissemination(part: Part) -> list[Step]:
+def barrier_dissemination(part: CollectiveMember) -> list[Step]:
     """Returns in round k each member sends a byte 2^k places on: after ⌈log2 n⌉ rounds all know that all have come."""
     steps: list[Step] = []
     after: tuple[int, ...] = ()
@@ -132,7 +132,7 @@ def barrier_dissemination(part: Part) -> list[Step]:
     return steps
 
 
-def all_reduce_doubling(part: Part) -> list[Step]:
+def all_reduce_doubling(part: CollectiveMember) -> list[Step]:
     """Returns in round k each member of 2^m swaps all it has with the one whose place differs in bit k."""
     steps: list[Step] = []
     held: list[int] = []
@@ -142,7 +142,7 @@ def all_reduce_doubling(part: Part) -> list[Step]:
     return steps
 
 
-def all_gather_doubling(part: Part) -> list[Step]:
+def all_gather_doubling(part: CollectiveMember) -> list[Step]:
     """Returns the same; what is swapped doubles each time."""
     steps: list[Step] = []
     last: list[int] = []
@@ -156,12 +156,12 @@ def all_gather_doubling(part: Part) -> list[Step]:
     return steps
 
 
-def message(part: Part) -> list[Step]:
+def message(part: CollectiveMember) -> list[Step]:
     """Returns from member 0 to member 1."""
     return _in_turn([(part.place == 0, 1 - part.place, part.sizes[0])], part.chunk)
 
 
-ALGORITHMS: dict[str, Callable[[Part], list[Step]]] = {
+ALGORITHMS: dict[str, Callable[[CollectiveMember], list[Step]]] = {
     "all-reduce by ring": all_reduce_ring,
     "all-reduce by recursive doubling": all_reduce_doubling,
     "all-gather by ring": all_gather_ring,
@@ -179,7 +179,7 @@ ALGORITHMS: dict[str, Callable[[Part], list[Step]]] = {
 
 
 @lru_cache(maxsize=256)
-def steps_of(algorithm: str, part: Part) -> tuple[list[Step], list[int]]:
+def steps_of(algorithm: str, part: CollectiveMember) -> tuple[list[Step], list[int]]:
     """Returns a member's steps, and the numbers of those that no other one of them waits for: its part is over when
     they are.
     """
@@ -188,7 +188,7 @@ def steps_of(algorithm: str, part: Part) -> tuple[list[Step], list[int]]:
     return steps, [number for number in range(len(steps)) if number not in awaited]
 
 
-def _ring(part: Part, rounds: int, first: int, sizes: Sizes) -> list[Step]:
+def _ring(part: CollectiveMember, rounds: int, first: int, sizes: Sizes) -> list[Step]:
     """Returns in round k each member sends the block `first` − k places from its own one on, and gets the one before
     that.
     """
@@ -217,7 +217,7 @@ def _round(steps: list[Step], to: int, source: int, given: Sizes, taken: Sizes, 
     return received
 
 
-def _handed_on(part: Part, source: int | None, to: int | None, size: int) -> list[Step]:
+def _handed_on(part: CollectiveMember, source: int | None, to: int | None, size: int) -> list[Step]:
     steps: list[Step] = []
     received: tuple[int, ...] = ()
     for piece in pieces(size, part.chunk):
@@ -240,11 +240,11 @@ def _in_turn(messages: Sequence[tuple[bool, int, int]], chunk: int) -> list[Step
     return steps
 
 
-def _neighbour(part: Part, distance: int) -> int:
+def _neighbour(part: CollectiveMember, distance: int) -> int:
     return (part.place + distance) % part.members
 
 
-def _others(part: Part) -> list[int]:
+def _others(part: CollectiveMember) -> list[int]:
     return [place for place in range(part.members) if place != part.place]
 
 

@@ -9,11 +9,11 @@ from ....schema.io import open_output
 from .cpu_crossing import cross_by_messages
 from .cpus import cpus_of
 from .goal_options import GoalOptions
-from .job import Job, job_of
+from .job import RecordedJob, job_of
 from .operations import Operation, lines
 from .rank_communication import measured_times, rank_communication
 from .rank_messages import rank_messages
-from .rank_program import RankPlace, rank_program
+from .rank_program import RankStart, rank_program
 
 MESSAGES_OF_LANES = "messages"
 
@@ -64,17 +64,19 @@ def write_goal(path: str, ranks: int, read: Callable[[int], ExecutionGraph], opt
     return report
 
 
-def _operations(graph: ExecutionGraph, job: Job, place: int, options: GoalOptions) -> tuple[list[Operation], list[str]]:
+def _operations(
+    graph: ExecutionGraph, job: RecordedJob, place: int, options: GoalOptions
+) -> tuple[list[Operation], list[str]]:
     """Returns a rank's operations, and what its cpus are."""
     times = measured_times(graph)
     crosses = options.simulator == "loggopsim"
     cpus = cpus_of(graph, times, [MESSAGES_OF_LANES] if crosses else [])
     begin = int(job.begin_ns[place])
-    operations = rank_program(graph, times, cpus, RankPlace(place, begin), rank_messages(job, place), options)
+    operations = rank_program(graph, times, cpus, RankStart(place, begin), rank_messages(job, place), options)
     return (cross_by_messages(operations, place, cpus.lanes) if crosses else operations), cpus.names
 
 
-def _rank(job: Job, place: int, options: GoalOptions) -> GoalRank:
+def _rank(job: RecordedJob, place: int, options: GoalOptions) -> GoalRank:
     gpus = options.gpus_per_node or 1
     times = int(job.begin_ns[place]), int(job.end_ns[place])
     return GoalRank(place, job.ranks[place], place // gpus, place % gpus, *times)

@@ -11,7 +11,7 @@ from ....schema.columns import Int64
 from ....schema.errors import DataError
 from ....schema.graph import CollectiveType, NodeType
 from ...ranks import Attendance, Matching, awaits_all, begin_of_ranks, match, ranks_of
-from .algorithms import Part
+from .algorithms import CollectiveMember
 from .goal_options import GoalOptions
 from .rank_communication import RankCommunication
 
@@ -49,10 +49,10 @@ class Meeting(NamedTuple):
 
     algorithm: str
     members: tuple[int, ...]
-    part: Part
+    part: CollectiveMember
     lasts_ns: tuple[int, ...]
 
-    def part_of(self, rank: int) -> Part:
+    def part_of(self, rank: int) -> CollectiveMember:
         """Returns the part of the rank at this place of the job."""
         return self.part._replace(place=self.members.index(rank))
 
@@ -65,7 +65,7 @@ class Attended(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RecordedJob:
     """The ranks of the job as recorded, by place; when each began and had ended, in ns on one clock; what they meet in,
     and which meetings each attends, in one order for all.
     """
@@ -83,7 +83,7 @@ class _Member(NamedTuple):
     call: int
 
 
-def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Job:
+def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> RecordedJob:
     """Matches the calls of all ranks and says how each match is done. O(n log n) in the calls, and members squared of
     all-to-alls.
 
@@ -104,7 +104,7 @@ def job_of(ranks: Sequence[RankCommunication], options: GoalOptions) -> Job:
         meetings.append(meeting)
     _count_alone(ranks, together, counts)
     ends = begin + np.array([own.last_end_ns for own in ranks], np.int64)
-    return Job(numbers, begin, ends, meetings, attended, +counts)
+    return RecordedJob(numbers, begin, ends, meetings, attended, +counts)
 
 
 def _together(matching: Matching) -> list[list[_Member]]:
@@ -168,13 +168,13 @@ def _meeting(
     recorded = [ranks[one.rank].rank for one in order]
     root = next((recorded.index(rank) for rank in roots if rank in recorded), 0)
     shares = _shares(ranks, order, group, counts) if kind == CollectiveType.ALL_TO_ALL else ()
-    part = Part(0, len(order), sizes, shares, root, options.chunk_bytes)
+    part = CollectiveMember(0, len(order), sizes, shares, root, options.chunk_bytes)
     algorithm = BARRIER if options.measured_communication else _algorithm(kind, part, options, counts)
     counts[MEASURED if options.measured_communication else algorithm] += 1
     return Meeting(algorithm, tuple(one.rank for one in order), part, _lasts(ranks, begin, order)), order
 
 
-def _algorithm(kind: int | None, part: Part, options: GoalOptions, counts: Counter[str]) -> str:
+def _algorithm(kind: int | None, part: CollectiveMember, options: GoalOptions, counts: Counter[str]) -> str:
     moved = sum(map(sum, part.shares)) if part.shares else sum(part.sizes)
     if not moved:
         counts[WITHOUT_BYTES] += kind != CollectiveType.BARRIER

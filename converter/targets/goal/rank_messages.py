@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ....schema.errors import DataError
 from .algorithms import steps_of
-from .job import Job
+from .job import RecordedJob
 from .operations import Operation
 
 LARGEST_TAG = (1 << 32) - 2
@@ -27,7 +27,7 @@ class MeetingMessages(NamedTuple):
     lasts_ns: int
 
 
-def rank_messages(job: Job, place: int) -> dict[int, list[MeetingMessages]]:
+def rank_messages(job: RecordedJob, place: int) -> dict[int, list[MeetingMessages]]:
     """Returns by row of the rank's graph the meetings that it attends, as messages on cpu 0. O(messages).
 
     Raises DataError where there are more messages from one rank to another than tags.

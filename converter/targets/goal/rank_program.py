@@ -21,7 +21,7 @@ from .rank_communication import MeasuredTimes
 from .rank_messages import MeetingMessages
 
 
-class RankPlace(NamedTuple):
+class RankStart(NamedTuple):
     """Where a rank is in the job, and when it began, in ns."""
 
     number: int
@@ -32,7 +32,7 @@ def rank_program(
     graph: ExecutionGraph,
     times: MeasuredTimes,
     cpus: Cpus,
-    place: RankPlace,
+    place: RankStart,
     met: Mapping[int, list[MeetingMessages]],
     options: GoalOptions,
 ) -> list[Operation]:

@@ -15,7 +15,7 @@ from ....schema.errors import DataError
 from ....schema.io import note_input
 from ....schema.traces import FOREVER, integer, kineto
 from ..categories import Role
-from ..device_rows import ActivityRows, CallRows, DeviceTrace, EventRecordRows, OpRows, SyncRows
+from ..device_rows import DeviceTrace, RecordedActivities, RecordedCalls, RecordedEvents, RecordedOps, RecordedSyncs
 from .database import Database, dialect, opened, processes
 from .lanes import nesting_lanes
 
@@ -82,8 +82,8 @@ def read_rocpd(path: str) -> DeviceTrace:
         ops=_annotations(*marks, skipped),
         calls=_calls(api[~marker], names, skipped),
         activities=_activities(ops[on_device], Links(*linked.T, *api[:, :2].T), queues, names, process, skipped),
-        syncs=SyncRows(Categorical.of(()), *[NONE] * 9),
-        event_records=EventRecordRows(*[NONE] * 4),
+        syncs=RecordedSyncs(Categorical.of(()), *[NONE] * 9),
+        event_records=RecordedEvents(*[NONE] * 4),
         communication={role: JsonRecords.of({}, kineto.Args) for role in (Role.OP, Role.ACTIVITY)},
         skipped=skipped,
         read=len(api) + len(ops),
@@ -134,16 +134,16 @@ def _named(codes: Int64, names: dict[int, str], otherwise: Int64) -> Categorical
 # calls and activities
 
 
-def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> CallRows:
+def _calls(api: Int64, names: dict[int, str], skipped: Counter[str]) -> RecordedCalls:
     ended = (api[:, 3] >= 0) & (api[:, 4] >= api[:, 3]) & (api[:, 4] < FOREVER)
     skipped["API rows without an end"] += int((~ended).sum())
     number, process, thread, start, end, name, _ = api[ended].T
-    return CallRows(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
+    return RecordedCalls(_named(name, names, name), process, thread, start, end, number, np.zeros_like(number))
 
 
 def _activities(
     ops: Int64, links: Links, queues: dict[int, int], names: dict[int, str], process: int, skipped: Counter[str]
-) -> ActivityRows:
+) -> RecordedActivities:
     category = _categories(ops[:, 6], names)
     work, timed = category.equal(*WORK), (ops[:, 3] >= 0) & (ops[:, 4] > ops[:, 3]) & (ops[:, 4] < FOREVER)
     _count_others(category.take(~work), ops[~work, 6], names, skipped)
@@ -152,7 +152,7 @@ def _activities(
     launcher = _launchers(number, ops[:, 0], links, skipped)
     pairs = zip(number.tolist(), queue.tolist(), strict=True)
     stream = np.array([queues.get(op, other) for op, other in pairs], np.int64)
-    return ActivityRows(
+    return RecordedActivities(
         name=_named(name, names, kind),
         category=category.take(work & timed),
         process=_owners(device, launcher, links, process),
@@ -233,7 +233,7 @@ def _op_ranges(ops: Int64, names: dict[int, str], process: int) -> Ranges:
     return Ranges(rows, [names.get(code, "") for code in ops[:, 5].tolist()])
 
 
-def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows:
+def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> RecordedOps:
     rows, messages = np.concatenate((first.rows, second.rows)), first.message + second.message
     lasting: Bool = (rows[:, 2] >= 0) & (rows[:, 3] > rows[:, 2]) & (rows[:, 3] < FOREVER)
     skipped["roctx marks, which last no time"] += int((~lasting).sum())
@@ -242,7 +242,7 @@ def _annotations(first: Ranges, second: Ranges, skipped: Counter[str]) -> OpRows
     process, thread, start, end = rows[order].T
     zero, none = np.zeros_like(start), np.full_like(start, -1)
     thread[thread < 0] = nesting_lanes(start[thread < 0], end[thread < 0])
-    return OpRows(
+    return RecordedOps(
         name=Categorical.of(messages[row] for row in order.tolist()),
         process=process,
         thread=thread,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from execgraph.converter.building import CommunicationColumns, meaning
-from execgraph.converter.building.communication_columns import Message, Place, communication_columns, tags
+from execgraph.converter.building.communication_columns import CommunicationNode, Message, communication_columns, tags
 from execgraph.linker.communication import CollectiveOps, awaited_collectives
 from execgraph.linker.communication.process_groups import WAIT
 from execgraph.schema.columns import ABSENT, Categorical, Ragged
@@ -95,7 +95,7 @@ def columns_of(*found: Communication, rows: list[int] | None = None, count: int 
     linked.info.rank = 2
     linked.communications = list(found)
     rows = list(range(len(found))) if rows is None else rows
-    return communication_columns(linked, count, [Place(at + 1, row, "") for at, row in enumerate(rows)])
+    return communication_columns(linked, count, [CommunicationNode(at + 1, row, "") for at, row in enumerate(rows)])
 
 
 def values(columns: CommunicationColumns, name: str) -> list[list[int]]:

@@ -6,7 +6,7 @@ import pytest
 from execgraph.linker import read_device_trace, read_host_trace
 from execgraph.linker.contradictions import contradictions_in_traces
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.generate import NAMED, RANDOM, build_job, simulate, write_traces
+from execgraph.tools.generate import simulate, write_traces
 from execgraph.tools.inputs import find_traces, hosts_of
 from support.contradictions import (
     GRAPHS,
@@ -21,6 +21,8 @@ from support.contradictions import (
     table,
 )
 from support.folders import ROOT
+
+from benchmarks.programs import NAMED, RANDOM, build_job
 
 TABLE = ROOT / "docs" / "contradictions.md"
 

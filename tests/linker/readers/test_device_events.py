@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from execgraph.linker import read_device_trace
-from execgraph.linker.readers import ActivityRows, OpRows, Role, SyncRows, device_tables
+from execgraph.linker.readers import RecordedActivities, RecordedOps, RecordedSyncs, Role, device_tables
 from execgraph.linker.readers.device_events import DeviceEvents
 from execgraph.linker.readers.event_rows import unpadded
 from execgraph.schema.traces import Args, kineto
@@ -49,15 +49,15 @@ def times(events: DeviceEvents, role: Role = Role.OP) -> list[tuple[int, int]]:
     return list(zip(start.tolist(), end.tolist(), strict=True))
 
 
-def ops(*rows: Event, arguments: bool = False) -> OpRows:
+def ops(*rows: Event, arguments: bool = False) -> RecordedOps:
     return device_tables.ops(read([*rows], arguments=arguments).rows[Role.OP], PADDED)
 
 
-def activities(*rows: Event) -> ActivityRows:
+def activities(*rows: Event) -> RecordedActivities:
     return device_tables.activities(read([*rows]).rows[Role.ACTIVITY], PADDED)
 
 
-def syncs(*rows: Event) -> SyncRows:
+def syncs(*rows: Event) -> RecordedSyncs:
     return device_tables.syncs(read([*rows]).rows[Role.SYNC], PADDED)
 
 

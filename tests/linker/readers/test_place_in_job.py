@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from execgraph.linker.readers.place_in_job import PlaceInJob, place_in_job
+from execgraph.linker.readers.distributed_info import DistributedInfo, place_in_job
 from execgraph.schema.traces import kineto
 
 
-def place(base_time: Any = None, **distributed: Any) -> PlaceInJob:
+def place(base_time: Any = None, **distributed: Any) -> DistributedInfo:
     return place_in_job(kineto.DeviceFile(distributed=kineto.DistributedInfo(**distributed), base_time=base_time))
 
 
@@ -27,5 +27,5 @@ def test_groups_are_those_that_are_records() -> None:
 
 
 def test_a_header_may_say_nothing() -> None:
-    assert place_in_job(kineto.DeviceFile()) == PlaceInJob(None, None, 0, [])
+    assert place_in_job(kineto.DeviceFile()) == DistributedInfo(None, None, 0, [])
     assert place(base_time="12").base_time_ns == 12

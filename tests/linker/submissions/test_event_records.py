@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from execgraph.linker.communication import CollectiveOps
 from execgraph.linker.readers import sync_calls
-from execgraph.linker.submissions import Places, StreamKey
+from execgraph.linker.submissions import CallSites, StreamKey
 from execgraph.linker.submissions.event_records import EventRecords
 from execgraph.linker.submissions.streams import ThreadLaunches
 from execgraph.schema.linked import Communication, Communications
@@ -43,7 +43,7 @@ def recordings(
     around = ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100 * second), Op("record_param_comms"))
     parent = column(-1, -1, -1)
     collectives = CollectiveOps(column(COLLECTIVE), Communications.of([Communication()]), parent, around, {}, parent)
-    places, kinds = Places(rows, around, parent), sync_calls(rows.name)
+    places, kinds = CallSites(rows, around, parent), sync_calls(rows.name)
     return EventRecords(rows, kinds, device, collectives, ThreadLaunches(device, rows), places, known or {})
 
 

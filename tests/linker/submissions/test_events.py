@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from execgraph.linker.communication import CollectiveOps
-from execgraph.linker.readers import EventRecordRows, SyncCall, SyncRows, sync_calls
-from execgraph.linker.submissions import EventRecord, Places, StreamKey, StreamQueues
+from execgraph.linker.readers import RecordedEvents, RecordedSyncs, SyncCall, sync_calls
+from execgraph.linker.submissions import CallSites, EventRecord, StreamKey, StreamQueues
 from execgraph.linker.submissions.event_records import EventRecords
 from execgraph.linker.submissions.events import NamedEvents, SyncRecord, SyncRecords
 from execgraph.linker.submissions.streams import ThreadLaunches
 from execgraph.schema.columns import Categorical, Int64
-from execgraph.schema.linked import Communications, Found
+from execgraph.schema.linked import Communications, Provenance
 from support.tables import FIRST, Called, Ran, activities, calls, column, ops
 
 CALLED = calls(
@@ -33,18 +33,18 @@ def record(recorded: int = -1 - FIRST, stream: int = -1, event: int = -1) -> Syn
     return SyncRecord(SyncCall.STREAM_WAIT, 0, 24, stream, FIRST + recorded, event)
 
 
-def event_rows(*rows: tuple[int, int, int]) -> EventRecordRows:
+def event_rows(*rows: tuple[int, int, int]) -> RecordedEvents:
     """(call, stream, event id) of recordings."""
     call, stream, event = (column(*values) for values in (zip(*rows, strict=True) if rows else ((), (), ())))
-    return EventRecordRows(0 * call, FIRST + call, stream, event)
+    return RecordedEvents(0 * call, FIRST + call, stream, event)
 
 
-def named_events(*records: SyncRecord, rows: EventRecordRows | None = None) -> NamedEvents:
+def named_events(*records: SyncRecord, rows: RecordedEvents | None = None) -> NamedEvents:
     call = FIRST + np.arange(len(records))
     none, kind = np.zeros(len(records), np.int64), Categorical.of("Stream Wait Event" for _ in records)
     columns = (column(*(getattr(one, name) for one in records)) for name in SyncRecord._fields[1:])
     device, stream, awaited, recorded, event = columns
-    syncs = SyncRecords(SyncRows(kind, none, none, none, device, call, stream, awaited, recorded, event))
+    syncs = SyncRecords(RecordedSyncs(kind, none, none, none, device, call, stream, awaited, recorded, event))
     return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
 
 
@@ -52,7 +52,7 @@ def recordings() -> EventRecords:
     kinds: Int64 = sync_calls(CALLED.name)
     none, op = column(), ops()
     collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
-    return EventRecords(CALLED, kinds, RAN, collectives, ThreadLaunches(RAN, CALLED), Places(CALLED, op, none), {})
+    return EventRecords(CALLED, kinds, RAN, collectives, ThreadLaunches(RAN, CALLED), CallSites(CALLED, op, none), {})
 
 
 def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
@@ -101,14 +101,16 @@ def test_the_stream_of_a_recording_is_told_by_the_records_of_its_waits_else_by_i
 def test_a_named_recording_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> None:
     rows = recordings()
     told = named_events(record(1, stream=20))
-    assert told.recording(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Found.RECORD)
-    assert named_events().recording(1, record(1, stream=7), rows) == EventRecord(1, 100, FIRST_STREAM, Found.RECORD)
+    assert told.recording(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Provenance.RECORD)
+    assert named_events().recording(1, record(1, stream=7), rows) == EventRecord(
+        1, 100, FIRST_STREAM, Provenance.RECORD
+    )
     used = named_events().recording(LATER, record(LATER), rows)
-    assert used == EventRecord(LATER, 500, SECOND_STREAM, Found.RECORD)
+    assert used == EventRecord(LATER, 500, SECOND_STREAM, Provenance.RECORD)
     assert named_events().recording(1, record(1), rows) is None
 
 
 def test_a_recording_on_the_default_stream_is_told() -> None:
     assert named_events().recording(1, record(1, stream=0), recordings()) == EventRecord(
-        1, 100, StreamKey(0, 0), Found.RECORD
+        1, 100, StreamKey(0, 0), Provenance.RECORD
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from execgraph.linker.submissions import Places
+from execgraph.linker.submissions import CallSites
 from execgraph.schema.columns import ABSENT, Int64
 from execgraph.schema.linked import Calls
 from support.tables import Called, Op, calls, column, ops
@@ -12,7 +12,7 @@ STEPS = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 1_000)]
 
 def places(
     around: Int64, parent: list[int], *named: Op, names: tuple[str, ...] = (), threads: tuple[int, ...] = ()
-) -> Places:
+) -> CallSites:
     """Of calls 100 apart, each in an op or, for -1, in none."""
     rows = [Called(100 * number, 100 * number + 50) for number in range(len(around))]
     if names:
@@ -20,7 +20,7 @@ def places(
     table: Calls = replace(calls(*rows), op_row=around)
     if threads:
         table = replace(table, thread=column(*threads))
-    return Places(table, ops(*named), column(*parent))
+    return CallSites(table, ops(*named), column(*parent))
 
 
 def test_a_path_is_told_by_the_names_of_the_ops_around() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from execgraph.linker.threads import thread_handoffs
 from execgraph.schema.columns import ABSENT, TOLERANCE
-from execgraph.schema.linked import Found, ThreadHandoffs
+from execgraph.schema.linked import Provenance, ThreadHandoffs
 from execgraph.schema.machine import ANY_THREAD
 from support.effort import Counted, format_counts, growth
 from support.tables import Called, Op, calls, column, ops
@@ -48,11 +48,11 @@ def over(*rows: Op, inside: dict[int, int] | None = None, called: dict[int, Call
 
 
 def call(first: int, since: int = ABSENT, worker: int = WORKER, started: int | None = None) -> Over:
-    return Over(MAIN, first, worker, first if started is None else started, since, Found.RECORD.value)
+    return Over(MAIN, first, worker, first if started is None else started, since, Provenance.RECORD.value)
 
 
 def back(last: int, since: int, worker: int = WORKER, returned: int | None = None) -> Over:
-    return Over(worker, last, MAIN, last if returned is None else returned, since, Found.RECORD.value)
+    return Over(worker, last, MAIN, last if returned is None else returned, since, Provenance.RECORD.value)
 
 
 CALLED_AND_RETURNED = [call(30_000), back(80_000, 30_000)]
@@ -212,11 +212,11 @@ def by_timing(start: int, end: int, *before: Op) -> list[Over]:
 
 
 def called_by_timing(at: int, since: int = ABSENT) -> Over:
-    return Over(MAIN, LATER + at, WORKER, LATER + at, since, Found.TIMING.value)
+    return Over(MAIN, LATER + at, WORKER, LATER + at, since, Provenance.TIMING.value)
 
 
 def returned_by_timing(at: int, since: int) -> Over:
-    return Over(WORKER, LATER + at, MAIN, LATER + at, since, Found.TIMING.value)
+    return Over(WORKER, LATER + at, MAIN, LATER + at, since, Provenance.TIMING.value)
 
 
 @pytest.mark.parametrize(("start", "is_called"), [(0, True), (MOST, True), (MOST + 1, False)])
@@ -245,7 +245,7 @@ def test_the_main_thread_had_been_waiting_since_it_called() -> None:
 def test_the_worker_that_ended_last_is_returned_from() -> None:
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
     found = by_timing(MOST + 1, LATER - 5, last)
-    assert found == [Over(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Found.TIMING.value)]
+    assert found == [Over(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
 
 
 # many threads

@@ -92,13 +92,13 @@ def test_ends_speak_for_a_place_if_they_explain_half_of_the_waits_that_were_held
 
 def test_a_wait_that_no_work_followed_says_nothing() -> None:
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, -1),), NEVER, 0)]
-    over, spoken = judged(met_ends([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].held[0], [1 << 40])
+    over, spoken = judged(met_ends([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [1 << 40])
     assert (over.tolist(), spoken.tolist()) == ([[False]], [0])
 
 
 def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]
-    over, spoken = judged(met_ends([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].held[0], [8_999])
+    over, spoken = judged(met_ends([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [8_999])
     assert (over.tolist(), spoken.tolist()) == ([[False]], [1])
 
 
@@ -174,6 +174,6 @@ def test_what_was_known_to_hold_an_activity_up_no_longer_has_to_be_explained() -
     ran, called = [FIRST, Ran(LATE, LATE + 10, 2), Ran(5_000, LATE - 5, stream=20)], [LAUNCHED, WAITS, LAUNCHED]
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 1),), NEVER, 0)]
     ends = met_ends(ran, called, waits)
-    assert judged(ends, waits, waits[0].held[0], [LATE - 5])[1].tolist() == [1]
+    assert judged(ends, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [1]
     ends.explained(1, 2)
-    assert judged(ends, waits, waits[0].held[0], [LATE - 5])[1].tolist() == [0]
+    assert judged(ends, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [0]

@@ -16,7 +16,7 @@ import pytest
 from execgraph.converter.scaling import Growth
 from execgraph.schema.errors import DataError
 from execgraph.schema.io import alone, fresh_folder, locked, open_input
-from execgraph.tools.build_job import BuildOptions, Built, build, build_rank
+from execgraph.tools.build_job import BuildOptions, BuiltJob, build, build_rank
 from execgraph.tools.build_job.build_rank import RankTask
 from execgraph.tools.build_job.build_report import PIECE, content_of
 from execgraph.tools.build_job.leftovers import LOCK
@@ -30,7 +30,7 @@ def job(jobs: Callable[[int], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(jobs(2), tmp_path / "job"))
 
 
-def built(job: Path, out: Path) -> Built:
+def built(job: Path, out: Path) -> BuiltJob:
     return build(job, out, BuildOptions(), here)
 
 

@@ -13,7 +13,7 @@ from execgraph.converter.targets import Target
 from execgraph.linker.windows import Window
 from execgraph.schema.errors import RequestError
 from execgraph.schema.graph import ExecutionGraph
-from execgraph.tools.build_job import BuildOptions, Built, Outcomes, build
+from execgraph.tools.build_job import BuildOptions, BuiltJob, Outcomes, build
 from execgraph.tools.build_job.build_rank import RankResult, RankTask
 from execgraph.tools.commands.trace_build import main
 from execgraph.tools.generate import build_job, simulate, write_traces
@@ -36,7 +36,7 @@ def job(traces: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(traces, tmp_path / "job"))
 
 
-def built(folder: Path, out: Path, options: BuildOptions | None = None, anew: bool = False) -> Built:
+def built(folder: Path, out: Path, options: BuildOptions | None = None, anew: bool = False) -> BuiltJob:
     return build(folder, out, options or BuildOptions(), here, anew)
 
 

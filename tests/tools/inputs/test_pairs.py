@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from execgraph.schema.errors import DataError
-from execgraph.tools.inputs import Kind, Pairs, find_pairs, rank_in_name, recognise
+from execgraph.tools.inputs import InputKind, Pairs, find_pairs, rank_in_name, recognise
 from execgraph.tools.inputs.recognise import END, Recognised
 from support.databases import LITE, RPD_3, Op, write_database
 
@@ -52,30 +52,33 @@ def matched(pairs: Pairs) -> dict[int, tuple[str, str | None]]:
 @pytest.mark.parametrize("rank_last", [False, True])
 def test_process_and_rank_are_found_at_either_end_of_a_long_file(tmp_path: Path, name: str, rank_last: bool) -> None:
     content = device(41, 3, filler=2 * END // 200, rank_last=rank_last)
-    assert recognise(folder_of(tmp_path, {name: content}) / name) == Recognised(Kind.DEVICE, 41, 3)
+    assert recognise(folder_of(tmp_path, {name: content}) / name) == Recognised(InputKind.DEVICE, 41, 3)
 
 
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (host(41), Kind.HOST),
-        (device(41), Kind.DEVICE),
-        (device(41)["traceEvents"], Kind.DEVICE),
-        ({**device(41), "extra": {"distributedInfo": {"rank": 0}}, "distributedInfo": {"rank": 1}}, Kind.MERGED),
-        ({**host(41), "nodes": [{"id": 1, "ts": 1.0, "inclusive_dur": 2.0}]}, Kind.LINKED),
-        ({"metadata": {"version": "0.1", "attr": []}, "nodes": [{"id": 1, "type": "COMP_NODE"}]}, Kind.GRAPH_JSON),
-        ({"traceEvents": [{"ph": "X", "cat": "computation", "name": "add", "pid": 1, "tid": 1}]}, Kind.OTHER_EVENTS),
-        ({"1": [0, 1]}, Kind.GROUPS),
-        ({"tool": "execgraph 1.0", "options": {}}, Kind.REPORT),
-        ({"ranks": [1, 2]}, Kind.JSON),
-        (b"\x08\x0a\x030.1\x12\x01", Kind.GRAPH),
-        (b"num_ranks 2\n", Kind.GOAL),
-        (b"<!DOCTYPE html><html>", Kind.PAGE),
-        ("Grüße".encode()[:-2], Kind.TEXT),
-        (b"\xfe\x01", Kind.OTHER),
+        (host(41), InputKind.HOST),
+        (device(41), InputKind.DEVICE),
+        (device(41)["traceEvents"], InputKind.DEVICE),
+        ({**device(41), "extra": {"distributedInfo": {"rank": 0}}, "distributedInfo": {"rank": 1}}, InputKind.MERGED),
+        ({**host(41), "nodes": [{"id": 1, "ts": 1.0, "inclusive_dur": 2.0}]}, InputKind.LINKED),
+        ({"metadata": {"version": "0.1", "attr": []}, "nodes": [{"id": 1, "type": "COMP_NODE"}]}, InputKind.GRAPH_JSON),
+        (
+            {"traceEvents": [{"ph": "X", "cat": "computation", "name": "add", "pid": 1, "tid": 1}]},
+            InputKind.OTHER_EVENTS,
+        ),
+        ({"1": [0, 1]}, InputKind.GROUPS),
+        ({"tool": "execgraph 1.0", "options": {}}, InputKind.REPORT),
+        ({"ranks": [1, 2]}, InputKind.JSON),
+        (b"\x08\x0a\x030.1\x12\x01", InputKind.GRAPH),
+        (b"num_ranks 2\n", InputKind.GOAL),
+        (b"<!DOCTYPE html><html>", InputKind.PAGE),
+        ("Grüße".encode()[:-2], InputKind.TEXT),
+        (b"\xfe\x01", InputKind.OTHER),
     ],
 )
-def test_a_file_is_known_by_its_content(tmp_path: Path, content: Any, kind: Kind) -> None:
+def test_a_file_is_known_by_its_content(tmp_path: Path, content: Any, kind: InputKind) -> None:
     assert recognise(folder_of(tmp_path, {"file": content}) / "file").kind is kind
 
 
@@ -88,7 +91,7 @@ def test_rank_labels_tell_the_rank_of_a_trace_that_records_none(tmp_path: Path) 
 def test_a_file_cut_off_at_its_end_is_still_known(tmp_path: Path) -> None:
     whole = gzip.compress(json.dumps(device(41, 2, filler=100)).encode())
     (tmp_path / "t.json.gz").write_bytes(whole[:-20])
-    assert recognise(tmp_path / "t.json.gz") == Recognised(Kind.DEVICE, 41, 2)
+    assert recognise(tmp_path / "t.json.gz") == Recognised(InputKind.DEVICE, 41, 2)
 
 
 def test_a_bare_number_that_is_the_process_is_no_rank() -> None:
@@ -183,7 +186,7 @@ def test_databases_are_device_traces_of_their_process(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "notes.db").execute("CREATE TABLE notes (id)")
     pairs = find_pairs(folder_of(tmp_path, {"et.json": host(800)}), lambda _: False, allow_mismatch=True)
     assert matched(pairs) == {0: ("run_5.rpd", None), 1: ("trace_79.db", None), 2: ("trace_800.db", "et.json")}
-    assert pairs.skipped == {Kind.OTHER_DATABASE.value: 1}
+    assert pairs.skipped == {InputKind.OTHER_DATABASE.value: 1}
 
 
 # The other files
@@ -199,10 +202,10 @@ def test_other_files_are_counted_by_kind(tmp_path: Path) -> None:
         ".hidden.json": device(2, 0),
     }
     assert pairs_of(tmp_path, files).skipped == {
-        Kind.GRAPH.value: 1,
-        Kind.LINKED.value: 1,
-        Kind.OTHER.value: 1,
-        Kind.TEXT.value: 1,
+        InputKind.GRAPH.value: 1,
+        InputKind.LINKED.value: 1,
+        InputKind.OTHER.value: 1,
+        InputKind.TEXT.value: 1,
     }
 
 

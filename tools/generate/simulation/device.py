@@ -47,7 +47,7 @@ class Running:
         self.waiters: list[Callable[[], None]] = []
 
 
-class Event(NamedTuple):
+class RecordedEvent(NamedTuple):
     """A recorded event: what it stands for, on which stream and by which call."""
 
     sources: tuple[Running, ...]

@@ -153,18 +153,18 @@ class RankRun:
         """How many ops, calls and activities there are."""
         return len(self.ops) + len(self.calls) + len(self.activities)
 
-    def period(self) -> "Period":
+    def period(self) -> "TimeSpan":
         """Returns from the first start to the last end of an op, call or activity, step annotations aside."""
         own = ~np.array([op.is_step for op in self.op_table], bool)[as_numpy(self.ops.op)]
         starts = [as_numpy(self.ops.start)[own], as_numpy(self.calls.start), as_numpy(self.activities.start)]
         ends = [as_numpy(self.ops.end)[own], as_numpy(self.calls.end), as_numpy(self.activities.end)]
-        return Period(
+        return TimeSpan(
             min((int(times.min()) for times in starts if len(times)), default=0),
             max((int(times.max()) for times in ends if len(times)), default=0),
         )
 
 
-class Period(NamedTuple):
+class TimeSpan(NamedTuple):
     """From `start` to `end`, ns from the start of the run."""
 
     start: int
@@ -183,10 +183,10 @@ class Run:
     job: Job
     ranks: Sequence[RankRun]
 
-    def period(self) -> Period:
+    def period(self) -> TimeSpan:
         """Returns from the first start to the last end on any rank."""
         periods = [rank.period() for rank in self.ranks]
-        return Period(min(one.start for one in periods), max(one.end for one in periods))
+        return TimeSpan(min(one.start for one in periods), max(one.end for one in periods))
 
     @property
     def makespan_ns(self) -> int:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..instructions import HOST, Instruction
 from ..job import Job
-from .device import Devices, Event, Running, Stream
+from .device import Devices, RecordedEvent, Running, Stream
 from .record import NONE, RankRun
 from .scaling import Factors
 
@@ -24,7 +24,7 @@ class Process:
     def __init__(self, rank: int) -> None:
         self.record = RankRun(rank)
         self.streams: dict[int, Stream] = {}
-        self.events: dict[int, Event] = {}
+        self.events: dict[int, RecordedEvent] = {}
         self.queues: dict[str, Queue] = {}
         self.threads: list[Thread] = []
         self._codes: dict[object, int] = {}

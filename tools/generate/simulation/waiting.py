@@ -14,7 +14,7 @@ from ..instructions import (
     SynchronizeStream,
     WaitEvent,
 )
-from .device import Event, Running
+from .device import RecordedEvent, Running
 from .host_work import do_work
 from .record import CONTEXT_SYNC, EVENT_SYNC, NONE, STREAM_SYNC, STREAM_WAIT
 from .state import Simulation, Thread
@@ -24,7 +24,7 @@ def record_event(simulation: Simulation, thread: Thread, record: RecordEvent) ->
     """Returns the event stands for what the stream has pending now. Always True: the thread goes on."""
     process = thread.process
     call = simulation.call(thread, "cudaEventRecord", record.ns)
-    process.events[record.event] = Event(process.stream(record.stream).pending(), record.stream, call)
+    process.events[record.event] = RecordedEvent(process.stream(record.stream).pending(), record.stream, call)
     return True
 
 
@@ -61,7 +61,7 @@ def _waiting_call(
     simulation: Simulation, thread: Thread, name: str, kind: int, stream: int = NONE, event: int = NONE
 ) -> int:
     call = simulation.call(thread, name, 0)
-    recorded = thread.process.events[event] if event != NONE else Event((), NONE, NONE)
+    recorded = thread.process.events[event] if event != NONE else RecordedEvent((), NONE, NONE)
     thread.process.record.syncs.append(kind, call, stream, event, recorded.stream, recorded.call)
     return call
 

@@ -6,7 +6,7 @@ A message carries what its sender had when it could be sent at the earliest: wha
 from collections.abc import Callable, Sequence
 
 import pytest
-from execgraph.converter.targets.goal.algorithms import ALGORITHMS, Part, Step, blocks, steps_of
+from execgraph.converter.targets.goal.algorithms import ALGORITHMS, CollectiveMember, Step, blocks, steps_of
 from hypothesis import given, strategies as st
 from support.goal_simulator import Op, run, troubles
 
@@ -14,7 +14,7 @@ POWERS_ALONE = ("all-reduce by recursive doubling", "all-gather by recursive dou
 
 
 @st.composite
-def parts(draw: st.DrawFn, algorithm: str) -> list[Part]:
+def parts(draw: st.DrawFn, algorithm: str) -> list[CollectiveMember]:
     """The parts of all members of a collective."""
     members = (
         2
@@ -28,10 +28,10 @@ def parts(draw: st.DrawFn, algorithm: str) -> list[Part]:
     row = st.tuples(*[counts] * members)
     shares = draw(st.tuples(*[row] * members)) if algorithm.startswith("all-to-all") else ()
     root, chunk = draw(st.integers(0, members - 1)), draw(st.integers(1, 50))
-    return [Part(place, members, sizes, shares, root, chunk) for place in range(members)]
+    return [CollectiveMember(place, members, sizes, shares, root, chunk) for place in range(members)]
 
 
-def operations(algorithm: str, members: Sequence[Part]) -> list[list[Op]]:
+def operations(algorithm: str, members: Sequence[CollectiveMember]) -> list[list[Op]]:
     """The members' steps as a job of their own, a cpu for each step, so that only what a step follows holds it up."""
     found = []
     for part in members:
@@ -44,7 +44,7 @@ def operations(algorithm: str, members: Sequence[Part]) -> list[list[Op]]:
     return found
 
 
-def known_at_the_end(algorithm: str, members: Sequence[Part]) -> list[set[int]]:
+def known_at_the_end(algorithm: str, members: Sequence[CollectiveMember]) -> list[set[int]]:
     """The members of which each one has something in the end."""
     steps = [steps_of(algorithm, part)[0] for part in members]
     carried: dict[tuple[int, int], set[int]] = {}
@@ -117,12 +117,12 @@ def test_the_root_has_something_of_all_that_is_reduced(data: st.DataObject) -> N
     assert known_at_the_end("reduce along the ring", members)[members[0].root] == set(range(len(members)))
 
 
-def received(part: Part, size: Callable[[int], int]) -> int:
+def received(part: CollectiveMember, size: Callable[[int], int]) -> int:
     """The sum over the other members."""
     return sum(size(place) for place in range(part.members) if place != part.place)
 
 
-TAKES: dict[str, Callable[[Part], int]] = {
+TAKES: dict[str, Callable[[CollectiveMember], int]] = {
     "all-gather by ring": lambda part: received(part, lambda place: part.sizes[place]),
     "all-gather by recursive doubling": lambda part: received(part, lambda place: part.sizes[place]),
     "all-to-all pairwise": lambda part: received(part, lambda place: part.shares[place][part.place]),
@@ -151,6 +151,6 @@ def test_the_last_block_of_a_reduce_scatter_is_the_members_own(members: int) -> 
     """Blocks are told by their sizes."""
     size = sum(range(members)) + members
     for place in range(members):
-        part = Part(place, members, (size,) * members)
+        part = CollectiveMember(place, members, (size,) * members)
         last = [step for step in steps_of("reduce-scatter by ring", part)[0] if not step.sends][-1]
         assert last.size == blocks(size, members)[place]

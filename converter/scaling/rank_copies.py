@@ -11,10 +11,10 @@ from ...schema.comm_groups import RankList
 GONE = -1
 
 
-class Places(NamedTuple):
+class RankCopies(NamedTuple):
     """`copies` copies of the ranks `kept` of a job of `world_size`.
 
-    >>> places = Places((0, 1, 4, 5), 2, 6)
+    >>> places = RankCopies((0, 1, 4, 5), 2, 6)
     >>> places.ranks, places.of((4, 1), 1), places.joined((0, 4))
     (8, (6, 5), (0, 2, 4, 6))
     """

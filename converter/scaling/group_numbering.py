@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...schema.comm_groups import RankList
-from .places import Places
+from .rank_copies import RankCopies
 
 
-class Numbering(NamedTuple):
+class GroupNumbering(NamedTuple):
     """The distinct rank lists of the job's groups, sorted: of those that the copies join, and of those that each copy
     has.
     """
@@ -16,11 +16,11 @@ class Numbering(NamedTuple):
     separate: tuple[RankList, ...]
 
     @staticmethod
-    def of(places: Places, groups: Iterable[tuple[RankList, bool]]) -> "Numbering":
+    def of(places: RankCopies, groups: Iterable[tuple[RankList, bool]]) -> "GroupNumbering":
         """Returns the numbering of groups by ranks and whether they are joined; with one copy that is the same."""
         distinct = {(ranks, is_joined and places.copies > 1) for ranks, is_joined in groups if places.of(ranks, 0)}
         lists = (sorted(ranks for ranks, is_joined in distinct if is_joined is wanted) for wanted in (True, False))
-        return Numbering(*map(tuple, lists))
+        return GroupNumbering(*map(tuple, lists))
 
     def number(self, ranks: RankList, is_joined: bool, copy: int) -> int:
         """Returns the number of a group as a copy knows it, from 1 on."""
@@ -29,7 +29,7 @@ class Numbering(NamedTuple):
         return 1 + len(self.joined) + copy * len(self.separate) + self.separate.index(ranks)
 
 
-def all_groups(numbering: Numbering, places: Places) -> Iterator[tuple[RankList, int]]:
+def all_groups(numbering: GroupNumbering, places: RankCopies) -> Iterator[tuple[RankList, int]]:
     """Yields every group of the scaled job that has several members, with its number."""
     for ranks in numbering.joined:
         yield places.joined(ranks), numbering.number(ranks, True, 0)

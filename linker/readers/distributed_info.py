@@ -6,7 +6,7 @@ from ...schema.comm_groups import INT32_MAX
 from ...schema.traces import FOREVER, integer, kineto
 
 
-class PlaceInJob(NamedTuple):
+class DistributedInfo(NamedTuple):
     """Rank and world size are None where the file does not say them."""
 
     rank: int | None
@@ -22,7 +22,7 @@ def device_names(top: kineto.DeviceFile) -> dict[int, str]:
     return {number: name for number, name in known if number >= 0 and isinstance(name, str) and name}
 
 
-def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
+def place_in_job(top: kineto.DeviceFile) -> DistributedInfo:
     """Returns as the header of the file says; parts that are no ranks, no times, no numbers or no lists count as
     missing.
     """
@@ -30,7 +30,7 @@ def place_in_job(top: kineto.DeviceFile) -> PlaceInJob:
     rank, world = integer(distributed.rank, -1), integer(distributed.world_size, -1)
     base_time = integer(top.base_time, 0)
     groups = distributed.pg_config if isinstance(distributed.pg_config, list) else []
-    return PlaceInJob(
+    return DistributedInfo(
         rank if 0 <= rank <= INT32_MAX else None,
         world if 0 < world <= INT32_MAX else None,
         base_time if 0 <= base_time < FOREVER else 0,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...schema.columns import ABSENT, Categorical, Int32, Int64, RowMap, Rows, nearest
 from ...schema.linked import Calls, Ops
-from ..readers import PythonRows
+from ..readers import RecordedPython
 from .forward_ops import forward_ops
 from .stacks import SEPARATOR, Paths, Stack, function_stack, module_stack
 
@@ -22,7 +22,7 @@ and its own there.
 """
 
 
-class Places(NamedTuple):
+class CallSites(NamedTuple):
     """The path of the module and the Python function of ops and of calls, without a text where there is none."""
 
     op_module: Categorical
@@ -56,7 +56,7 @@ class _Spans(NamedTuple):
     forward: Rows
 
 
-def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Places:
+def places_of(rows: RecordedPython, ops: Ops, op_parent: Rows, calls: Calls) -> CallSites:
     """Returns the places of ops and calls; `op_parent` is the row of the op around each op. O(n log n)."""
     timed = np.flatnonzero(ops.start != ABSENT)
     spans = _spans(ops, op_parent, calls, timed)
@@ -71,7 +71,7 @@ def places_of(rows: PythonRows, ops: Ops, op_parent: Rows, calls: Calls) -> Plac
 
     (op_module, call_module) = both(module_stack(rows), _joined_paths)
     (op_function, call_function) = both(function_stack(rows), _innermost)
-    return Places(op_module, op_function, call_module, call_function)
+    return CallSites(op_module, op_function, call_module, call_function)
 
 
 def _spans(ops: Ops, op_parent: Rows, calls: Calls, timed: Rows) -> _Spans:

@@ -13,7 +13,7 @@ from ...schema.traces import are_step_marks
 UNKNOWN = -2
 
 
-class Places:
+class CallSites:
     """The places of the calls of one process; `step` is the number of the step that each call is in."""
 
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:

@@ -29,14 +29,14 @@ OPTION = "--data-parallel-group"
 NAMED, DESCRIBED, GRADIENTS, OF_ALL = "named", "by its description", "by the gradients that it reduces", "of all ranks"
 
 
-class Role(NamedTuple):
+class GroupRole(NamedTuple):
     """What a group is for, and why it is taken to be joined; empty where it is not."""
 
     use: GroupUse
     joined: str = ""
 
 
-def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) -> list[Role]:
+def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) -> list[GroupRole]:
     """Returns the role of each group. Raises DataError where none is found, or those found contradict each other or
     leave a rank out.
     """
@@ -51,7 +51,7 @@ def roles_of(uses: Sequence[GroupUse], ranks: int, named: Sequence[str] = ()) ->
             f"reduces in the backward pass alone; name it with {OPTION}: there {_listing(uses)}"
         )
     reasons = [reason or _of_all(use, ranks) for reason, use in zip(reasons, uses, strict=True)]
-    roles = [Role(use, reason) for use, reason in zip(uses, reasons, strict=True)]
+    roles = [GroupRole(use, reason) for use, reason in zip(uses, reasons, strict=True)]
     _check([role.use for role in roles if role.joined], ranks)
     return roles
 
