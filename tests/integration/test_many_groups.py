@@ -29,7 +29,7 @@ from execgraph.tools.analyses.step_breakdown import step_breakdown
 from execgraph.tools.analyses.temporal_breakdown import temporal_breakdown
 from execgraph.tools.replay import Kernels, roofs
 from execgraph.tools.replay.device_room import Problem, ends_with_room
-from execgraph.tools.replay.workload import CallSites
+from execgraph.tools.replay.workload import DeviceSlots
 from support import references
 from support.effort import Counted, format_counts, growth
 from support.graphs import GraphBuilder
@@ -134,7 +134,7 @@ def ties_on_a_full_device(count: int) -> Work:
     place = np.zeros(count, np.int64)
 
     class FullDevice:
-        places = (CallSites(1, 500),)
+        places = (DeviceSlots(1, 500),)
 
         def __init__(self) -> None:
             self.place = place
