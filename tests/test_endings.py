@@ -281,20 +281,12 @@ def test_a_command_in_the_background_stays_deaf_to_interrupts() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def interrupts_are_blocked(_: int) -> bool:
-    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs masks of signals")
 def test_no_worker_of_a_new_process_ever_hears_an_interrupt_not_even_the_first() -> None:
-    program = "; ".join(
-        (
-            "from execgraph.tools.workers import in_processes",
-            "from test_endings import interrupts_are_blocked",
-            "print([said for _, said in in_processes(interrupts_are_blocked, range(3), 2)])",
-        )
+    program = (
+        "import signal; from functools import partial; from execgraph.tools.workers import in_processes; "
+        "masks = in_processes(partial(signal.pthread_sigmask, signal.SIG_BLOCK), [[], [], []], 2); "
+        "print([signal.SIGINT in mask for _, mask in masks])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[True, True, True]\n"
