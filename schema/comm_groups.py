@@ -16,7 +16,7 @@ from .io import open_input, open_output
 
 RankList = tuple[int, ...]
 INT32_MAX = (1 << 31) - 1
-LARGEST_JOB = 1 << 20
+LARGEST_JOB = 1 << 18
 """Ranks; a larger number is damage."""
 DIGITS = len(str(INT32_MAX))
 ADDRESS = re.compile(r"[0-9]{11,}")

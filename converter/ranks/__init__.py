@@ -18,7 +18,7 @@ from .communication_summary import CommunicationEntry, CommunicationSummary, com
 from .consensus import common_order, common_sizes, unmatched
 from .groups import Group, GroupNames, recognised
 from .matching import Matching, match
-from .rank_lists import given_ranks, ranks_of, ranks_text
+from .rank_lists import given_ranks, positions_in, ranks_of, ranks_text
 from .recorded_groups import Groups, recorded_groups
 from .subset import restrict_to_ranks
 
@@ -43,6 +43,7 @@ __all__ = [
     "graph_calls",
     "match",
     "order_collectives",
+    "positions_in",
     "ranks_of",
     "ranks_text",
     "recognised",
