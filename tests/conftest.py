@@ -44,6 +44,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# where the environment says otherwise, every process of a command would compile all of the package, half of what it takes
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 DATA = Path(__file__).parent / "data"
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")
 
