@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,7 @@ def test_every_node_of_every_rank_runs_in_both_generations(tmp_path: Path, job: 
     assert run_to_the_end(play(tmp_path, graphs, groups), ranks)
 
 
-@HOST
-@pytest.mark.parametrize("job", [*ALONE, *TOGETHER])
+@pytest.mark.parametrize(("job", "host"), [*zip((*ALONE, *TOGETHER), cycle((True, False)))])
 def test_hosts_that_block_on_the_device_run_to_the_end(tmp_path: Path, job: str, host: bool) -> None:
     ranks = 1 if job in ALONE else 2
     graphs, groups = built([graph if host else without_host(graph) for graph in graphs_of(job, ranks, "all")])
