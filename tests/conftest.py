@@ -26,9 +26,9 @@ settings.load_profile("often and short")
 LONGEST = [
     f"test_{name}.py"
     for name in (
-        "report_page", "simulator_contract", "hostile_files", "limits", "what_if", "accuracy", "build", "pages", "merge", "claims",
-        "endings", "trace_scale", "generate", "damage", "fuzz_readers", "bench", "generate_machine", "matrix", "same_bytes", "max_size",
-        "packages", "plain_install",
+        "plain_install", "report_page", "simulator_contract", "fuzz_cases", "limits", "build", "what_if", "claims", "merge", "pages",
+        "contradictions", "accuracy", "endings", "parts_on_disk", "trace_scale", "standard_streams", "bench", "fuzz_readers", "damage",
+        "stopped_at_every_step", "literals", "matrix", "cross_rank", "same_bytes", "makefile", "packages", "generate", "max_size",
     )
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other."""
