@@ -19,16 +19,16 @@ from hypothesis import settings
 from lower_bounds import PROJECT, lower_bounds
 
 # how long an example takes says more about what else the machine does; every run draws other examples
-settings.register_profile("often and short", deadline=None, max_examples=25)
+settings.register_profile("often and short", deadline=None, max_examples=15)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("often and short")
 
 LONGEST = [
     f"test_{name}.py"
     for name in (
-        "report_page", "simulator_contract", "hostile_files", "limits", "what_if", "accuracy", "build", "pages", "merge", "claims",
-        "endings", "trace_scale", "generate", "damage", "fuzz_readers", "bench", "generate_machine", "matrix", "same_bytes", "max_size",
-        "packages", "plain_install",
+        "plain_install", "report_page", "simulator_contract", "fuzz_cases", "limits", "build", "what_if", "claims", "merge", "pages",
+        "contradictions", "accuracy", "endings", "parts_on_disk", "trace_scale", "standard_streams", "bench", "fuzz_readers", "damage",
+        "stopped_at_every_step", "literals", "matrix", "cross_rank", "same_bytes", "makefile", "packages", "generate", "max_size",
     )
 ]  # fmt: skip
 """Files that take longest, the longest first: begun last, one process would wait for the other."""
@@ -43,6 +43,10 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
 
+
+# where the environment says otherwise, every process of a command would compile all of the package, half of what it takes
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 DATA = Path(__file__).parent / "data"
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")

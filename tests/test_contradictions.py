@@ -12,6 +12,8 @@ from execgraph.tools.inputs import find_traces, hosts_of
 
 TABLE = Path(__file__).parent.parent / "docs" / "contradictions.md"
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 each_lie = pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.what) for lie in TRACES])
 
 

@@ -10,7 +10,7 @@ from execgraph.schema.columns.column_types import ABSENT, Ragged, Strings
 from execgraph.schema.graph.execution_graph import CollectiveType, Delay, DependencyKind, NodeType
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay.execution import replay
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, one_thread, play, two_threads
 from runs import Nodes, broken_rules, convert_linked, convert_run, link_run
@@ -415,7 +415,6 @@ def test_ops_without_length_are_counted() -> None:
     assert nodes.report.zero_length_ops == 1
 
 
-@settings(max_examples=20, deadline=None)
 @given(one_thread)
 def test_converting_twice_gives_the_same_graph(steps: list[Step]) -> None:
     linked = link_run(play(steps))

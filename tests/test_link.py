@@ -18,7 +18,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph.execution_graph import DependencyKind
 from execgraph.tools.replay.execution import replay
 from execgraph.tools.replay.scaling import parse_scale
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, play, two_threads
 from runs import convert_linked, convert_run, launchers, link_run, read_pair
@@ -329,7 +329,6 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     return {table: count for table, count in lost.items() if count}
 
 
-@settings(max_examples=25, deadline=None)
 @given(two_threads, VERSIONS, st.booleans(), st.integers(1, 99))
 def test_no_row_of_a_run_is_lost_uncounted(steps: list[Step], torch: str, sync_records: bool, share: int) -> None:
     t = play(steps, threads=2, torch=torch, sync_records=sync_records)

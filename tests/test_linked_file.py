@@ -20,7 +20,7 @@ from execgraph.schema.linked.file import read_linked, write_linked
 from execgraph.schema.linked.linked_trace import LinkedTrace
 from execgraph.schema.recovery import json_stream
 from graph_file import read_nodes
-from hypothesis import given, settings
+from hypothesis import given
 from programs import VERSIONS, Step, one_thread, play
 from runs import convert_linked, link_run
 
@@ -71,7 +71,6 @@ def test_a_graph_is_the_same_by_way_of_a_file(tmp_path: Path, torch: str, name: 
     assert back.groups == linked.groups
 
 
-@settings(max_examples=25, deadline=None)
 @given(one_thread, VERSIONS)
 def test_any_run_is_the_same_by_way_of_a_file(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], torch: str

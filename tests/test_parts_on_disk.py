@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 
-ROWS = 3
+ROWS = 7
 BYTES_A_ROW = 40
 """An object of Python takes more, so that there is none for each row."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))
