@@ -70,6 +70,11 @@ def test_equal_arguments_are_equal_texts() -> None:
     assert plain_arguments([plain]) == [plain]
 
 
+def test_numbers_among_arguments_stay_as_they_are_written() -> None:
+    texts = [b'{"values": [-0.010000,1e3], "shapes": [[],[]], "types": ["Double","Double"]}']
+    assert plain_arguments(texts) == texts
+
+
 @pytest.mark.parametrize(
     "text", ["{}", '{"types":[],"values": []}', '{"values": [], "shapes": [], "types": []}', '{ "shapes" : [ ] }']
 )
