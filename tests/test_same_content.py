@@ -66,8 +66,12 @@ def test_ops_of_one_span_lie_in_each_other_as_they_were_numbered(tmp_path: Path)
 def test_delays_that_begin_together_are_in_the_order_of_what_they_delay(tmp_path: Path) -> None:
     t = TraceBuilder()
     with t.op("aten::mm"):
-        for stream in range(4):
-            t.launch(f"held {stream}", stream, 10, start=300 + 10 * stream)
+        for number in range(6):
+            t.launch(f"kernel {number}", 7, 10)
+        event = t.record_event(stream=7)
+        for stream in (8, 9):
+            t.wait_event(event, stream=stream)
+            t.launch(f"held {stream}", stream, 10, start=100 * stream)
     host, device = (path.read_bytes() for path in t.write(tmp_path))
     graphs = {written(tmp_path, host, with_rows_shuffled(device, Random(seed)))[1] for seed in range(4)}
     assert graphs == {written(tmp_path, host, device)[1]}
