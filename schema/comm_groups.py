@@ -5,6 +5,7 @@ The file is a JSON object such as {"1": [0, 1], "2": [2, 3]}: a positive 32-bit 
 
 import re
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def read_groups(path: str) -> dict[RankList, int]:
     """
     with open_input(path) as stream:
         try:
-            recorded = msgspec.json.decode(stream.read(), type=dict[str, list[int]])
+            recorded = msgspec.json.decode(stream.read().removeprefix(BOM_UTF8), type=dict[str, list[int]])
         except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
             raise DataError(f'{path}: is no communicator-group file such as {{"1": [0, 1]}}: {error}') from error
     groups: dict[RankList, int] = {}

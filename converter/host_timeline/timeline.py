@@ -11,7 +11,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Int64, Strings, first_from, last_up_to, places
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
-from .host_nodes import HostNodes, host_nodes
+from .host_nodes import HostNodes, communicate, host_nodes
 from .launch_moments import launch_moments
 from .short_slices import fold_short_slices
 from .time_owners import Owners, time_owners
@@ -51,9 +51,10 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     launched_at = launch_moments(linked)
     owners = time_owners(linked)
     every = host_nodes(linked, owners, launched_at, blocking_calls(linked, launched_at))
-    nodes = fold_short_slices(every, over, shortest_ns)
     # what has no owner (-1) finds the last row: none
-    op, call = np.append(owners.op_row, -1)[nodes.owner], np.append(owners.call_row, -1)[nodes.owner]
+    op_rows, call_rows = np.append(owners.op_row, -1), np.append(owners.call_row, -1)
+    nodes = fold_short_slices(every, over, shortest_ns, _communicating(linked, every, op_rows[every.owner]))
+    op, call = op_rows[nodes.owner], call_rows[nodes.owner]
     return Timeline(
         is_wait=nodes.is_wait,
         thread=nodes.thread,
@@ -68,6 +69,15 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         folded=len(every) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
+
+
+def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: Int64) -> Bool:
+    """The longest node of each op that communicates."""
+    row = np.flatnonzero(communicate(linked, op_row))
+    row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
+    longest = np.zeros(len(nodes), np.bool_)
+    longest[row[np.append(op_row[row][1:] != op_row[row][:-1], True)[: len(row)]]] = True
+    return longest
 
 
 def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:
