@@ -6,6 +6,7 @@ order.
 
 import re
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from .io import open_input, open_output
 
 RankList = tuple[int, ...]
 INT32_MAX = (1 << 31) - 1
-LARGEST_JOB = 1 << 20
+LARGEST_JOB = 1 << 18
 """Ranks; a larger number is damage."""
 DIGITS = len(str(INT32_MAX))
 ADDRESS = re.compile(r"[0-9]{11,}")
@@ -56,7 +57,7 @@ def read_groups(path: str) -> dict[RankList, int]:
     """
     with open_input(path) as stream:
         try:
-            recorded = msgspec.json.decode(stream.read(), type=dict[str, list[int]])
+            recorded = msgspec.json.decode(stream.read().removeprefix(BOM_UTF8), type=dict[str, list[int]])
         except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
             raise DataError(f'{path}: is no communicator-group file such as {{"1": [0, 1]}}: {error}') from error
     groups: dict[RankList, int] = {}

@@ -42,14 +42,18 @@ class Delays:
 
 
 def delays(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit) -> Delays:
-    """Returns the delays of a run; those of the start of recording last from the trace's start on. O(n log n)."""
-    late = np.flatnonzero(time.delay > 0).astype(np.int64)
+    """Returns the delays of a run, in the order in which their activities began; those of the start of recording last
+    from the trace's start on.
+
+    O(n log n).
+    """
+    late = _in_time(context, time.delay > 0)
     cause = _causes(context, time, room, late)
     carried = _carried(context, time, late, cause)
     # in a part an activity may have been held by earlier work, and after its launch by something else as well
     own = (carried[late] < 0) | (time.by_launch[late] & (context.carried is not None))
     row, cause = late[own], cause[own]
-    held = np.flatnonzero(carried >= 0).astype(np.int64)
+    held = _in_time(context, carried >= 0)
     none = np.full(len(held), -1, np.int64)
     recording = np.full(len(held), int(Delay.START_OF_RECORDING), np.int64)
     return Delays(
@@ -60,6 +64,12 @@ def delays(context: ConversionContext, time: DeviceTime, room: ConcurrencyLimit)
         by_launch=np.concatenate((time.by_launch[row], np.zeros(len(held), np.bool_))),
         cause=np.concatenate((cause, recording)),
     )
+
+
+def _in_time(context: ConversionContext, chosen: Bool) -> Int64:
+    """Sorts the chosen activities by their start, so that the order of the file does not number delays."""
+    rows = np.flatnonzero(chosen)
+    return rows[np.argsort(context.linked.activities.start[rows], kind="stable")].astype(np.int64)
 
 
 def _ready(context: ConversionContext, time: DeviceTime) -> Int64:

@@ -49,7 +49,8 @@ def host_nodes(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, block
     """
     work = _work(linked, owners, launched_at, blocking)
     bare = _bare_launches(linked, owners, launched_at, work)
-    nodes = HostNodes.joined([work, bare, _waits(linked, owners, launched_at, blocking)])
+    instant = _instant_communications(linked, owners, work)
+    nodes = HostNodes.joined([work, bare, instant, _waits(linked, owners, launched_at, blocking)])
     nodes = HostNodes.joined([nodes, _beginnings(nodes, blocking)])
     return nodes.take(np.lexsort((nodes.moment, nodes.end > nodes.start, nodes.start, nodes.thread)))
 
@@ -135,6 +136,21 @@ def _bare_launches(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, w
         launch = launch[~ends_there]
     moment, is_wait = launched_at[launch], np.zeros(len(launch), np.bool_)
     return HostNodes(calls.thread[launch], moment, moment, calls.start[launch], is_wait, owners.of_call[launch], launch)
+
+
+def _instant_communications(linked: LinkedTrace, owners: HostSpans, work: HostNodes) -> HostNodes:
+    """Returns a node of no length for each op that communicates and has no stretch: other ranks wait for it."""
+    has_stretch = np.zeros(len(owners.start), np.bool_)
+    has_stretch[work.owner[work.owner >= 0]] = True
+    owner = np.flatnonzero(communicate(linked, owners.op_row) & ~has_stretch)
+    moment, none = owners.start[owner], np.full(len(owner), -1, np.int64)
+    return HostNodes(owners.thread[owner], moment, moment, moment, np.zeros(len(owner), np.bool_), owner, none)
+
+
+def communicate(linked: LinkedTrace, op_row: Int64) -> Bool:
+    """Says which of the ops, -1 for none, communicate."""
+    found: Bool = np.append(linked.ops.communication_row, -1)[op_row] >= 0
+    return found
 
 
 def _waits(linked: LinkedTrace, owners: HostSpans, launched_at: Int64, blocking: Blocking) -> HostNodes:

@@ -11,14 +11,14 @@ from ...schema.linked import ThreadHandoffs
 from .host_nodes import HostNodes
 
 
-def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int) -> HostNodes:
-    """Gives the time of slices under `shortest` ns to the next node of the thread, else to the one before.
+def fold_short_slices(nodes: HostNodes, over: ThreadHandoffs, shortest: int, kept: Bool) -> HostNodes:
+    """Gives the time of slices under `shortest` ns to the next node of the thread, else to the one before, but for those `kept`.
 
     A launch sits at its slice's end and never moves; a slice is not folded into a wait, nor over time in which the
     thread waited.
     """
     fixed_start, fixed_end = _fixed_ends(nodes, over)
-    short = ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
+    short = ~kept & ~fixed_start & ~fixed_end & (nodes.end - nodes.start < shortest)
     if not short.any():
         return nodes
     count = len(nodes)

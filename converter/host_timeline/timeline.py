@@ -11,7 +11,7 @@ import numpy as np
 from ...schema.columns import ABSENT, Bool, Categorical, Int64, Table, asof_backward, asof_forward, places
 from ...schema.linked import LinkedTrace
 from .blocking_calls import blocking_calls
-from .host_nodes import HostNodes, host_nodes
+from .host_nodes import HostNodes, communicate, host_nodes
 from .host_spans import HostSpans, host_spans
 from .launch_moments import launch_moments
 from .short_slices import fold_short_slices
@@ -54,9 +54,10 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
     launched_at = launch_moments(linked)
     owners = host_spans(linked)
     every = host_nodes(linked, owners, launched_at, blocking_calls(linked, launched_at))
-    nodes = fold_short_slices(every, over, shortest_ns)
     # what has no owner (-1) finds the last row: none
-    op, call = np.append(owners.op_row, -1)[nodes.owner], np.append(owners.call_row, -1)[nodes.owner]
+    op_rows, call_rows = np.append(owners.op_row, -1), np.append(owners.call_row, -1)
+    nodes = fold_short_slices(every, over, shortest_ns, _communicating(linked, every, op_rows[every.owner]))
+    op, call = op_rows[nodes.owner], call_rows[nodes.owner]
     return Timeline(
         is_wait=nodes.is_wait,
         thread=nodes.thread,
@@ -71,6 +72,15 @@ def slice_host(linked: LinkedTrace, shortest_ns: int) -> Timeline:
         folded=len(every) - len(nodes),
         zero_length=int(((ops.start == ops.end) & (ops.start != ABSENT)).sum()),
     )
+
+
+def _communicating(linked: LinkedTrace, nodes: HostNodes, op_row: Int64) -> Bool:
+    """Marks the longest node of each op that communicates."""
+    row = np.flatnonzero(communicate(linked, op_row))
+    row = row[np.lexsort((nodes.end[row] - nodes.start[row], op_row[row]))]
+    longest = np.zeros(len(nodes), np.bool_)
+    longest[row[np.append(op_row[row][1:] != op_row[row][:-1], True)[: len(row)]]] = True
+    return longest
 
 
 def _node_of_call(nodes: HostNodes, chosen: Bool, calls: int) -> Int64:

@@ -34,6 +34,11 @@ from .communication_summary import (
 from .consensus import common_order as common_order, common_sizes as common_sizes, unmatched as unmatched
 from .groups import Group as Group, GroupNames as GroupNames, recognised as recognised
 from .matching import Matching as Matching, match as match
-from .rank_lists import given_ranks as given_ranks, ranks_of as ranks_of, ranks_text as ranks_text
+from .rank_lists import (
+    given_ranks as given_ranks,
+    positions_in as positions_in,
+    ranks_of as ranks_of,
+    ranks_text as ranks_text,
+)
 from .recorded_groups import Groups as Groups, recorded_groups as recorded_groups
 from .subset import restrict_to_ranks as restrict_to_ranks

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -135,9 +136,14 @@ def graph_calls(graph: ExecutionGraph, rows: Int64, own: int) -> Calls:
     together = [graph.attributes.get(COALESCED[f"comm_{side}"]) for side in ("src", "dst", "tag")]
     sizes = graph.attributes.get(COALESCED["comm_size"])
 
+    @cache
+    def group_of(listed: int, name: str, purpose: str) -> Group:
+        # to find a list of very many ranks takes as long as it is
+        return names.group_of(lists[listed], name, purpose)
+
     def calls(row: int, node: NodeType) -> Iterable[Call]:
         if node is NodeType.COMM_COLL:
-            group = names.group_of(lists[known.of_node[row]], recorded[row] or name[row], purpose[row])
+            group = group_of(int(known.of_node[row]), recorded[row] or name[row], purpose[row])
             return [Call(row, node, group, kind[row], size[row], sequence[row])]
         several = [column[row].tolist() for column in together if isinstance(column, Ragged)]
         if len(several) < len(together) or not several[0]:

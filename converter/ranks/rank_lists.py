@@ -46,6 +46,16 @@ def ranks_of(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+@cache
+def positions_in(text: str) -> dict[int, int]:
+    """The position of each rank in the list that a text stands for; of a rank that is there twice the last.
+
+    >>> positions_in("4-6:2,5")
+    {4: 0, 6: 1, 5: 2}
+    """
+    return {rank: position for position, rank in enumerate(ranks_of(text))}
+
+
 def _runs(ranks: Sequence[int]) -> Iterator[str]:
     place = 0
     while place < len(ranks):

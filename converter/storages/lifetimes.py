@@ -134,13 +134,18 @@ def live_bytes(storages: Lifetimes) -> Steps:
 def highest_within(steps: Steps, start: Int64, end: Int64) -> Int64:
     """Returns the largest value from each start up to but without each end, for a span of no length that at its start.
 
-    Linear for spans that lie apart.
+    O(n log n), however many spans overlap: maxima of 1, 2, 4, … values in a row, two of which make up each span.
     """
     if not len(steps.time):
         return np.zeros(len(start), np.int64)
-    value = np.concatenate(([0], steps.value, [0]))
+    highest = np.concatenate(([0], steps.value))
     first = np.searchsorted(steps.time, start, side="right")
-    last = np.maximum(np.searchsorted(steps.time, end, side="left"), first) + 1
-    bounds = np.stack((first, last), axis=1).reshape(-1)
-    found: Int64 = np.maximum.reduceat(value, bounds)[::2]
+    count = np.maximum(np.searchsorted(steps.time, end, side="left") - first, 0) + 1
+    found = np.zeros(len(start), np.int64)
+    width, longest = 1, int(count.max(initial=0))
+    while width <= longest:
+        rows = np.flatnonzero((count >= width) & (count < 2 * width))
+        found[rows] = np.maximum(highest[first[rows]], highest[first[rows] + count[rows] - width])
+        highest = np.maximum(highest[:-width], highest[width:])
+        width *= 2
     return found

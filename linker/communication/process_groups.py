@@ -96,7 +96,7 @@ def with_members(
     world, by its recorded size or the length of its split lists, and so is the only group of a trace that describes
     none.
 
-    A few bytes may name a million ranks: all communications have LARGEST_JOB members, and MEMBERS_EACH for each of
+    A few bytes may name very many ranks: all communications have LARGEST_JOB members, and MEMBERS_EACH for each of
     them. Those that have too many for that keep their peers and lose their members; for each -1 goes to `unlisted`.
     """
     world = regular_ranks(0, 1, world_size)

@@ -53,11 +53,10 @@ class StreamQueues:
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
         self._waits: dict[StreamKey, array[int]] = {}
-        self._device, self._stream, self._turn = (
-            activities.device,
-            activities.stream,
-            np.full(len(activities), 0, np.int64),
-        )
+        self._pending_now: dict[StreamKey, tuple[int, dict[StreamKey, int]]] = {}
+        """The position of each stream's last wait, and what all waits from there on are for."""
+        self._device, self._stream = activities.device, activities.stream
+        self._turn = np.zeros(len(activities), np.int64)
         in_turn = stream_sorted(activities)
         self._turn[in_turn] = np.arange(len(in_turn))
         for rows in split_groups(in_turn, activities.device, activities.stream):
@@ -65,6 +64,9 @@ class StreamQueues:
             self.rows[key] = rows.data
             self.submitted[key] = np.maximum.accumulate(submitted[rows]).data
             self._waits[key] = array("q")
+        self._by_number: dict[int, StreamKey] = {}
+        for key in self.rows:
+            self._by_number.setdefault(key.stream, key)
         self._branch_tails = _branch_tails(activities)
         self._call_row = activities.call_row
         self.submitted_until = np.full(len(activities), NEVER, np.int64)
@@ -114,7 +116,10 @@ class StreamQueues:
         of time.
         """
         position = self.position(key, time)
-        pending = self._pending(key, position, time + 1)
+        of_position, pending = self._pending_now.get(key, (-1, {}))
+        if of_position != position:
+            # what was submitted since the last wait has honoured all before
+            self._pending_now[key] = position, (pending := {})
         for source in sources:
             last = self._keep_last(pending, source)
             self._waits[key].extend((position, time, last, len(pending)))
@@ -142,12 +147,13 @@ class StreamQueues:
             return StreamKey(device, stream)
         if stream < 0:
             return None
-        known = next((key for key in self.rows if key.stream == stream), None)
+        known = self._by_number.get(stream)
         return known if known is not None else self._without_work(StreamKey(device, stream))
 
     def _without_work(self, key: StreamKey) -> StreamKey:
         """Returns a stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
         self.rows[key], self.submitted[key], self._waits[key] = NOTHING, NOTHING, array("q")
+        self._by_number[key.stream] = key
         return key
 
 

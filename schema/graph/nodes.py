@@ -78,7 +78,7 @@ class Delay(IntEnum):
 
 
 Column = Int64 | Categorical | Ragged
-"""int64 (bool as 0/1, ABSENT where a node lacks it), Strings (code -1 where it lacks it), Ragged (empty row where it
+"""int64 (bool as 0/1, ABSENT where a node lacks it), Categorical (code -1 where it lacks it), Ragged (empty row where it
 lacks it).
 """
 

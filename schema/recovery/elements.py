@@ -73,7 +73,8 @@ class Elements:
         brace.
         """
         if self._start is None and (first := FIRST_KEY.search(text)):
-            self._start = re.compile(rb"(?:\A|(?<=[\s,\[}\0]))\{\s*" + first.group(1) + rb"\s*:")
+            # the brace first: what begins with a byte is searched for several times as fast
+            self._start = re.compile(rb"\{(?<![^\s,\[}\0]\{)\s*" + first.group(1) + rb"\s*:")
         starts = [found.start() for found in self._start.finditer(text)] if self._start else []
         if not starts or (len(starts) == 1 and len(text) > LARGE):
             starts = [found.end() for found in ANY_START.finditer(text)]

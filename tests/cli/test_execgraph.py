@@ -46,6 +46,29 @@ def test_another_word_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None
     assert "konvert" in err
 
 
+FAILING = """
+import sys
+from unittest.mock import Mock
+from execgraph.start import trace_build
+sys.modules["execgraph.tools.commands.trace_build"] = Mock(main=Mock(side_effect=%s))
+trace_build([])
+"""
+
+
+@pytest.mark.parametrize("error", ["MemoryError()", "ImportError('libx.so: failed to map segment from shared object')"])
+def test_a_command_that_finds_no_memory_for_its_libraries_says_so_in_a_line(error: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FAILING % error], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "trace-build: error: out of memory; use a machine with more, or a shorter trace\n"
+
+
+def test_a_command_that_lacks_a_library_still_says_which() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING % "ImportError('no numpy')"], capture_output=True, text=True, check=False
+    )
+    assert "ImportError: no numpy" in done.stderr
+
+
 class Parsed(Exception):
     """Holds the parser of a command that was about to parse its arguments."""
 

@@ -10,7 +10,7 @@ from execgraph.schema.columns import ABSENT, Categorical, Ragged
 from execgraph.schema.graph import CollectiveType, Delay, DependencyKind, NodeType
 from execgraph.tools.commands.trace_convert import summary
 from execgraph.tools.replay import replay
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from support.builder import LAYOUTS, TraceBuilder
 from support.programs import VERSIONS, Step, one_thread, play, two_threads
 from support.runs import Nodes, broken_rules, convert_linked, convert_run, link_run
@@ -415,7 +415,6 @@ def test_ops_without_length_are_counted() -> None:
     assert nodes.report.zero_length_ops == 1
 
 
-@settings(max_examples=20, deadline=None)
 @given(one_thread)
 def test_converting_twice_gives_the_same_graph(steps: list[Step]) -> None:
     linked = link_run(play(steps))

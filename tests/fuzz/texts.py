@@ -32,6 +32,7 @@ CONTROLS = (
     "\n", "\t", "\v",
 )  # fmt: skip
 TIMES = 1, 2, 50, 3000, 300_000
+LONGEST_REPEATED = 30_000_000
 SIZE = 1_000_000
 ADDED = (
     "Concrete Inputs",
@@ -134,6 +135,7 @@ def _quoted(old: str, random: Random) -> str:
 
 
 def _long(old: str, random: Random) -> str:
+    old = old[: LONGEST_REPEATED // TIMES[-1]]
     return random.choice([old or "x", "x", "é", "漢", "\U0001f600", " ", "9", "-", "::"]) * random.choice(TIMES[2:])
 
 

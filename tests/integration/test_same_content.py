@@ -59,11 +59,30 @@ def test_ops_of_one_span_lie_in_each_other_as_they_were_numbered(tmp_path: Path)
     assert graphs == {written(tmp_path, host, device)[1]}
 
 
+def test_delays_that_begin_together_are_in_the_order_of_what_they_delay(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    with t.op("aten::mm"):
+        for number in range(6):
+            t.launch(f"kernel {number}", 7, 10)
+        event = t.record_event(stream=7)
+        for stream in (8, 9):
+            t.wait_event(event, stream=stream)
+            t.launch(f"held {stream}", stream, 10, start=100 * stream)
+    host, device = (path.read_bytes() for path in t.write(tmp_path))
+    graphs = {written(tmp_path, host, with_rows_shuffled(device, Random(seed)))[1] for seed in range(4)}
+    assert graphs == {written(tmp_path, host, device)[1]}
+
+
 def test_equal_arguments_are_equal_texts() -> None:
     plain = b'{"values": [[1,2],"a , b",true], "shapes": [[],[]], "types": ["Tensor(\xc3\xa9)"], "strides": [[]]}'
     for way in range(50):
         assert plain_arguments([spelled_in_every_way(plain, Random(way))]) == [plain]
     assert plain_arguments([plain]) == [plain]
+
+
+def test_numbers_among_arguments_stay_as_they_are_written() -> None:
+    texts = [b'{"values": [-0.010000,1e3], "shapes": [[],[]], "types": ["Double","Double"]}']
+    assert plain_arguments(texts) == texts
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A command is stopped when it makes, writes, renames or removes a file, at each in turn: the next run is as if it had never been.
 
-At every third one in a run of all tests, at each with EXECGRAPH_ENDINGS.
+At every fifth one in a run of all tests, at each with EXECGRAPH_ENDINGS.
 """
 
 import os
@@ -22,7 +22,7 @@ from execgraph.tools.scale_job import scale
 from support.generated import here
 
 CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}
-APART = 1 if "EXECGRAPH_ENDINGS" in os.environ else 3
+APART = 1 if "EXECGRAPH_ENDINGS" in os.environ else 5
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 

@@ -116,7 +116,7 @@ def any_job(draw: st.DrawFn, names: Iterable[str] = NAMED) -> Job:
     return build_job(name, seed=draw(st.integers(0, 1000)), ranks=ranks, **chosen)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_job(), st.sampled_from(VARIANTS))
 def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
     run = simulate(job)
@@ -130,7 +130,7 @@ def test_every_graph_is_sound(job: Job, variant: Variant) -> None:
         assert late.max(initial=0) <= 0
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_job())
 def test_every_graph_with_synchronisation_records_replays_as_it_ran(job: Job) -> None:
     run = simulate(job)

@@ -13,7 +13,7 @@ from execgraph.linker.windows import Window
 from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.tools.replay import parse_scale, replay
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from support.builder import LAYOUTS, TraceBuilder
 from support.programs import VERSIONS, Step, play, two_threads
 from support.runs import convert_linked, convert_run, launchers, link_run, read_pair
@@ -324,7 +324,6 @@ def lost_rows(host: HostTrace | None, device: DeviceTrace, **options: Any) -> di
     return {table: count for table, count in lost.items() if count}
 
 
-@settings(max_examples=25, deadline=None)
 @given(two_threads, VERSIONS, st.booleans(), st.integers(1, 99))
 def test_no_row_of_a_run_is_lost_uncounted(steps: list[Step], torch: str, sync_records: bool, share: int) -> None:
     t = play(steps, threads=2, torch=torch, sync_records=sync_records)

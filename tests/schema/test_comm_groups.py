@@ -36,6 +36,12 @@ def test_a_file_read_back_gives_the_same_numbers(tmp_path: Path) -> None:
     assert list(json.loads(Path(path).read_text())) == ["1", "2", "3", "4", "5"]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text('{"1": [0, 1]}', encoding="utf-8-sig")
+    assert read_groups(str(path)) == {(0, 1): 1}
+
+
 def test_of_two_numbers_for_one_rank_list_the_smaller_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "groups.json"
     path.write_text('{"7": [0, 1], "3": [0, 1]}')

@@ -52,7 +52,7 @@ def verify(ranks: Mapping[int, RankComms], world_size: int) -> Findings:
     for group, summaries in sorted(members.items()):
         found += _in_group(group, summaries, ranks)
     found += _orders(ranks, known, {group for one in found for group in one.groups})
-    found += _messages(ranks)
+    found += [*_messages(ranks), *_overlapping(ranks)]
     return Findings(found, _notes(ranks, members, world_size), known)
 
 
@@ -165,6 +165,18 @@ def _messages(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
     for pair, found in sorted(unmatched.items()):
         if set(pair) <= set(ranks):
             yield Disagreement(pair, (), "; ".join(found))
+
+
+def _overlapping(ranks: Mapping[int, RankComms]) -> Iterator[Disagreement]:
+    """Ranks whose host threads communicate several times at once: no order of that can be told, let alone one that other ranks share."""
+    for rank, comms in ranks.items():
+        other = next((other for other in ranks if other != rank), None)
+        if comms.overlapping and other is not None:
+            what = (
+                f"rank {rank} began {comms.overlapping} communications while its host thread was still in another one, so that their order "
+                "is not known; check the times in its traces"
+            )
+            yield Disagreement((rank, other), (), what)
 
 
 def _notes(

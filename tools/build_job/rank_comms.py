@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from ...converter.building import meaning, peers
 from ...converter.ranks import Group, ranks_of
-from ...schema.columns import Int64, is_group_start, rows_by_number
+from ...schema.columns import ABSENT, ROUNDING, Int64, is_group_start, rows_by_number
 from ...schema.graph import CollectiveType, NodeType
-from ...schema.linked import Activities, Communication, LinkedTrace
+from ...schema.linked import Activities, Communication, LinkedTrace, Ops
 from ...schema.traces import STEP_MARK
 from .issued import Issued, issued_by
 
@@ -66,6 +66,7 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `orders` are digests of the order in which collectives of two groups, given by their places in `groups`, follow each
     other. `sent` and `received` count messages by "sender>receiver elements dtype" and the tag, if one was given.
+    `overlapping` counts communications that began on a host thread before the previous one there had ended.
     """
 
     groups: list[GroupSummary] = []
@@ -73,6 +74,7 @@ class RankComms(msgspec.Struct, frozen=True, omit_defaults=True):
     sent: dict[str, int] = {}
     received: dict[str, int] = {}
     unplaced: int = 0
+    overlapping: int = 0
     steps: int = 0
     kernels: int = 0
     devices: int = 0
@@ -95,11 +97,20 @@ def summarise_rank(linked: LinkedTrace) -> RankComms:
         sent=_messages(issued, NodeType.COMM_SEND, linked.info.rank),
         received=_messages(issued, NodeType.COMM_RECV, linked.info.rank),
         unplaced=sum(not _is_placed(one, linked.info.rank) for one in issued),
+        overlapping=_overlapping(linked.ops),
         steps=sum(name.startswith(STEP_MARK) for name in names),
         kernels=int((activities.category.codes == _code(activities, "kernel")).sum()),
         devices=len(np.unique(activities.device)),
         streams=len(np.unique(np.stack((activities.device, activities.stream)), axis=1).T),
     )
+
+
+def _overlapping(ops: Ops) -> int:
+    rows = np.flatnonzero((ops.communication_row >= 0) & (ops.start != ABSENT))
+    rows = rows[np.lexsort((ops.start[rows], ops.thread[rows]))]
+    thread, start, end = ops.thread[rows], ops.start[rows], ops.end[rows]
+    both_ns = np.minimum(end[:-1], end[1:]) - start[1:]
+    return int(((thread[1:] == thread[:-1]) & (both_ns > ROUNDING)).sum())
 
 
 def _is_placed(one: Issued, own: int) -> bool:

@@ -19,9 +19,9 @@ from ...linker.contradictions import Contradiction, contradictions_in_traces
 from ...linker.matching import Match, is_op, launching_calls, match_ops
 from ...linker.readers import (
     DeviceTrace,
-    Role,
     HostTrace,
     RecordedCalls,
+    Role,
     merging_signs,
     read_device_trace,
     read_host_trace,

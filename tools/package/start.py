@@ -13,6 +13,10 @@ from typing import Any, NoReturn
 STOPPED = 130
 """As in `tools.ending`, which takes over when the command works."""
 
+NO_MEMORY = "out of memory; use a machine with more, or a shorter trace"
+UNMAPPED = "failed to map segment from shared object"
+"""What the system says of a library for which it has no memory."""
+
 
 def __getattr__(name: str) -> Callable[..., NoReturn]:
     """Returns the command `trace-link` for trace_link."""
@@ -26,7 +30,14 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
         _end_in_a_line(name.replace("_", "-"))
         import importlib
 
-        importlib.import_module(f".tools.commands.{name}", __package__).main(arguments)
+        try:
+            importlib.import_module(f".tools.commands.{name}", __package__).main(arguments)
+        except (MemoryError, ImportError) as error:
+            # before the command works; `tools.command` says the same later
+            if not isinstance(error, MemoryError) and UNMAPPED not in str(error):
+                raise
+            os.write(2, f"{name.replace('_', '-')}: error: {NO_MEMORY}\n".encode())
+            sys.exit(1)
         raise AssertionError(f"{name} returned")
 
     return start

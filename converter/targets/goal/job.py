@@ -10,7 +10,7 @@ import numpy as np
 from ....schema.columns import Int64
 from ....schema.errors import DataError
 from ....schema.graph import CollectiveType, NodeType
-from ...ranks import Attendance, Matching, awaits_all, begin_of_ranks, match, ranks_of
+from ...ranks import Attendance, Matching, awaits_all, begin_of_ranks, match, positions_in, ranks_of
 from .algorithms import CollectiveMember
 from .goal_options import GoalOptions
 from .rank_communication import RankCommunication
@@ -157,7 +157,7 @@ def _meeting(
     else:
         known = matching.groups[matching.group[first.rank][first.call]].ranks
         group = ranks_of(known) if known else tuple(own.rank for own in ranks)
-        place = {number: at for at, number in enumerate(group)}
+        place = positions_in(known) if known else {number: at for at, number in enumerate(group)}
         order = sorted(members, key=lambda one: place.get(ranks[one.rank].rank, len(place)))
         kind = int(own.kind[first.call])
         counts[PARTIAL] += len(order) < len(group)

@@ -67,6 +67,25 @@ def test_threads_are_folded_each_on_its_own() -> None:
     assert nodes(linked, 500) == [("a", 0, 1_000), ("b", 1_000, 1_200)]
 
 
+# Communication of the host
+
+
+def communicating(*ops: Op) -> LinkedTrace:
+    linked = linked_of([], ops=[*ops, Op(5_000, 9_000, name="later")])
+    linked.ops.communication_row[: len(ops)] = np.arange(len(ops))
+    return linked
+
+
+def test_an_op_that_communicates_keeps_the_longest_of_its_slices() -> None:
+    linked = communicating(Op(0, 300, name="gloo:send"))
+    assert nodes(linked, 1_000) == [("gloo:send", 0, 300), (IDLE, 300, 5_000), ("later", 5_000, 9_000)]
+
+
+def test_ops_that_communicate_and_take_no_time_have_nodes_in_the_order_of_their_launches() -> None:
+    linked = communicating(Op(0, 0, name="gloo:all_reduce"), Op(0, 0, name="gloo:all_gather"))
+    assert nodes(linked, 1_000)[:2] == [("gloo:all_reduce", 0, 0), ("gloo:all_gather", 0, 0)]
+
+
 # Launches
 
 

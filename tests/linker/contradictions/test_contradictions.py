@@ -26,6 +26,8 @@ from benchmarks.programs import NAMED, RANDOM, build_job
 
 TABLE = ROOT / "docs" / "contradictions.md"
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 each_lie = pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.what) for lie in TRACES])
 
 

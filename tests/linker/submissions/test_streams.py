@@ -91,6 +91,23 @@ def test_the_effort_grows_with_the_waits_and_not_with_their_square() -> None:
     assert growth(waits_without_work, 50) < 2.5
 
 
+def waits_for_streams(count: int) -> Callable[[], object]:
+    """A stream that waits for each of very many others, some of which are named by another device."""
+    found = queues(*(Ran(500 + row, 501 + row, 1, stream=20 + row) for row in range(count)), Ran(90, 91, 0))
+
+    def wait() -> None:
+        for row in range(count):
+            assert found.find(5, 20 + row) == StreamKey(0, 20 + row)
+            found.add_wait(FIRST, 100 + row, (row,))
+        assert found.sources(FIRST, 101 + count) == tuple(range(count + 1))
+
+    return wait
+
+
+def test_the_effort_grows_with_the_streams_that_one_waits_for_and_not_with_their_square() -> None:
+    assert growth(waits_for_streams, 50) < 2.5
+
+
 def test_a_wait_holds_back_what_is_submitted_next() -> None:
     found = queues(Ran(500, 600, 0), Ran(700, 800, 2), Ran(700, 800, 1, stream=20))
     assert found.add_wait(FIRST, 150, (2,)) == 1

@@ -19,7 +19,7 @@ from hypothesis import given, settings, strategies as st
 from support.builder import TraceBuilder
 from support.programs import VERSIONS, Step, backward, launch_in_op, play, two_threads
 
-ROWS = 3
+ROWS = 7
 BYTES_A_ROW = 128
 """A dozen numbers, which a few columns hold at a time; objects of Python for each row would take several times as much."""
 HALVES = (EVERYTHING, Window(clock=(0, 60)), Window(clock=(45, 200)))

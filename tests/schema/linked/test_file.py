@@ -13,7 +13,7 @@ from execgraph.schema.errors import DataError
 from execgraph.schema.graph import DependencyKind
 from execgraph.schema.linked import LinkedTrace, read_linked, write_linked, writer as linked_writer
 from execgraph.schema.recovery import json_stream
-from hypothesis import given, settings
+from hypothesis import given
 from support.builder import LAYOUTS, TraceBuilder
 from support.graph_file import read_nodes
 from support.programs import VERSIONS, Step, one_thread, play
@@ -44,7 +44,6 @@ def test_a_graph_is_the_same_by_way_of_a_file(tmp_path: Path, torch: str, name: 
     assert back.groups == linked.groups
 
 
-@settings(max_examples=25, deadline=None)
 @given(one_thread, VERSIONS)
 def test_any_run_is_the_same_by_way_of_a_file(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], torch: str

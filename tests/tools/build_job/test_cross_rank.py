@@ -14,6 +14,7 @@ from execgraph.tools.build_job.cross_rank import verify
 from execgraph.tools.build_job.rank_comms import RankComms, group_summary
 from execgraph.tools.commands.trace_build import main
 from hypothesis import given, strategies as st
+from support.builder import TraceBuilder
 from support.builder.records import Group
 from support.disagreements import ALL_TO_ALL, FAULTS, RANKS, SPLITS, Rank, SilentMember, WrongSize, did, write
 from support.generated import here
@@ -50,6 +51,23 @@ def test_an_order_that_no_simulator_can_keep_is_said_once_and_leaves_no_graph(tm
     [told] = report.disagreements
     assert told.startswith("group 0-3 (0) and group 2,3 (1): collective 1 of both: ")
     assert sorted(path.name for path in out.iterdir()) == ["report.json"]
+
+
+def test_ranks_whose_host_threads_communicate_twice_at_once_have_no_order_to_agree_on(tmp_path: Path) -> None:
+    for rank in range(2):
+        t = TraceBuilder(rank=rank, world_size=2)
+        with t.thread(2, start=0), t.annotation("gloo:all_reduce", inputs=[t.tensor((8,))]):
+            t.work(10)
+            if rank:
+                t.leaf("gloo:all_gather", 5, inputs=[t.tensor((8,))])
+        with t.thread(2):
+            if not rank:
+                t.leaf("gloo:all_gather", 5, inputs=[t.tensor((8,))])
+        t.write(tmp_path)
+    assert report_of(tmp_path, tmp_path / "out").disagreements == [
+        "rank 1 began 1 communications while its host thread was still in another one, so that their order is not known; "
+        "check the times in its traces"
+    ]
 
 
 def test_ranks_that_agree_are_built_without_a_word(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def command(*arguments: object) -> int:
 # what each process holds
 
 
-@pytest.mark.parametrize("ranks", [2, 8, 64])
+@pytest.mark.parametrize("ranks", [2, 32])
 def test_a_sound_job_has_nothing_wrong_and_every_process_is_counted(jobs: Callable[[int], Path], ranks: int) -> None:
     diagnosis = diagnose([jobs(ranks)])
     assert not diagnosis.findings
@@ -190,8 +190,8 @@ def is_told(found: list[Finding], severity: str, text: str) -> bool:
     return any(one.severity == severity and re.search(text, in_words(one)) for one in found)
 
 
-def test_every_fault_among_64_processes_is_found_on_its_rank(jobs: Callable[[int], Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(jobs(64), tmp_path / "job"))
+def test_every_fault_among_many_processes_is_found_on_its_rank(jobs: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(jobs(32), tmp_path / "job"))
     for rank, fault in enumerate(FAULTS, 7):
         fault(folder / f"device_rank{rank}.json", folder / f"host_rank{rank}.json")
     findings = diagnose([folder]).findings

@@ -66,7 +66,7 @@ def names_of(trace: dict[str, Any]) -> dict[int, str]:
 # a trace to look at
 
 
-@pytest.mark.parametrize("ranks", [2, 8, 64])
+@pytest.mark.parametrize("ranks", [2, 16])
 def test_every_activity_is_kept_with_its_rank_and_device(jobs: Jobs, tmp_path: Path, ranks: int) -> None:
     trace = merged(jobs(ranks), tmp_path / "merged.json.gz")
     names = names_of(trace)
@@ -308,7 +308,7 @@ def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize("ranks", [2, 8, 64])
+@pytest.mark.parametrize("ranks", [2, 16])
 def test_activities_are_counted_by_rank_and_device(jobs: Jobs, tmp_path: Path, ranks: int) -> None:
     merge_for_counting(ranks_in(jobs(ranks)), str(tmp_path / "merged.db"))
     counted = query(tmp_path / "merged.db", "SELECT rank, device, count(*) FROM activity GROUP BY 1, 2")
@@ -427,7 +427,7 @@ def test_memory_does_not_grow_with_the_number_of_ranks(
         tracemalloc.stop()
         return highest
 
-    every = ranks_in(jobs(64))[:16]
+    every = ranks_in(jobs(16))
     merge(every[:1], str(tmp_path / name))
     added = sum(path.stat().st_size for _, path in every[2:])
     assert peak(every) - peak(every[:2]) < added / 7
