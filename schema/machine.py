@@ -99,7 +99,7 @@ def latency_stats(times: Int64, resolution: int = 1) -> LatencyStats:
     """Returns what is usual of `times` (ns), of which some are longer for other reasons than the machine.
 
     >>> latency_stats(np.array([1000, 1100, 1200, 1300, 90_000]))
-    Usual(median=1150, most=1675, count=4)
+    LatencyStats(median=1150, most=1675, count=4)
     """
     times = times[(times >= 0) & (times <= LONGEST)]
     if not len(times):

@@ -48,8 +48,8 @@ TESTED_BY = {
     "converter/ranks/test_matching.py": "converter/ranks/clocks",
     "converter/scaling/test_plan.py": """
         converter/ranks/recorded_groups converter/scaling/copies converter/scaling/fits converter/scaling/group_use
-        converter/scaling/lengths converter/scaling/numbering converter/scaling/places converter/scaling/rank_facts
-        converter/scaling/roles converter/scaling/sizes
+        converter/scaling/lengths converter/scaling/group_numbering converter/scaling/rank_copies converter/scaling/rank_facts
+        converter/scaling/group_roles converter/scaling/sizes
     """,
     "converter/targets/goal/test_job.py": """
         converter/targets/goal/cpu_crossing converter/targets/goal/cpus converter/targets/goal/goal_file
@@ -86,7 +86,7 @@ TESTED_BY = {
         linker/host_communication/storage_users
     """,
     "linker/machine/test_measured_machine.py": "schema/machine",
-    "linker/modules/test_modules.py": "linker/modules/forward_ops linker/modules/places linker/modules/stacks",
+    "linker/modules/test_modules.py": "linker/modules/forward_ops linker/modules/module_paths linker/modules/stacks",
     "linker/readers/rocpd/test_database.py": "linker/readers/rocpd/lanes",
     "linker/readers/test_device_events.py": """
         linker/readers/clock_range linker/readers/device_rows linker/readers/device_tables linker/readers/event_rows

@@ -10,12 +10,12 @@ edge(rank, kind, source, target)                            nested: op in op; ca
                                                             stream: activity, the next one on its stream
 dropped(rank, reason, count)                                what of a file is in no table
 
-SELECT rank, device, count(*) FROM activity GROUP BY 1, 2; SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS
-total_us FROM activity GROUP BY 1 ORDER BY 3 DESC LIMIT 10; SELECT rank, device, stream, 1.0 * sum(end_ns - start_ns) /
-(max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3; SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN
-call ON call.id = launch.call GROUP BY 1; SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM
-launch) GROUP BY 1; SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call
-= target GROUP BY 1;
+SELECT rank, device, count(*) FROM activity GROUP BY 1, 2;
+SELECT name, count(*), sum(end_ns - start_ns) / 1e3 AS total_us FROM activity GROUP BY 1 ORDER BY 3 DESC LIMIT 10;
+SELECT rank, device, stream, 1.0 * sum(end_ns - start_ns) / (max(end_ns) - min(start_ns)) FROM activity GROUP BY 1, 2, 3;
+SELECT call.name, count(*), avg(delay_ns) FROM launch JOIN call ON call.id = launch.call GROUP BY 1;
+SELECT rank, count(*) FROM activity WHERE id NOT IN (SELECT activity FROM launch) GROUP BY 1;
+SELECT op.name, count(*) FROM op JOIN edge ON source = op.id AND kind = 'calls' JOIN launch ON call = target GROUP BY 1;
 """
 
 import sqlite3

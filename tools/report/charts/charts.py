@@ -1,6 +1,4 @@
-"""Draws the table of an analysis as charts with values on hover. Long tables are drawn in part; what is left out is in
-the files.
-"""
+"""Draws the table of an analysis as charts with values on hover; of long tables a part, the rest is in the files."""
 
 from collections.abc import Callable
 
@@ -54,9 +52,7 @@ def temporal_breakdown(table: Table) -> list[Chart]:
 
 
 def step_breakdown(table: Table) -> list[Chart]:
-    """Returns a bar per step, of what ran; beside each other where there are few, so many that a page shows where there
-    are more.
-    """
+    """Returns a bar per step, of what ran in it; many steps stand close together."""
     parts = {"computation": "computation", "exposed_communication": "exposed communication", "rest": "idle and copies"}
     rows = [
         {**row, "place": place(row), "number": number, "part": label, "part_time": time}
@@ -176,9 +172,7 @@ def launch_statistics_short_kernels(table: Table) -> list[Chart]:
 
 
 def counters(table: Table) -> list[Chart]:
-    """Returns the queue lengths, and the bandwidths of copies, a lane for each series; of a long one the highest value
-    in each interval.
-    """
+    """Returns the queue lengths and the bandwidths of copies, a lane for each series."""
     ranks, time, value = (np.asarray(table[name]) for name in ("rank", "ts", "value"))
     keys = list(zip(ranks.tolist(), table["device"], table["counter"], table["stream"], strict=True))
     first = [place for place in range(len(keys)) if place == 0 or keys[place] != keys[place - 1]]
@@ -217,9 +211,7 @@ def critical_path(table: Table) -> list[Chart]:
 
 
 def collectives_over_ranks(table: Table) -> list[Chart]:
-    """Returns how far apart members arrive, by the order of collectives; and the bandwidth by size, where sizes were
-    recorded.
-    """
+    """Returns how far apart members arrive, by the order of collectives, and the bandwidth by size."""
     rows = [
         {**row, "number": number, "last": f"rank {row['straggler']}"}
         for number, row in enumerate(first_rows(table, SHOWN_POINTS))
