@@ -72,6 +72,7 @@ def pytest_collection_finish() -> None:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+LEVEL = logging.getLogger().level
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "out", "data")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -81,10 +82,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.fixture(autouse=True)
 def level_of_messages() -> Iterator[None]:
-    """A command that a test runs with -q silences none of the tests after it."""
-    level = logging.getLogger().level
+    """A command that a test or a shared fixture runs with -q silences none of the tests after it."""
+    logging.getLogger().setLevel(LEVEL)
     yield
-    logging.getLogger().setLevel(level)
 
 
 @pytest.fixture(scope="session")
