@@ -1,5 +1,7 @@
 """The benchmark: speed and peak memory of every command on synthetic traces of growing size, beside the least possible.
 
+Memory is anonymous memory, which the system cannot take back, of the command and its processes together.
+
 Every piece of work runs in a fresh process, all of them in turn, several rounds; times are medians, without the start
 of Python. A floor is what this machine needs, in the same minutes, to decode the inputs once, typed and whole in
 memory, and to write as many bytes as the command does. MB are 10**6 bytes of input: host and device trace,
@@ -23,6 +25,7 @@ from execgraph.schema.optional import require
 from execgraph.tools.command import progress, run_command
 from execgraph.tools.command_parser import CommandParser
 
+from .memory import resident_bytes, watched
 from .results import Benchmark, Result, Size, build_share, changes_table, size_table
 from .work import DEVICE, HOST, TRACES, WORKS, WORKS_OF_MANY, WORKS_OF_ONE, Timing
 
@@ -34,7 +37,6 @@ LARGE, SMALL = ("--ranks", "2", "--layers", "24"), ("--steps", "2", "--layers", 
 WORK = str(Path(__file__).with_name("work.py"))
 """Run as a file: it works in the folder of the traces, where Python does not see this package."""
 GENERATE = "-m", "execgraph.tools.commands.trace_generate"
-PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -176,14 +178,15 @@ def _run_alone(folder: Path, *arguments: str) -> tuple[bytes, int]:
         tempfile.TemporaryFile() as said,
         subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said) as process,
     ):
-        output = process.stdout.read() if process.stdout else b""
+        with watched(process.pid) as peak:
+            output = process.stdout.read() if process.stdout else b""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             said.seek(0)
             lines = said.read().decode(errors="replace").splitlines() or ["it said nothing"]
             raise DataError(f"{' '.join(arguments)} in {folder} ended with {process.returncode}: {lines[-1]}")
-    return output, usage.ru_maxrss * PEAK_UNIT
+    return output, peak.bytes or resident_bytes(usage)
 
 
 def _machine() -> str:
