@@ -127,8 +127,8 @@ def test_everything_that_linking_counts_is_explained() -> None:
 def test_microseconds_are_written_with_a_mu() -> None:
     texts = {
         (str(path.relative_to(ROOT)), node.lineno)
-        for floor in ("schema", "linker", "converter", "tools", "benchmarks")
-        for path in (ROOT / floor).rglob("*.py")
+        for layer in ("schema", "linker", "converter", "tools", "benchmarks")
+        for path in (ROOT / layer).rglob("*.py")
         for text in [path.read_text(encoding="utf-8")]
         if US.search(text)
         for node in ast.walk(ast.parse(text))

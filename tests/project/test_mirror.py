@@ -9,8 +9,8 @@ from pathlib import Path
 from support.folders import ROOT, TESTS
 from support.tested_by import ALSO, TESTED_BY, own_test
 
-FLOORS = ("schema", "linker", "converter", "tools")
-SOURCES = {path.relative_to(ROOT).with_suffix("") for floor in FLOORS for path in (ROOT / floor).rglob("*.py")}
+LAYERS = ("schema", "linker", "converter", "tools")
+SOURCES = {path.relative_to(ROOT).with_suffix("") for layer in LAYERS for path in (ROOT / layer).rglob("*.py")}
 PACKAGES = {path.parent for path in SOURCES if path.name == "__init__"}
 MODULES = {str(path) for path in SOURCES if not path.name.startswith("__") and not path.name.endswith("_pb2")}
 FILES = sorted(path for path in TESTS.rglob("*.py") if not {"data", "support"} & {*path.relative_to(TESTS).parts[:1]})

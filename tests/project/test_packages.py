@@ -12,7 +12,7 @@ import pytest
 from support.lower_bounds import PROJECT, lower_bounds
 
 ROOT = PROJECT.parent
-FLOORS = ("schema", "linker", "converter", "tools")
+LAYERS = ("schema", "linker", "converter", "tools")
 
 
 class Built(NamedTuple):
@@ -36,12 +36,12 @@ def built(packages: Callable[[int], Path]) -> Built:
 
 
 def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
-    files = {path.relative_to(ROOT) for floor in FLOORS for path in (ROOT / floor).rglob("*")}
+    files = {path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / layer).rglob("*")}
     code = {path.as_posix() for path in files if (ROOT / path).is_file() and "__pycache__" not in path.parts}
     expected = {f"execgraph/{name.removeprefix('tools/package/')}" for name in code}
     names = set(ZipFile(built.wheels["open"]).namelist())
     assert {name for name in names if ".dist-info/" not in name} == expected
-    assert {f"execgraph/{floor}/py.typed" for floor in FLOORS} < names
+    assert {f"execgraph/{layer}/py.typed" for layer in LAYERS} < names
     assert "execgraph/schema/graph/execution_graph.proto" in names
     assert [name for name in names if name.endswith("/LICENSE")] != []
 
@@ -49,7 +49,7 @@ def test_the_wheel_holds_the_code_and_nothing_else(built: Built) -> None:
 def test_the_source_package_holds_neither_tests_documentation_nor_benchmarks(built: Built) -> None:
     with tarfile.open(built.sdists["open"]) as archive:
         folders = {name.split("/")[1] for name in archive.getnames() if "/" in name}
-    assert {*FLOORS, "pyproject.toml", "README.md", "LICENSE"} <= folders
+    assert {*LAYERS, "pyproject.toml", "README.md", "LICENSE"} <= folders
     assert folders.isdisjoint({"tests", "docs", "benchmarks"})
 
 

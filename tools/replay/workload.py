@@ -151,7 +151,7 @@ def gather(graphs: Sequence[ExecutionGraph]) -> Workload:
             )
         )
         lanes += [Lane(rank, place, stream) for place, stream in lane_places]
-        places += rooms(graph).values()
+        places += device_slots(graph).values()
     joined = {field.name: np.concatenate([getattr(rank, field.name) for rank in ranks]) for field in fields(Columns)}
     return Workload(
         **joined, graphs=graphs, lanes=lanes, first_row=first_row[:-1], places=places, missing_dependencies=missing
@@ -205,7 +205,7 @@ def scaled(work: Workload, scale: Sequence[Scale]) -> Workload:
     return replace(work, wait_ns=wait, host_delay_ns=host_delay, duration_ns=duration, place=place)
 
 
-def rooms(graph: ExecutionGraph) -> dict[int, DeviceSlots]:
+def device_slots(graph: ExecutionGraph) -> dict[int, DeviceSlots]:
     """Returns what room each device had, of devices that were full."""
     devices = np.unique(graph.integers("device")).tolist()
     known = ((device, graph.number(f"{ROOM}{device}", 0)) for device in devices)
@@ -224,7 +224,7 @@ def _places(graphs: Sequence[ExecutionGraph], node_class: Classes) -> Int64:
     places, before = [], 0
     for graph in graphs:
         place, device = np.full(len(graph), -1), graph.integers("device")
-        full = {number: position for position, number in enumerate(rooms(graph), before)}
+        full = {number: position for position, number in enumerate(device_slots(graph), before)}
         before += len(full)
         for number, own in rows_by_number(np.flatnonzero(graph.is_activity), device).items():
             if number in full:

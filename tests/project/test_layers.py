@@ -1,4 +1,4 @@
-"""The tree of the code holds what it promises: rooms are entered by their doors, floors stand on those below, nothing goes in circles."""
+"""Layers import from those below them, other packages by their public API, and nothing in circles."""
 
 import ast
 import re
@@ -13,10 +13,10 @@ from support.folders import ROOT
 SHIPPED = ("schema", "linker", "converter", "tools")
 BENCHMARKS = "benchmarks"
 """What only developers run: from outside it is like a user's code."""
-FLOORS = (*SHIPPED, BENCHMARKS)
+LAYERS = (*SHIPPED, BENCHMARKS)
 """From below to above."""
 ROOT_PACKAGE = ROOT / "tools" / "package"
-"""The folder that is installed as `execgraph` itself: its imports go down to the floors."""
+"""The folder that is installed as `execgraph` itself: its imports go down to all layers."""
 LONGEST = 300
 
 
@@ -25,7 +25,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-PATHS = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py")) if ROOT_PACKAGE not in path.parents]
+PATHS = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py")) if ROOT_PACKAGE not in path.parents]
 MODULES = {module_name(path): path for path in PATHS}
 PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 WRITTEN = {name: path for name, path in MODULES.items() if not name.endswith("_pb2")}
@@ -45,7 +45,7 @@ def imports(name: str) -> list[str]:
 def _imports(name: str) -> Iterator[str]:
     for node in ast.walk(tree_of(name)):
         source = _source(name, node) if isinstance(node, ast.ImportFrom) else ""
-        if isinstance(node, ast.ImportFrom) and source.split(".")[0] in FLOORS:
+        if isinstance(node, ast.ImportFrom) and source.split(".")[0] in LAYERS:
             for alias in node.names:
                 inner = f"{source}.{alias.name}"
                 is_module = (
@@ -68,65 +68,65 @@ def _binds(package: str, name: str) -> bool:
     return any(isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names) for node in body)
 
 
-def rooms_around(name: str) -> list[str]:
-    """The rooms that a module is in, the largest first; a floor is none."""
+def packages_around(name: str) -> list[str]:
+    """The packages that a module is in, the outermost first, without its layer."""
     parts = name.split(".")
     inner = [".".join(parts[:length]) for length in range(2, len(parts) + 1)]
     return [one for one in inner if one in PACKAGES]
 
 
-def doors(name: str, source: str) -> list[str]:
-    """The rooms that a module enters to import from another one."""
-    entered = [room for room in rooms_around(source) if room not in rooms_around(name)]
+def entered_packages(name: str, source: str) -> list[str]:
+    """The packages that a module has to go into to import from another one."""
+    entered = [package for package in packages_around(source) if package not in packages_around(name)]
     return entered[-1:] if name.startswith(BENCHMARKS) else entered
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_a_room_is_entered_by_its_door(floor: str) -> None:
-    """From outside only what a room's `__init__` offers is imported; benchmarks, as users, also enter the rooms inside by theirs."""
+@pytest.mark.parametrize("layer", LAYERS)
+def test_only_the_public_api_of_a_package_is_imported(layer: str) -> None:
+    """That is what its `__init__` imports. Benchmarks, as users do, also import from the packages inside a package."""
     passed_by = [
         (name, source)
         for name in WRITTEN
         for source in imports(name)
-        if source.split(".")[0] == floor and any(room != source for room in doors(name, source))
+        if source.split(".")[0] == layer and any(package != source for package in entered_packages(name, source))
     ]
     assert passed_by == []
 
 
-def test_a_floor_stands_on_those_below_alone() -> None:
+def test_a_layer_imports_from_those_below_alone() -> None:
     upward = [
         (name, source)
         for name in WRITTEN
         for source in imports(name)
-        if FLOORS.index(source.split(".")[0]) > FLOORS.index(name.split(".")[0])
+        if LAYERS.index(source.split(".")[0]) > LAYERS.index(name.split(".")[0])
     ]
     assert upward == []
 
 
-def test_no_modules_and_no_rooms_import_each_other_in_circles() -> None:
-    modules, rooms = nx.DiGraph(), nx.DiGraph()
+def test_neither_modules_nor_packages_import_each_other_in_circles() -> None:
+    modules, packages = nx.DiGraph(), nx.DiGraph()
     for name in WRITTEN:
         for source in imports(name):
             modules.add_edge(name, source)
-            own, other = ([*rooms_around(one), one][0] for one in (name, source))
+            own, other = ([*packages_around(one), one][0] for one in (name, source))
             if own != other:
-                rooms.add_edge(own, other)
+                packages.add_edge(own, other)
     assert list(nx.simple_cycles(modules)) == []
-    assert list(nx.simple_cycles(rooms)) == []
+    assert list(nx.simple_cycles(packages)) == []
 
 
-def test_every_room_says_what_it_is_for_and_what_is_public() -> None:
+def test_every_package_says_what_it_is_for_and_what_is_public() -> None:
     silent = []
-    for name in PACKAGES - set(FLOORS):
+    for name in PACKAGES - set(LAYERS):
         tree = tree_of(name)
         offers = any(isinstance(node, ast.ImportFrom) and node.names[0].asname for node in tree.body)
-        if not ast.get_docstring(tree) or (not offers and any(room_is_used(name))):
+        if not ast.get_docstring(tree) or (not offers and any(package_is_used(name))):
             silent.append(name)
     assert silent == []
 
 
-def room_is_used(room: str) -> Iterator[bool]:
-    yield from (source == room for name in WRITTEN for source in imports(name))
+def package_is_used(package: str) -> Iterator[bool]:
+    yield from (source == package for name in WRITTEN for source in imports(name))
 
 
 def test_no_module_is_long() -> None:
@@ -134,11 +134,12 @@ def test_no_module_is_long() -> None:
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
 
 
-def test_a_room_holds_about_a_dozen_modules() -> None:
+def test_a_package_holds_about_a_dozen_modules() -> None:
     sizes = {
-        room: sum(name.rpartition(".")[0] == room and name not in PACKAGES for name in MODULES) for room in PACKAGES
+        package: sum(name.rpartition(".")[0] == package and name not in PACKAGES for name in MODULES)
+        for package in PACKAGES
     }
-    assert {room: size for room, size in sizes.items() if size > 17} == {}
+    assert {package: size for package, size in sizes.items() if size > 17} == {}
 
 
 def test_libraries_of_commands_stay_out_of_the_lower_floors() -> None:
@@ -157,7 +158,7 @@ def test_libraries_of_commands_stay_out_of_the_lower_floors() -> None:
 
 def test_the_page_about_the_architecture_names_what_there_is() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w/.]*)`", page))
+    named = set(re.findall(rf"`((?:{'|'.join(LAYERS)})/[\w/.]*)`", page))
     assert len(named) > 30
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
@@ -165,4 +166,6 @@ def test_the_page_about_the_architecture_names_what_there_is() -> None:
 def test_every_room_is_shipped_but_those_of_the_benchmarks() -> None:
     """A folder that pyproject.toml does not list is in the checkout and missing where the project is installed."""
     listed = re.findall(r'^    "execgraph\.(\S+)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert {room for room in PACKAGES - set(FLOORS) if not room.startswith(BENCHMARKS)} == set(listed) - set(SHIPPED)
+    assert {package for package in PACKAGES - set(LAYERS) if not package.startswith(BENCHMARKS)} == set(listed) - set(
+        SHIPPED
+    )
