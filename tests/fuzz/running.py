@@ -43,7 +43,8 @@ class Transcript:
     @classmethod
     def add(cls, line: str) -> None:
         if cls.stream is not None:
-            cls.stream.write(f"{line}\n")
+            # what texts were drawn may be no Unicode
+            cls.stream.write(line.encode(errors="backslashreplace").decode() + "\n")
             cls.stream.flush()
 
 
