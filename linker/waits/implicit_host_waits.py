@@ -81,7 +81,7 @@ def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
     median, longest = _usual_durations(
         calls.name.codes[rows].astype(np.int64), end - start, in_flight < FULL_QUEUE // 2
     )
-    source = last_ended(activities, np.minimum(end - median // 2, first_start))
+    source = _last_ended(activities, np.minimum(end - median // 2, first_start))
     blocked = (in_flight >= FULL_QUEUE) & (end - start > longest) & (np.append(activities.end, NEVER)[source] > start)
     return ImplicitHostWaits(rows[blocked], source[blocked], start[blocked], Provenance.TIMING)
 
@@ -97,7 +97,7 @@ def _launches(activities: Activities, call_count: int) -> tuple[Int64, Int64, In
     return launching, first[launching], last[launching]
 
 
-def last_ended(activities: Activities, times: Int64) -> Int64:
+def _last_ended(activities: Activities, times: Int64) -> Int64:
     """Returns the activity that ended last at or before each time, -1 for none."""
     by_end = np.argsort(activities.end, kind="stable")
     return np.append(by_end, -1)[np.searchsorted(activities.end[by_end], times, side="right") - 1]
@@ -132,6 +132,6 @@ def observer_waits(calls: Calls, activities: Activities, by_observer: Bool) -> I
     rows = rows[np.lexsort((calls.start[rows], calls.thread[rows]))]
     follows = np.flatnonzero(calls.thread[rows[1:]] == calls.thread[rows[:-1]])
     row, since = rows[follows + 1], calls.end[rows[follows]]
-    source = last_ended(activities, calls.start[row])
+    source = _last_ended(activities, calls.start[row])
     is_new = np.append(activities.end, NEVER)[source] > since
     return ImplicitHostWaits(row[is_new], source[is_new], since[is_new], Provenance.TIMING)

@@ -1,4 +1,4 @@
-"""The calls that record events, and what is around them: by rows made by hand."""
+"""The calls that record events, and what encloses them: by rows made by hand."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def event_records(
     return EventRecords(rows, kinds, device, collectives, ThreadLaunches(device, rows), call_sites, known or {})
 
 
-def test_recordings_are_in_the_order_of_time() -> None:
+def test_event_records_are_in_the_order_of_time() -> None:
     records = event_records(RECORD, WAIT, RECORD, QUERY, RECORD)
     assert (records.rows.tolist(), records.time.tolist()) == ([0, 2, 4], [0, 200, 400])
 
@@ -60,7 +60,7 @@ def test_before_a_call_comes_the_last_one_for_events_of_its_thread() -> None:
     assert [records.right_before(call) for call in (2, 3)] == [0, -1]
 
 
-def test_a_recording_right_before_is_told_by_its_number() -> None:
+def test_an_event_record_right_before_is_told_by_its_number() -> None:
     records = event_records(LAUNCH, RECORD, RECORD, WAIT, WAIT)
     assert [records.right_before(call) for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
 
@@ -70,7 +70,7 @@ def test_only_synchronisations_hold_the_host() -> None:
     assert [records.is_event_sync(call) for call in (-1, 0, 1, 2, 3)] == [False, True, False, False, False]
 
 
-def test_recordings_are_alike_after_the_same_launch_from_the_same_ops_of_one_thread() -> None:
+def test_event_records_are_alike_after_the_same_launch_from_the_same_ops_of_one_thread() -> None:
     alike = event_records(LAUNCH, RECORD, LAUNCH, RECORD)
     assert alike.kind == [0, 0]
     assert [kind.row.tolist() for kind in alike.kinds] == [[0, 1]]
@@ -89,12 +89,12 @@ def test_what_was_launched_in_another_step_is_no_launch_before() -> None:
     assert event_records(LAUNCH, RECORD, RECORD, RECORD, second=2).kind == [0, 1, 1]
 
 
-def test_recordings_are_likely_on_the_stream_in_use() -> None:
+def test_event_records_are_likely_on_the_stream_in_use() -> None:
     records = event_records(LAUNCH, LAUNCH, RECORD, LAUNCH, RECORD, on={1: 20})
     assert records.streams == [[SECOND, FIRST], [FIRST, SECOND]]
 
 
-def test_a_recording_right_after_another_one_is_likely_on_another_stream() -> None:
+def test_an_event_record_right_after_another_one_is_likely_on_another_stream() -> None:
     records = event_records(LAUNCH, LAUNCH, RECORD, RECORD, WAIT, RECORD, on={1: 20})
     assert records.streams == [[SECOND, FIRST], [FIRST, SECOND], [SECOND, FIRST]]
 

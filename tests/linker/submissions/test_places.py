@@ -1,4 +1,4 @@
-"""Where in a program calls stand: which are the same call of every step."""
+"""Call sites: which calls are the same call of every step."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def call_sites(
     return CallSites(table, ops(*named), column(*parent))
 
 
-def test_a_path_is_told_by_the_names_of_the_ops_around() -> None:
+def test_a_path_is_given_by_the_names_of_the_enclosing_ops() -> None:
     named = [Op("a"), Op("b"), Op("a"), Op("b"), Op("b")]
     sites = call_sites(column(1, 3, 4, 0, 2, -1), [-1, 0, -1, 2, -1], *named)
     paths = [sites.path(call) for call in range(6)]
@@ -50,13 +50,13 @@ def test_a_call_is_in_the_step_that_was_marked_last() -> None:
     assert sites.step.tolist() == [0, 1, 1, 2, 2]
 
 
-def test_the_same_turn_of_a_call_within_its_step_is_one_place() -> None:
+def test_the_same_occurrence_of_a_call_within_its_step_is_one_call_site() -> None:
     starts = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 200)]
     sites = call_sites(column(-1, -1, -1, -1, -1), [-1, -1], *starts)
     assert sites.groups([0, 1, 2, 3, 4]) == [[0, 2], [1, 3], [4]]
 
 
-def test_calls_of_other_threads_names_paths_or_columns_are_at_other_places() -> None:
+def test_calls_of_other_threads_names_paths_or_columns_are_at_other_call_sites() -> None:
     starts = [Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100)]
     for kept in (
         call_sites(column(-1, -1), [-1, -1], *starts),

@@ -1,4 +1,4 @@
-"""What the times of a trace say about waits: from when and by when each activity was due, and how far clocks are in doubt."""
+"""What the times of a trace say about waits: when each activity could and should have started, and how exact the clocks are."""
 
 import pytest
 from execgraph.linker.submissions import TimingModel

@@ -1,4 +1,4 @@
-"""What holds the host up besides synchronising calls, to the nanosecond: by rows made by hand."""
+"""What blocks the host besides synchronising calls, to the nanosecond: by rows made by hand."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -75,7 +75,7 @@ def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_laun
     assert bool(rows_of(blocking_copies(activities(*ran), made, MachineCalibration(), call_sites))) == blocks
 
 
-def test_copies_are_judged_by_place() -> None:
+def test_copies_are_judged_by_call_site() -> None:
     assert [one.call for one in copies(11_000, 5_000, 11_000)] == [0, 1, 2]
     assert copies(11_000, 5_000, 5_000) == []
 
@@ -98,7 +98,7 @@ def test_asynchronous_copies_of_pinned_memory_or_on_the_device_are_never_waited_
     assert bool(copies(11_000, **changed)) == blocks
 
 
-def test_copies_of_other_names_are_at_other_places() -> None:
+def test_copies_of_other_names_are_at_other_call_sites() -> None:
     ran = [Ran(9_000, 10_000, 1, name="Memcpy HtoD (Pageable -> Device)", category="gpu_memcpy")]
     ran += [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(1, 2, category="gpu_memcpy")]
     made = calls(Called(1, 11_000, "cudaMemcpyAsync"), Called(STEP + 1, STEP + 2_000, "cudaMemcpyAsync"))
@@ -153,7 +153,7 @@ def test_without_launches_no_queue_is_full() -> None:
     assert rows_of(full_queue(activities(Ran(1, 2)), calls())) == []
 
 
-# threads that only look on
+# observer threads
 
 
 def on(*threads: int) -> Calls:

@@ -1,4 +1,4 @@
-"""What times say of the waits of a place: which ends come too late, and which explain when what was held up went on. By hand, in ns."""
+"""What times say of the waits of a call site: which ends are too late, and which explain when the blocked work went on. In ns."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait])
 def scored(
     scorer: TimingScorer, waits: list[UnresolvedWait], blocked: BlockedWork, *of_each: list[int]
 ) -> tuple[Bool, Int64]:
-    """For ends, a list a wait, of as many streams: by wait and stream whether they are too late; by stream how many waits they explain."""
+    """Scores ends, a list per wait with an end per stream: too late by wait and stream, and how many waits each stream explains."""
     too_late, explained = scorer.score(waits, np.array([of_each], np.int64), blocked)
     return too_late[0], explained[0]
 
@@ -39,7 +39,7 @@ def scored(
 
 
 def of_stream(*starts: int, ends: list[list[int]]) -> tuple[list[list[bool]], list[int]]:
-    """Of waits that may have held up what started at these times on stream 7, where it usually follows within 700."""
+    """Scores waits that may block what started at these times on stream 7, where work usually follows within 700."""
     ran, called, waits = [FIRST], [LAUNCHED], []
     for start in starts:
         called += [WAITS, LAUNCHED._replace(start=400, end=500)]
@@ -79,7 +79,7 @@ def test_what_ended_before_its_own_stream_was_free_held_nothing_up(end: int, exp
     assert of_stream(DUE + 1, ends=[[end]]) == ([[False]], [explained])
 
 
-def test_ends_speak_for_a_place_if_they_explain_half_of_the_waits_that_were_held_up() -> None:
+def test_ends_speak_for_a_call_site_if_they_explain_half_of_the_waits_that_were_held_up() -> None:
     met, missed = LATE - 5, LATE - 5_000
     assert of_stream(LATE, ends=[[met, missed]])[1] == [1, 0]
     after = LATE + 10_000
@@ -148,7 +148,7 @@ def test_a_call_that_asks_is_answered_at_once() -> None:
 
 
 def reach_of(*gaps: int, stream: int = 20) -> int:
-    """Of waits that held up what started so long after the end of what ran on another stream."""
+    """Returns the longest usual reaction of waits that blocked what started so long after an end on another stream."""
     ran, called, waits = [FIRST], [LAUNCHED], []
     for number, gap in enumerate(gaps):
         at = 100_000 * (number + 1)
