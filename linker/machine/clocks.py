@@ -72,18 +72,18 @@ def clock_of(activities: Activities, calls: Calls, awaited: Awaited) -> Clock:
     resolution = resolution_of(activities)
     launched = np.flatnonzero(activities.call_row >= 0)
     slack = 2 * resolution if resolution > 1 else 0
-    least = _Bounds(
+    lower = _Bounds(
         activities.start[launched], calls.start[activities.call_row[launched]] - activities.start[launched] - slack
     )
-    most = _Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
-    impossible = least.value > 0
+    upper = _Bounds(awaited.end, calls.end[awaited.call_row] - awaited.end + slack)
+    impossible = lower.value > 0
     if impossible.sum() < AGREEING:
-        least = _Bounds(least.time[~impossible], least.value[~impossible])
+        lower = _Bounds(lower.time[~impossible], lower.value[~impossible])
     since, until = (int(activities.start.min()), int(activities.end.max())) if len(activities) else (0, 0)
-    if not (least.value > 0).any() and not (most.value < 0).any():
+    if not (lower.value > 0).any() and not (upper.value < 0).any():
         return Clock(0, 0, since, until, slack, resolution)
-    line = _line(_tightest(least, 1), _tightest(most, -1), since, until, _late_returns(calls, awaited, most))
-    return Clock(*line, slack + _largest_miss(line, least, most), resolution)
+    line = _line(_tightest(lower, 1), _tightest(upper, -1), since, until, _late_returns(calls, awaited, upper))
+    return Clock(*line, slack + _largest_miss(line, lower, upper), resolution)
 
 
 def resolution_of(activities: Activities) -> int:
@@ -92,19 +92,19 @@ def resolution_of(activities: Activities) -> int:
     return WHOLE if len(times) and bool((times % WHOLE == 0).all()) else 1
 
 
-def _late_returns(calls: Calls, awaited: Awaited, most: _Bounds) -> int:
+def _late_returns(calls: Calls, awaited: Awaited, upper: _Bounds) -> int:
     """Returns how much later than usual for their API calls returned after the awaited end (ns), negative for sooner.
 
     Usual is the median duration of calls that began long after what they awaited had ended.
     """
     begun, duration = calls.start[awaited.call_row], calls.end[awaited.call_row] - calls.start[awaited.call_row]
     waited = awaited.end > begun
-    is_idle = begun - awaited.end - duration > 2.0 * np.abs(most.value[most.value < 0]).max(initial=0)
+    is_idle = begun - awaited.end - duration > 2.0 * np.abs(upper.value[upper.value < 0]).max(initial=0)
     name, late = calls.name.codes[awaited.call_row], list[float]()
     idle_rows = rows_by_number(np.flatnonzero(is_idle), name)
     for code, rows in rows_by_number(np.flatnonzero(waited), name).items():
         if code in idle_rows:
-            late += (most.value[rows] - np.median(duration[idle_rows[code]])).tolist()
+            late += (upper.value[rows] - np.median(duration[idle_rows[code]])).tolist()
     return int(np.median(late)) if late else 0
 
 
@@ -119,19 +119,19 @@ def _tightest(bounds: _Bounds, sign: int) -> _Bounds:
     return _Bounds(bounds.time[rows], bounds.value[rows])
 
 
-def _line(least: _Bounds, most: _Bounds, since: int, until: int, preferred_offset: int) -> _Line:
+def _line(lower: _Bounds, upper: _Bounds, since: int, until: int, preferred_offset: int) -> _Line:
     """Returns the flattest line between the bounds, with the possible offset that is nearest to the preferred one.
 
     If the bounds contradict each other, the line misses both by the same.
     """
     span = max(until - since, 1)
-    x_least, x_most = ((bounds.time - since) / span for bounds in (least, most))
-    x, y = np.concatenate((x_least, x_most)), np.concatenate((least.value, most.value)).astype(np.float64)
+    x_lower, x_upper = ((bounds.time - since) / span for bounds in (lower, upper))
+    x, y = np.concatenate((x_lower, x_upper)), np.concatenate((lower.value, upper.value)).astype(np.float64)
     across = x[:, None] - x[None, :]
     slopes = np.append(((y[:, None] - y[None, :]) / np.where(np.abs(across) > 1e-3, across, np.inf)).ravel(), 0.0)
     slopes = np.unique(slopes[np.abs(slopes) <= STEEPEST * span])
-    low = np.max(least.value[:, None] - x_least[:, None] * slopes, axis=0, initial=-np.inf)
-    high = np.min(most.value[:, None] - x_most[:, None] * slopes, axis=0, initial=np.inf)
+    low = np.max(lower.value[:, None] - x_lower[:, None] * slopes, axis=0, initial=-np.inf)
+    high = np.min(upper.value[:, None] - x_upper[:, None] * slopes, axis=0, initial=np.inf)
     fits = low <= high
     if fits.any():
         best = int(np.argmin(np.where(fits, np.abs(slopes), np.inf)))
@@ -142,11 +142,11 @@ def _line(least: _Bounds, most: _Bounds, since: int, until: int, preferred_offse
     return _Line(round(offset), round(float(slopes[best])), since, until)
 
 
-def _largest_miss(line: _Line, least: _Bounds, most: _Bounds) -> int:
+def _largest_miss(line: _Line, lower: _Bounds, upper: _Bounds) -> int:
     """Returns by how much the line misses the bounds at worst, ns."""
     span = max(line.until - line.since, 1)
-    low = least.value - line.offset - (least.time - line.since) * line.drift / span
-    high = line.offset + (most.time - line.since) * line.drift / span - most.value
+    low = lower.value - line.offset - (lower.time - line.since) * line.drift / span
+    high = line.offset + (upper.time - line.since) * line.drift / span - upper.value
     return int(np.ceil(max(low.max(initial=0.0), high.max(initial=0.0), 0.0)))
 
 
@@ -195,7 +195,8 @@ def _synchronised(activities: Activities, calls: Calls, syncs: RecordedSyncs) ->
     for stream, pairs in waits.items():
         # a number that streams of several devices have names none of them
         if len(streams.get(stream, ())) == 1:
-            parts.append(_last_ends(*np.array(pairs, np.int64).T, streams[stream]))
+            call_rows, times = np.array(pairs, np.int64).T
+            parts.append(_last_ends(call_rows, times, streams[stream]))
     return parts
 
 
@@ -207,7 +208,7 @@ class _StreamEnds(NamedTuple):
 
 
 def _stream_ends(activities: Activities, calls: Calls) -> dict[int, list[_StreamEnds]]:
-    """Returns the streams of all devices by their number. An activity counts as submitted once its call has returned."""
+    """Returns the streams of all devices by number. An activity counts as submitted once its call has returned."""
     streams: dict[int, list[_StreamEnds]] = {}
     for key, rows, submitted in submitted_streams(activities, calls.end):
         streams.setdefault(key.stream, []).append(_StreamEnds(submitted, np.maximum.accumulate(activities.end[rows])))

@@ -12,7 +12,7 @@ from .clocks import Awaited, awaited_ends, clock_of
 
 
 def machine_of(activities: Activities, calls: Calls, syncs: RecordedSyncs) -> MachineCalibration:
-    """Returns the calibration of the machine that a trace was recorded on; `activities` have device times. O(n log n)."""
+    """Returns the calibration of a trace's machine; `activities` have device times. O(n log n)."""
     awaited = awaited_ends(activities, calls, syncs)
     clock = clock_of(activities, calls, awaited)
     machine = MachineCalibration(
@@ -58,7 +58,7 @@ def _gaps(activities: Activities, calls: Calls, max_launch_ns: int, resolution: 
 
 
 def _return_latencies(calls: Calls, awaited: Awaited, resolution: int) -> dict[str, LatencyStats]:
-    """Returns the latencies from the awaited end to the end of the blocking call, by its name, where the call waited."""
+    """Returns the latencies from the awaited end to the end of a call that waited, by the call's name."""
     waited = (awaited.end > calls.start[awaited.call_row]) & (awaited.end <= calls.end[awaited.call_row])
     rows = awaited.call_row[waited]
     return by_name(calls.end[rows] - awaited.end[waited], calls.name, rows, resolution)

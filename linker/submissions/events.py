@@ -59,7 +59,7 @@ class SyncRecords:
         return np.append(self._columns[0], SyncCall.NONE)[row]
 
     def awaited_events(self) -> tuple[Int64, Int64]:
-        """Returns, for each record, the correlation of the call that recorded the event, and the event's stream number."""
+        """Returns, by record, the correlation of the call that recorded the event, and the event's stream number."""
         stream, recorder = (np.asarray(column)[self._rows] for column in self._columns[3:5])
         return recorder, stream
 

@@ -258,7 +258,7 @@ class ThreadLaunches:
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def streams(self) -> set[StreamKey]:
-        """Returns all streams that calls launched to, without the inner streams of graphs, which no program can name."""
+        """Returns all streams that calls launched to, without inner streams of graphs, which no program can name."""
         return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
 
     def next_launch(self, thread: int, time: int) -> int:

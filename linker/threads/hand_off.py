@@ -5,8 +5,8 @@ The caller of an autograd worker is found by the sequence numbers of its ops, wh
 The callers of other workers are inferred from timing.
 
 A gap of a thread is a time in which it may be blocked, as it neither computes nor is in a call. A caller with a gap
-from 20 to 100 µs, in which its worker runs ops from 30 to 80, gives two hand-offs: at 30 from the caller to the worker,
-and at 80 back. The worker's ops within one gap are a segment.
+from 20 to 100 µs, in which its worker runs ops from 30 to 80, gives two hand-offs: at 30 from caller to worker, and at
+80 back. The worker's ops within one gap are a segment.
 """
 
 from collections import defaultdict
@@ -163,7 +163,7 @@ def _by_timing(
 def _prompt_segments(
     thread: int, main: int, worker: ThreadActivity, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[WorkerSegment]:
-    """Yields segments of a worker that was idle and started right after a gap of the main thread began: it was called."""
+    """Yields the segments of a worker that was idle and started right after a gap of the main thread began."""
     for segment in _segments(thread, main, worker, calling):
         was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
         if was_idle and segment.first - segment.gap_start <= latency.most:
@@ -201,4 +201,6 @@ def _returns_by_timing(
 def _handoff_table(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
     numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, 5)
-    return ThreadHandoffs(*numbers.T, Categorical.of(row.found for row in rows))
+    source_thread, source_time, target_thread, target_time, since = numbers.T
+    found = Categorical.of(row.found for row in rows)
+    return ThreadHandoffs(source_thread, source_time, target_thread, target_time, since, found)

@@ -144,9 +144,7 @@ class Candidates:
         return np.where(position >= 0, kind.row[np.maximum(position, 0)], -1)
 
     def possible_streams(self, waiting: StreamKey | None) -> Bool:
-        """Returns which streams a wait may be for: those that calls launch to, but the waiting one only if it is the
-        only one.
-        """
+        """Returns which streams a wait may be for: all that calls launch to, but the waiting one only if alone."""
         possible = self._is_launched.copy()
         if waiting in self._number and not self._is_single_stream:
             possible[self._number[waiting]] = False
@@ -163,7 +161,7 @@ class Candidates:
         self._records_of_call[wait.call_row].append(record)
 
     def _options(self, wait: UnresolvedWait) -> list[Option]:
-        """Returns the event records before a wait, ranked by the order of the calls, and at last the wait call itself."""
+        """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
         records = self._records
         if wait.of_stream:
             return [self._wait_itself(wait)]

@@ -69,7 +69,7 @@ def _launch_duration(activities: Activities, calls: Calls) -> int:
 
 
 def full_queue(activities: Activities, calls: Calls) -> ImplicitHostWaits:
-    """Returns launches that waited because the queue was full, each for the last activity whose end left time to launch.
+    """Returns launches that waited as the queue was full, each for the last activity whose end left time to launch.
 
     How long launches take is measured on those of the same name with few others in flight. O(n log n).
     """
@@ -117,7 +117,7 @@ def _usual_durations(name: Int64, duration: Int64, is_unhindered: Bool) -> tuple
 
 
 def on_observer_threads(calls: Calls, activities: Activities, thread_of_ops: Int64) -> Bool:
-    """Returns which calls are of threads that run no op and launch nothing, such as a communication library's watchdog."""
+    """Returns which calls are of threads that run no op and launch nothing, such as NCCL's watchdog."""
     launching = calls.thread[activities.call_row[activities.call_row >= 0]]
     return ~np.isin(calls.thread, np.union1d(launching, thread_of_ops))
 

@@ -79,7 +79,7 @@ class _ScoredCandidate(NamedTuple):
 
 
 class InferredSources:
-    """Infers sources call site by call site, in the order of their first waits, and counts the reasons in `findings`."""
+    """Infers sources by call site, in the order of their first waits, and counts the reasons in `findings`."""
 
     def __init__(self, process: Process, waits: list[UnresolvedWait]) -> None:
         """`waits` are in the order of time."""

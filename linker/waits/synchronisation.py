@@ -149,11 +149,11 @@ def _latest_answer(run: _Run, row: int) -> int:
 
 def _stream_sync(run: _Run, row: int) -> None:
     process, inferred = run.process, run.inferred.get(row)
-    if inferred is not None:
-        key, provenance = inferred.event_record.stream, inferred.event_record.provenance
-    else:
+    if inferred is None:
         key = process.recorded_stream(row)
         provenance = Provenance.RECORD if process.sync_record(row) is not None else Provenance.TIMING
+    else:
+        key, provenance = inferred.event_record.stream, inferred.event_record.provenance
     sources = process.queues.sources(key, process.start(row)) if key is not None else ()
     run.waits.add_host_waits(row, sources, provenance)
 

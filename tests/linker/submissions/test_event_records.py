@@ -27,9 +27,9 @@ def event_records(
     *names: str, on: dict[int, int] | None = None, thread: dict[int, int] | None = None, inside: tuple[int, ...] = (),
     second: int = 99, known: dict[int, StreamKey] | None = None, kernels: dict[int, str] | None = None,
 ) -> EventRecords:  # fmt: skip
-    """Of calls 100 apart; the launches among them go to stream 7, or as `on` tells, `inside` are those in the collective.
+    """The event records of calls 100 apart; launches go to stream 7, or to that in `on`, by call.
 
-    The second step begins at a call.
+    `inside` are the calls in the collective, `second` is the call at which the second step begins.
     """
     rows = replace(
         calls(*(Called(100 * row, 100 * row + 50, name) for row, name in enumerate(names))),

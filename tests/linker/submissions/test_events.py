@@ -1,4 +1,6 @@
-"""Which event record a wait is for, as cuda_sync records say: by the call that recorded the event, else by the event's id. By rows made by hand."""
+"""Which event record a wait is for, as cuda_sync records say: by the call that recorded the event, else by the event's
+id. By rows made by hand.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the times of a trace say about waits: when each activity could and should have started, and how exact the clocks are."""
+"""When each activity could and should have started by its known dependencies, and how exact the clocks are."""
 
 import pytest
 from execgraph.linker.submissions import TimingModel

@@ -1,4 +1,6 @@
-"""Waits that no record names: the same call at the same call site of every step waits for the same, whatever the clocks and the machine."""
+"""Waits whose event no record names: the same call at the same call site of every step waits for the same, whatever the
+clocks and the machine.
+"""
 
 import gzip
 import json

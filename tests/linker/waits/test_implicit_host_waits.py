@@ -113,7 +113,7 @@ def test_copies_of_other_names_are_at_other_call_sites() -> None:
 
 
 def blocked(ended: int, returned: int = 5_006, first: int = 5_010, under_way: int = FULL_QUEUE) -> list[HostWait]:
-    """A launch at 5000 after others that each took 4, of which the first one's kernel has `ended`, the others' have not."""
+    """A launch at 5000 after others that took 4 each. Only the kernel of the first one has `ended`."""
     ran = [Ran(4_000, ended, 0), *(Ran(20_000 + row, 30_000 + row, row) for row in range(1, under_way))]
     ran.append(Ran(first, 90_000, under_way))
     made = [Called(10 * row, 10 * row + 4) for row in range(under_way)]

@@ -1,4 +1,4 @@
-"""What waits are for by the order of calls alone: nothing was really blocked, and records give at most an event's number."""
+"""What waits are for by the order of calls alone: nothing was blocked, and records give at most an event's number."""
 
 from collections.abc import Callable
 from dataclasses import replace

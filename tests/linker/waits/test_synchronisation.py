@@ -70,7 +70,7 @@ def test_waits_are_passed_on_by_a_stream_without_work_of_its_own_yet(known: dict
     t.leaf("aten::add", 100)
     t.launch("much later", 24, 5)
     waits = device_waits(link_run(t)) - {("first", "much later")}
-    # without a record nothing says where the second event was recorded: the edge may be missing, a wrong one not be there
+    # without a record the stream of the second event is unknown: the edge may be missing, but there is no wrong one
     assert waits == {("first", "last")} if known is RECORDED else waits <= {("first", "last")}
 
 
@@ -369,7 +369,7 @@ def test_a_queue_that_waits_for_a_numbered_event_record_of_another_one(number: i
 
 
 def event_synchronisation() -> TraceBuilder:
-    """A download, a stream synchronisation, then a kernel that an event, a query and the whole device are asked about."""
+    """A download, a stream synchronisation, then a kernel that an event, a query and the device wait for."""
     t = TraceBuilder(torch="2.3")
     for name in ("fill", "sum", "compare"):
         with t.op(f"aten::{name}"):

@@ -1,4 +1,7 @@
-"""What times say of the waits of a call site: which ends are too late, and which explain when the blocked work went on. In ns."""
+"""What times say of the waits of a call site: which ends are too late, and which explain when the blocked work went on.
+
+Times are in ns.
+"""
 
 import numpy as np
 import pytest
@@ -30,7 +33,7 @@ def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait])
 def scored(
     scorer: TimingScorer, waits: list[UnresolvedWait], blocked: BlockedWork, *of_each: list[int]
 ) -> tuple[Bool, Int64]:
-    """Scores ends, a list per wait with an end per stream: too late by wait and stream, and how many waits each stream explains."""
+    """Scores ends, by wait and stream: whether each is too late, and how many waits each stream explains."""
     too_late, explained = scorer.score(waits, np.array([of_each], np.int64), blocked)
     return too_late[0], explained[0]
 
@@ -116,7 +119,7 @@ def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, is_query: bo
 
 
 DOUBT = 300 + 2 + 1_000
-"""How far host and device may disagree: by the clock's error, by how times are written, and by what calls take to return."""
+"""How far host and device may disagree: by the clock's error, the resolution, and what calls take to return."""
 AHEAD = DOUBT + 5_000
 """The device's clock may besides be ahead by as much as the soonest activity started after its launch call had."""
 
