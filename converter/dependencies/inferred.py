@@ -23,7 +23,7 @@ def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tupl
     Long is more than `tolerance_ns`, and more than is usual between the two: a stream may take longer to go on than to
     start. The source must have been launched before the target was, as a stream can only wait for what was submitted.
     """
-    source, cut_off = _last_ended(context, late)
+    source, cut_off = _last_ended_elsewhere(context, late)
     found = source >= 0
     since = context.linked.activities.start[late[found]] - context.activity_end[source[found]]
     between = latency_stats(since, context.linked.info.machine.resolution_ns)
@@ -33,7 +33,7 @@ def inferred(context: ConversionContext, late: Int64, tolerance_ns: int) -> tupl
     return Edges.of(context.activity_node(source[soon]), context.activity_node(late[soon]), kind), cut_off
 
 
-def _last_ended(context: ConversionContext, late: Int64) -> tuple[Int64, int]:
+def _last_ended_elsewhere(context: ConversionContext, late: Int64) -> tuple[Int64, int]:
     """Returns for each of the rows the activity of another stream, launched before, that had ended last when it
     started, -1 for none.
     """

@@ -1,4 +1,4 @@
-"""What a trace tells of its machine: how the device clock stands against the host's, how long launches, gaps and
+"""What a trace tells of its machine: the offset between the clocks of device and host, and how long launches, gaps and
 returns usually take.
 """
 

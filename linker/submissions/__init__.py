@@ -1,5 +1,5 @@
-"""What a process submitted to its device: streams as queues, recordings of events, calls that ask or wait, what times
-say of them.
+"""What a process submitted to its device: streams as queues, event records, calls that query or wait, and when each
+activity was expected to start.
 """
 
 from .call_sites import CallSites as CallSites
@@ -11,5 +11,6 @@ from .streams import (
     StreamKey as StreamKey,
     StreamQueues as StreamQueues,
     StreamTails as StreamTails,
+    submitted_streams as submitted_streams,
 )
 from .timing_model import TimingModel as TimingModel

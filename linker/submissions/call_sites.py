@@ -1,7 +1,7 @@
-"""Numbers calls by where in the program they stand: the same call of every step has the same number.
+"""Groups calls by call site, so that the same call of every step is recognised.
 
-The same place is the same thread, call, path of op names and turn within a step. Where no steps are marked, the trace
-is one step.
+Calls are of one site if they have the same thread, name and path of op names, and are the same occurrence within their
+step. Where no steps are marked, the trace is one step.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ UNKNOWN = -2
 
 
 class CallSites:
-    """The places of the calls of one process; `step` is the number of the step that each call is in."""
+    """The call sites of one process. `step` is the number of the step that each call is in."""
 
     def __init__(self, calls: Calls, ops: Ops, parent: Int64) -> None:
         self._calls, self._ops, self._parent = calls, ops, parent
@@ -23,33 +23,34 @@ class CallSites:
         self._is_mark = np.zeros(len(ops), np.bool_)
         self._is_mark[marks] = True
         self.step = np.searchsorted(np.unique(ops.start[marks]), calls.start, side="right")
-        # of no op (-1) is the last
+        # the last entry is the path of calls in no op (-1)
         self._paths = np.full(len(ops) + 1, UNKNOWN, np.int64).data
         self._paths[-1] = -1
-        self._numbers = Interner[tuple[int, ...]]()
+        self._path_numbers = Interner[tuple[int, ...]]()
 
     def path(self, call: int) -> int:
-        """Returns a number for the names of the ops around a call, but for those that mark steps."""
-        below: list[int] = []
+        """Returns a number for the names of the ops that enclose a call; ops that mark steps do not count."""
+        new_ops: list[int] = []
         op = int(self._calls.op_row[call])
         while self._paths[op] == UNKNOWN:
-            below.append(op)
+            new_ops.append(op)
             op = int(self._parent[op])
-        found = self._paths[op]
-        for op in reversed(below):
-            found = found if self._is_mark[op] else self._numbers[(found, int(self._ops.name.codes[op]))]
-            self._paths[op] = found
-        return found
+        path = self._paths[op]
+        for op in reversed(new_ops):
+            path = path if self._is_mark[op] else self._path_numbers[(path, int(self._ops.name.codes[op]))]
+            self._paths[op] = path
+        return path
 
-    def of(self, calls: list[int], *also: list[int]) -> list[list[int]]:
-        """Returns the positions in `calls`, which are in the order of time, that are of one place; of one place are the
-        same columns `also`.
+    def groups(self, calls: list[int], *columns: list[int]) -> list[list[int]]:
+        """Returns the positions in `calls` of each call site. `calls` are in the order of time.
+
+        Calls of one site also have the same values in `columns`.
         """
-        turns: dict[tuple[int, ...], int] = {}
-        places: dict[tuple[int, ...], list[int]] = {}
-        for position, (call, *columns) in enumerate(zip(calls, *also, strict=True)):
-            key = (int(self._calls.thread[call]), int(self._calls.name.codes[call]), self.path(call), *columns)
-            turn = (int(self.step[call]), *key)
-            turns[turn] = turns.get(turn, -1) + 1
-            places.setdefault((turns[turn], *key), []).append(position)
-        return list(places.values())
+        occurrences: dict[tuple[int, ...], int] = {}
+        sites: dict[tuple[int, ...], list[int]] = {}
+        for position, (call, *values) in enumerate(zip(calls, *columns, strict=True)):
+            key = (int(self._calls.thread[call]), int(self._calls.name.codes[call]), self.path(call), *values)
+            in_step = (int(self.step[call]), *key)
+            occurrences[in_step] = occurrences.get(in_step, -1) + 1
+            sites.setdefault((occurrences[in_step], *key), []).append(position)
+        return list(sites.values())

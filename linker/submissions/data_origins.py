@@ -1,7 +1,7 @@
 """Which streams last touched the data that a launch uses, by the tensors of its op.
 
-A program that is right lets a stream wait for another one before it uses what that one wrote, or overwrites what that
-one read.
+A correct program lets a stream wait for another one before it uses what that one wrote, or overwrites what that one
+read.
 """
 
 from collections.abc import Iterable
@@ -19,24 +19,24 @@ AT_ONCE = 1 << 13
 
 
 class Origin(NamedTuple):
-    """A stream that touched some of an activity's storages last, and when that was launched."""
+    """A stream that last touched some storages of an activity, and when its work was launched (ns)."""
 
     stream: StreamKey
     launched: int
 
 
 class DataOrigins:
-    """The origins of every activity, as the ops tell that launched; none where no host trace tells tensors. Linear in
-    tensors.
+    """The origins of every activity, by the ops that launched. There are none where no host trace records tensors.
 
-    Found when first asked for: traces that record what every wait is for never ask.
+    They are computed at the first use, as traces that record what every wait is for do not need them. O(tensors).
     """
 
     def __init__(self, ops: Ops, activities: Activities, calls: Calls) -> None:
         self._ops, self._activities, self._calls = ops, activities, calls
 
     @cached_property
-    def _of(self) -> dict[int, set[Origin]]:
+    def _origins(self) -> dict[int, set[Origin]]:
+        """The origins on other streams, by activity."""
         ops, activities = self._ops, self._activities
         rows = np.flatnonzero((activities.call_row >= 0) & (activities.op_row >= 0))
         launched = self._calls.start[activities.call_row[rows]]
@@ -48,24 +48,29 @@ class DataOrigins:
         for first in range(0, len(rows), AT_ONCE):
             block = slice(first, first + AT_ONCE)
             texts = zip(ops.inputs.at(op[block]), ops.outputs.at(op[block]), strict=True)
-            of_block = zip(*(column[block].tolist() for column in columns), strict=True)
-            for (row, time, device, stream), arguments in zip(of_block, texts, strict=True):
-                own = Origin(StreamKey(device, stream), time)
+            block_rows = zip(*(column[block].tolist() for column in columns), strict=True)
+            for (row, time, device, stream), arguments in zip(block_rows, texts, strict=True):
+                current = Origin(StreamKey(device, stream), time)
                 touched = _storages(*arguments)
-                known = {last[storage] for storage in touched if storage in last}
-                if others := {origin for origin in known if origin.stream != own.stream}:
-                    origins[row] = others
-                last.update(dict.fromkeys(touched, own))
+                earlier = {last[storage] for storage in touched if storage in last}
+                if elsewhere := {origin for origin in earlier if origin.stream != current.stream}:
+                    origins[row] = elsewhere
+                last.update(dict.fromkeys(touched, current))
         return origins
 
     def streams(self, activities: Iterable[int], since: int, until: int) -> list[StreamKey]:
-        """Returns the streams that touched what these activities use, launched in that time, the latest first."""
-        found = {origin for row in activities for origin in self._of.get(row, ()) if since <= origin.launched < until}
-        return list(dict.fromkeys(origin.stream for origin in sorted(found, key=lambda one: -one.launched)))
+        """Returns the other streams that last touched what these activities use, the latest launch first.
+
+        Only what was launched from `since` to before `until` (ns) counts.
+        """
+        origins = {
+            origin for row in activities for origin in self._origins.get(row, ()) if since <= origin.launched < until
+        }
+        return list(dict.fromkeys(origin.stream for origin in sorted(origins, key=lambda origin: -origin.launched)))
 
 
 def _storages(*arguments: bytes) -> set[bytes]:
     """Returns the storages of the device's tensors among an op's arguments."""
     return {
-        found[1] for text in arguments for found in TENSOR.finditer(text) if HOST not in found[0] and found[1] != b"0"
+        match[1] for text in arguments for match in TENSOR.finditer(text) if HOST not in match[0] and match[1] != b"0"
     }

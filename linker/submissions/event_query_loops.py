@@ -1,7 +1,7 @@
-"""Event queries of a process: which are answered, and which make up one loop.
+"""Event queries of a process: which of them are waits, and which queries make up one polling loop.
 
-A query is a wait only if the event had happened, and then the queries right before it that found it pending are part of
-the wait.
+A query is a wait only if the event had happened. The queries right before it that found the event pending are then part
+of the wait.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,9 @@ from .streams import StreamKey, StreamQueues, calls_before
 
 
 class Loop(NamedTuple):
-    """Queries for one event right after each other: when the first one began, and when the last that found it pending
-    did.
+    """Queries for one event right after each other. Times in ns.
+
+    `since` is when the first query began, `pending` when the last one began that found the event pending.
     """
 
     since: int
@@ -25,68 +26,70 @@ class Loop(NamedTuple):
 
 
 class EventQueryLoops(NamedTuple):
-    """The loops by their last query, the queries that others of their loop follow, and which calls are of threads that
-    only look on.
+    """The loops by their last query, the queries that another one of their loop follows, and the calls of observers.
+
+    An observer is a thread that runs no op and launches nothing; `by_observer` tells for each call whether it is one's.
     """
 
     loops: dict[int, Loop]
-    asked_again: set[int]
+    repeated: set[int]
     by_observer: Bool
 
     def is_answered(self, row: int) -> bool:
-        """Returns whether a query is the last of its loop, and none of a thread that only looks on."""
-        return not self.by_observer[row] and row not in self.asked_again
+        """Returns whether a query is the last of its loop, and not of an observer."""
+        return not self.by_observer[row] and row not in self.repeated
 
 
-def event_query_loops(process: Process, looks_on: Bool) -> EventQueryLoops:
-    """Queries for one event that follow each other in one op are a loop.
+def event_query_loops(process: Process, by_observer: Bool) -> EventQueryLoops:
+    """Returns the loops: queries for one event that follow each other in one op.
 
-    Those of a memory allocator are spread over the ops that allocate, and what is known to have happened is not asked
-    for again.
+    Queries of a memory allocator are spread over the ops that allocate. A query after an event is known to have
+    happened starts a new loop.
     """
-    call_before, loops, asked_again = calls_before(process.calls), dict[int, Loop](), set[int]()
-    queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~looks_on)
+    call_before, loops, repeated = calls_before(process.calls), dict[int, Loop](), set[int]()
+    queries = np.flatnonzero((process.kinds == SyncCall.EVENT_QUERY) & ~by_observer)
     queues = _with_named_waits(process) if len(queries) else process.queues
     for row in queries[np.argsort(process.calls.start[queries], kind="stable")].tolist():
         before = int(call_before[row])
-        if before >= 0 and _is_asked_again(process, queues, before, row):
-            asked_again.add(before)
+        if before >= 0 and _is_repeated(process, queues, before, row):
+            repeated.add(before)
             pending = process.start(before)
             loops[row] = Loop(loops[before].since if before in loops else pending, pending)
-    return EventQueryLoops(loops, asked_again, looks_on)
+    return EventQueryLoops(loops, repeated, by_observer)
 
 
 def _with_named_waits(process: Process) -> StreamQueues:
-    """Returns the queues with the stream waits that records name: what a stream waited for is part of an event recorded
-    there later.
+    """Returns the queues with the stream waits whose event the trace names.
+
+    An event that is recorded on a stream later covers what the stream waited for.
     """
     queues = StreamQueues(process.activities, process.calls)
     waits = np.flatnonzero(process.kinds == SyncCall.STREAM_WAIT)
     for row in waits[np.argsort(process.calls.start[waits], kind="stable")].tolist():
-        recording, waiting = process.named(row), process.recorded_stream(row)
-        if recording is not None and waiting is not None:
-            queues.add_wait(_known(queues, waiting), process.start(row), _sources(queues, recording))
+        event_record, waiting = process.named_record(row), process.recorded_stream(row)
+        if event_record is not None and waiting is not None:
+            queues.add_wait(_with_queue(queues, waiting), process.start(row), _sources(queues, event_record))
     return queues
 
 
-def _is_asked_again(process: Process, queues: StreamQueues, row: int, following: int) -> bool:
-    """Returns whether a call is a query that found its event pending, for which the following one asks again."""
+def _is_repeated(process: Process, queues: StreamQueues, row: int, following: int) -> bool:
+    """Returns whether a call is a query that found its event pending, and the following call queries it again."""
     op = process.calls.op_row
     if process.kinds[row] != SyncCall.EVENT_QUERY or op[row] != op[following]:
         return False
-    if process.record(row) != process.record(following):
+    if process.sync_record(row) != process.sync_record(following):
         return False
-    named = process.named(row)
-    if named is None:
+    event_record = process.named_record(row)
+    if event_record is None:
         return True
-    ended = process.last_end(_sources(queues, named))
-    return bool(ended + process.evidence.clock_uncertainty_ns >= process.start(row))
+    ended = process.last_end(_sources(queues, event_record))
+    return bool(ended + process.timing.clock_uncertainty_ns >= process.start(row))
 
 
-def _sources(queues: StreamQueues, recording: EventRecord) -> tuple[int, ...]:
-    return queues.sources(_known(queues, recording.stream), recording.time)
+def _sources(queues: StreamQueues, event_record: EventRecord) -> tuple[int, ...]:
+    return queues.sources(_with_queue(queues, event_record.stream), event_record.time)
 
 
-def _known(queues: StreamQueues, stream: StreamKey) -> StreamKey:
-    """Returns the stream, which has a queue from now on though nothing ran on it."""
+def _with_queue(queues: StreamQueues, stream: StreamKey) -> StreamKey:
+    """Returns the stream, which gets an empty queue if nothing ran on it."""
     return queues.find(*stream) or stream

@@ -1,7 +1,6 @@
-"""The calls that record events: when, in which place of the program, and which streams their thread had been working
-on.
+"""The calls that record events: when, where in the program, and which streams their thread had been using.
 
-Which stream a call recorded on the trace seldom tells; a program mostly records on the one that it is using.
+The trace seldom says on which stream a call recorded an event; a program mostly records on the stream that it is using.
 """
 
 from typing import NamedTuple
@@ -15,20 +14,21 @@ from ..readers import SyncCall
 from .call_sites import CallSites
 from .streams import StreamKey, ThreadLaunches
 
-AT_ONCE = 1 << 10
-
 
 class RecordGroup(NamedTuple):
-    """Recordings alike, in the order of time: of one thread, from the same ops, after it had launched the same."""
+    """Event records of one thread that were made from the same ops after the same launch, in the order of time.
+
+    `row` are their numbers, `time` their times in ns.
+    """
 
     row: Int64
     time: Int64
 
 
 class EventRecords:
-    """All recordings in the order of time; numbers of recordings are positions in `rows`, which holds their calls.
+    """All event records in the order of time. The number of an event record is its position in `rows`, the calls.
 
-    `kind` is the position in `kinds`, `streams` what may be recorded on, likeliest first.
+    `kind` is the position of each one's group in `kinds`, `streams` are those that it may be on, the likeliest first.
     """
 
     def __init__(
@@ -38,95 +38,93 @@ class EventRecords:
         activities: Activities,
         collectives: CollectiveOps,
         launches: ThreadLaunches,
-        places: CallSites,
-        known: dict[int, StreamKey],
+        call_sites: CallSites,
+        known_streams: dict[int, StreamKey],
     ) -> None:
-        """`known` are the streams that the trace tells, by call."""
+        """`kinds` is what each call does, `known_streams` are the streams that the trace records, by call."""
         self._calls, self._collectives, self._launches, self._activities = calls, collectives, launches, activities
-        self._kinds = kinds
-        events = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
-        recording = events[kinds[events] == SyncCall.EVENT_RECORD]
-        rows = recording[np.argsort(calls.start[recording], kind="stable")]
+        self._kinds, self._call_sites = kinds, call_sites
+        event_calls = np.flatnonzero(np.isin(kinds, (SyncCall.EVENT_RECORD, SyncCall.STREAM_WAIT, SyncCall.EVENT_SYNC)))
+        rows = event_calls[kinds[event_calls] == SyncCall.EVENT_RECORD]
+        rows = rows[np.argsort(calls.start[rows], kind="stable")]
         self.rows, self.time = rows.data, calls.start[rows].data
         self._number = Lookup(rows, np.arange(len(rows)))
         queries = np.flatnonzero(kinds == SyncCall.EVENT_QUERY)
-        self._previous = _previous_on_thread(calls, events, queries)
+        self._previous = _previous_on_thread(calls, event_calls, queries)
         self.in_collective: list[bool] = []
         self.streams: list[list[StreamKey]] = []
         self.kind: list[int] = []
-        alike: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
-        numbers = Interner[tuple[int, ...]]()
+        shared: dict[tuple[StreamKey, ...], list[StreamKey]] = {}
+        kind_numbers = Interner[tuple[int, ...]]()
         for row in rows.tolist():
             self.in_collective.append(self.is_in_collective(row))
-            streams = [known[row]] if row in known else self._likely_streams(row)
-            self.streams.append(alike.setdefault(tuple(streams), streams))
-            of_kind = (int(calls.thread[row]), places.path(row), self._launched_before(row, places))
-            self.kind.append(numbers[of_kind])
-        kind = np.array(self.kind, np.int64)
-        time = np.asarray(self.time)
+            streams = [known_streams[row]] if row in known_streams else self._likely_streams(row)
+            self.streams.append(shared.setdefault(tuple(streams), streams))
+            self.kind.append(kind_numbers[int(calls.thread[row]), call_sites.path(row), self._launched_before(row)])
+        kind, time = np.array(self.kind, np.int64), np.asarray(self.time)
         by_kind = np.argsort(kind, kind="stable")
-        parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(numbers))))
+        parts = np.split(by_kind, np.searchsorted(kind[by_kind], np.arange(1, len(kind_numbers))))
         self.kinds = [RecordGroup(part, time[part]) for part in parts]
 
     def _likely_streams(self, call: int) -> list[StreamKey]:
-        """Returns the streams that a call may have recorded on. One right after another recording, with no launch
-        between, marks another stream.
+        """Returns the streams that a call may have recorded on, the likeliest first.
+
+        A call right after another event record, with no launch between them, probably records on another stream.
         """
-        streams, before = self.streams_at(call, None), self.previous(call)
+        streams, before = self.streams_in_use(call, None), self.previous_event_call(call)
         if before < 0 or self._kinds[before] != SyncCall.EVENT_RECORD or self.is_in_collective(call):
             return streams
-        thread = int(self._calls.thread[call])
-        last, earlier = (self._launches.last_launch(thread, int(self._calls.start[row])) for row in (call, before))
-        return [*streams[1:], *streams[:1]] if last == earlier else streams
+        return [*streams[1:], *streams[:1]] if self._last_launch(call) == self._last_launch(before) else streams
 
-    def _launched_before(self, call: int, places: CallSites) -> int:
-        """Returns the name of what the thread launched last in this step, as a number, -1 for nothing."""
-        last = self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
-        if last < 0 or places.step[int(self._activities.call_row[last])] != places.step[call]:
+    def _last_launch(self, call: int) -> int:
+        """Returns the last activity that the thread of a call had launched before it, -1 for none."""
+        return self._launches.last_launch(int(self._calls.thread[call]), int(self._calls.start[call]))
+
+    def _launched_before(self, call: int) -> int:
+        """Returns the name code of the activity that the thread launched last in this step, -1 for none."""
+        last, step = self._last_launch(call), self._call_sites.step
+        if last < 0 or step[int(self._activities.call_row[last])] != step[call]:
             return -1
         return int(self._activities.name.codes[last])
 
-    def previous(self, call: int) -> int:
-        """Returns the call before on its thread that recorded an event or waited for one, -1 for none."""
+    def previous_event_call(self, call: int) -> int:
+        """Returns the previous call on the thread that recorded an event or waited for one, -1 for none."""
         return self._previous.get(call)
 
-    def holds_host(self, call: int) -> bool:
+    def is_event_sync(self, call: int) -> bool:
         """Returns whether a call makes the host wait for an event."""
         return call >= 0 and bool(self._kinds[call] == SyncCall.EVENT_SYNC)
 
     def right_before(self, call: int) -> int:
-        """Returns the recording that comes right before a wait among the calls for events of its thread, -1 for none."""
-        return self._number.get(self.previous(call))
+        """Returns the event record that is the previous call for events on the thread of a wait, -1 for none."""
+        return self._number.get(self.previous_event_call(call))
 
-    def around(self, number: int) -> int:
-        """Returns the collective around a recording, -1 for none."""
-        return self.around_call(self.rows[number])
-
-    def around_call(self, call: int) -> int:
+    def enclosing_collective(self, call: int) -> int:
         """Returns the collective in whose op a call was made, -1 for none."""
         return self._collectives.around(int(self._calls.op_row[call]))
 
     def is_in_collective(self, call: int) -> bool:
         """Returns whether a call was made by a collective's op."""
-        return self.around_call(call) >= 0
+        return self.enclosing_collective(call) >= 0
 
-    def streams_at(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
-        """Returns the streams that the thread had been using at a call: its own in a collective that has launched, else
-        those that computed.
+    def streams_in_use(self, call: int, other_than: StreamKey | None) -> list[StreamKey]:
+        """Returns the streams that the thread had been using at a call, the last used one first.
+
+        In a collective that has launched this is the stream of that launch, elsewhere those that compute.
         """
-        time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
-        around, last = self.around_call(call), self._launches.last_launch(thread, time)
-        if around >= 0 and last >= 0 and self._collectives.around(int(self._activities.op_row[last])) == around:
+        collective, last = self.enclosing_collective(call), self._last_launch(call)
+        if collective >= 0 and last >= 0 and self._collectives.around(int(self._activities.op_row[last])) == collective:
             return [self._launches.stream_of(last)]
+        time, thread = int(self._calls.start[call]), int(self._calls.thread[call])
         return [stream for stream in self._launches.streams_before(thread, time) if stream != other_than]
 
 
-def _previous_on_thread(calls: Calls, rows: Int64, others: Int64) -> Lookup:
-    """Returns for each of these and other calls the one of `rows` before it on its thread."""
-    order = np.concatenate((rows, others))
+def _previous_on_thread(calls: Calls, rows: Int64, queries: Int64) -> Lookup:
+    """Returns, for each of `rows` and `queries`, the one of `rows` before it on its thread."""
+    order = np.concatenate((rows, queries))
     order = order[np.lexsort((calls.start[order], calls.thread[order]))]
-    place = np.where(np.isin(order, rows), np.arange(len(order)), -1)
-    before = np.maximum.accumulate(np.append(-1, place))[: len(order)]
-    known = np.flatnonzero(before >= 0)
-    known = known[calls.thread[order[known]] == calls.thread[order[before[known]]]]
-    return Lookup(order[known], order[before[known]])
+    position = np.where(np.isin(order, rows), np.arange(len(order)), -1)
+    before = np.maximum.accumulate(np.append(-1, position))[: len(order)]
+    follows = np.flatnonzero(before >= 0)
+    follows = follows[calls.thread[order[follows]] == calls.thread[order[before[follows]]]]
+    return Lookup(order[follows], order[before[follows]])

@@ -1,8 +1,8 @@
-"""What the trace itself says of events: which recording a wait is for, by the call that recorded the event, else by the
-event's id.
+"""Which event record a wait is for, as the trace itself says: by the call that recorded the event, else by the event's
+id.
 
-An id is reused: where event 9 was recorded at 10 and at 30 µs, a wait for event 9 at 20 is for the first recording.
-From CUDA 12.9 on only the id is recorded, and without cuda_sync records neither is.
+An id is reused: where event 9 was recorded at 10 and at 30 µs, a wait for event 9 at 20 µs is for the first event
+record. From CUDA 12.9 on only the id is recorded, and without cuda_sync records neither is.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ from .streams import StreamKey, StreamQueues
 
 KINDS = {int(kind): kind for kind in SyncCall}
 Findings = dict[str, MutableSequence[int]]
-"""By what was found, guessed or given up, the rows of the calls where that happened, a row for each time."""
+"""Sentences on what was resolved, inferred or dropped, each with the calls that it is about, one entry per time."""
 
 
 class SyncRecord(NamedTuple):
@@ -34,7 +34,7 @@ class SyncRecord(NamedTuple):
 
 
 class SyncRecords:
-    """The cuda_sync rows by the correlation of their call; of several for one call the last one holds."""
+    """The cuda_sync rows by the correlation of their call. If a call has several, the last one counts."""
 
     def __init__(self, syncs: RecordedSyncs) -> None:
         kinds = syncs.kind.numbers(lambda name: SYNC_RECORDS.get(name.lower(), SyncCall.NONE), SyncCall.NONE)
@@ -43,9 +43,10 @@ class SyncRecords:
         self._columns = [column.data for column in columns]
         _, first = np.unique(syncs.correlation, return_index=True)
         self._rows = self._row_of.of(syncs.correlation[np.sort(first)])
+        self.has_stream_waits = bool((kinds[self._rows] == SyncCall.STREAM_WAIT).any())
 
     def of(self, correlation: int) -> SyncRecord | None:
-        """Returns what is recorded of the call with this correlation."""
+        """Returns the record of the call with this correlation."""
         row = self._row_of.get(correlation)
         if row < 0:
             return None
@@ -53,98 +54,96 @@ class SyncRecords:
         return SyncRecord(KINDS[kind], *numbers)
 
     def kinds(self, correlation: Int64) -> Int64:
-        """Returns what the calls with these correlations do, NONE for those of which nothing is recorded."""
+        """Returns what the calls with these correlations do, NONE for calls without a record."""
         row = self._row_of.of(correlation)
         return np.append(self._columns[0], SyncCall.NONE)[row]
 
-    def recordings(self) -> tuple[Int64, Int64]:
-        """Returns the recording call's correlation, and the number of the awaited stream, as each row names them."""
-        stream, recorded = (np.asarray(column)[self._rows] for column in self._columns[3:5])
-        return recorded, stream
-
-    def tell_of(self, kind: SyncCall) -> bool:
-        """Returns whether there is a row of that kind."""
-        return bool((np.asarray(self._columns[0])[self._rows] == kind).any())
+    def awaited_events(self) -> tuple[Int64, Int64]:
+        """Returns, by record, the correlation of the call that recorded the event, and the event's stream number."""
+        stream, recorder = (np.asarray(column)[self._rows] for column in self._columns[3:5])
+        return recorder, stream
 
 
 class EventRecord(NamedTuple):
-    """An event as it was recorded: by which call, when, and on which stream, whose work so far it marks."""
+    """An event record: the call that made it, its time in ns, and the stream whose work so far it marks."""
 
     call_row: int
     time: int
     stream: StreamKey
-    found: Provenance
+    provenance: Provenance
 
 
 class NamedEvents:
-    """The recordings of one process that records name. `awaited` are the calls of those that some cuda_sync record
-    names.
+    """The event records of one process that cuda_sync or event rows of the trace name.
+
+    `awaited` are the calls that made those that some cuda_sync row waits for.
     """
 
     def __init__(self, calls: Calls, records: SyncRecords, event_rows: RecordedEvents, queues: StreamQueues) -> None:
         self._calls, self._queues = calls, queues
-        recorded, waited = records.recordings()
-        of_named = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorded, event_rows.correlation))))
-        self._call_of = Lookup(calls.correlation[of_named], of_named)
-        """The calls that records name, by correlation."""
-        told = recorded > 0
-        recorded, waited = recorded[told], waited[told]
-        self._told = _distinct(np.concatenate((recorded, event_rows.correlation)))
+        recorder, stream = records.awaited_events()
+        named_calls = np.flatnonzero(np.isin(calls.correlation, np.concatenate((recorder, event_rows.correlation))))
+        self._call_of = Lookup(calls.correlation[named_calls], named_calls)
+        """The calls that the trace names, by correlation."""
+        is_named = recorder > 0
+        recorder, stream = recorder[is_named], stream[is_named]
+        self._recorders = _distinct(np.concatenate((recorder, event_rows.correlation)))
         self._stream_of = Lookup(
-            np.concatenate((event_rows.correlation[::-1], recorded)), np.concatenate((event_rows.stream[::-1], waited))
+            np.concatenate((event_rows.correlation[::-1], recorder)), np.concatenate((event_rows.stream[::-1], stream))
         )
         """The stream's number by the correlation of the recording call, -1 for unknown."""
-        calls_awaited = self._call_of.of(recorded)
-        self.awaited = np.unique(calls_awaited[calls_awaited >= 0])
-        self._by_id = self._recordings_by_id(event_rows)
+        awaited = self._call_of.of(recorder)
+        self.awaited = np.unique(awaited[awaited >= 0])
+        self._by_id = self._records_by_id(event_rows)
 
-    def _recordings_by_id(self, rows: RecordedEvents) -> dict[int, list[tuple[int, int]]]:
-        """Returns for each event id the (time, call) pairs of its recordings, by time."""
-        found: dict[int, list[tuple[int, int]]] = {}
+    def _records_by_id(self, rows: RecordedEvents) -> dict[int, list[tuple[int, int]]]:
+        """Returns, for each event id, the (time, call) pairs of its event records, sorted by time."""
+        records: dict[int, list[tuple[int, int]]] = {}
         for correlation, event in zip(rows.correlation.tolist(), rows.event.tolist(), strict=True):
             if (call := self._call_of.get(correlation)) >= 0:
-                found.setdefault(event, []).append((int(self._calls.start[call]), call))
-        return {event: sorted(recorded) for event, recorded in found.items()}
+                records.setdefault(event, []).append((int(self._calls.start[call]), call))
+        return {event: sorted(pairs) for event, pairs in records.items()}
 
     def streams(self) -> dict[int, StreamKey]:
-        """Returns the streams that are recorded for recording calls, by call."""
-        number, call = self._stream_of.of(self._told), self._call_of.of(self._told)
-        streams = {known: self._queues.find(-1, known) for known in _distinct(number[number >= 0]).tolist()}
-        both = (number >= 0) & (call >= 0)
-        found = zip(call[both].tolist(), map(streams.__getitem__, number[both].tolist()), strict=True)
-        return {recorder: stream for recorder, stream in found if stream is not None}
+        """Returns the streams that the trace names for calls that record events, by call."""
+        numbers, calls = self._stream_of.of(self._recorders), self._call_of.of(self._recorders)
+        stream_of = {number: self._queues.find(-1, number) for number in _distinct(numbers[numbers >= 0]).tolist()}
+        both = (numbers >= 0) & (calls >= 0)
+        streams = zip(calls[both].tolist(), map(stream_of.__getitem__, numbers[both].tolist()), strict=True)
+        return {call: stream for call, stream in streams if stream is not None}
 
     def is_before_trace(self, record: SyncRecord | None) -> bool:
-        """Returns the event is known to have been recorded by a call that the trace does not hold."""
+        """Returns whether the trace names the call that recorded the event, but does not hold that call."""
         return record is not None and record.record_correlation > 0 and record.record_correlation not in self._call_of
 
-    def named(self, call: int, record: SyncRecord | None) -> int:
-        """Returns the call that recorded what a call waits for, -1 where the trace does not name it."""
+    def recorder(self, call: int, record: SyncRecord | None) -> int:
+        """Returns the call that recorded the event that a call waits for, -1 where the trace does not name it."""
         if record is None:
             return -1
         time = int(self._calls.start[call])
         if record.record_correlation > 0:
-            recorded = self._call_of.get(record.record_correlation)
-            if recorded >= 0 and int(self._calls.start[recorded]) < time:
-                return recorded
+            recorder = self._call_of.get(record.record_correlation)
+            if recorder >= 0 and int(self._calls.start[recorder]) < time:
+                return recorder
         of_event = self._by_id.get(record.event, [])
-        place = bisect_left(of_event, (time, -1))
-        return of_event[place - 1][1] if place else -1
+        position = bisect_left(of_event, (time, -1))
+        return of_event[position - 1][1] if position else -1
 
-    def recording(self, named: int, record: SyncRecord, recordings: EventRecords) -> EventRecord | None:
-        """Returns a named call's recording: on the stream that is recorded for it, else on the one that its thread was
-        using.
+    def event_record(self, recorder: int, record: SyncRecord, event_records: EventRecords) -> EventRecord | None:
+        """Returns the event record that a call made, None where its stream is unknown.
+
+        The stream is the recorded one, else the one that its thread was using.
         """
-        number = self._stream_of.get(int(self._calls.correlation[named]))
+        number = self._stream_of.get(int(self._calls.correlation[recorder]))
         if number < 0:
             number = record.wait_stream
-        in_use = next(iter(recordings.streams_at(named, None)), None)
+        in_use = next(iter(event_records.streams_in_use(recorder, None)), None)
         stream = self._queues.find(record.device, number) if number >= 0 else in_use
-        return (
-            EventRecord(named, int(self._calls.start[named]), stream, Provenance.RECORD) if stream is not None else None
-        )
+        if stream is None:
+            return None
+        return EventRecord(recorder, int(self._calls.start[recorder]), stream, Provenance.RECORD)
 
 
 def _distinct(numbers: Int64) -> Int64:
-    """Returns each number once, in the order in which they first come."""
+    """Returns each number once, in the order in which they first occur."""
     return numbers[np.sort(np.unique(numbers, return_index=True)[1])]

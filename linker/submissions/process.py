@@ -1,4 +1,4 @@
-"""What a process submitted: what each call does, its streams as queues, and its recordings."""
+"""What a process submitted: what each call does, its streams as queues, and its event records."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,16 +27,15 @@ class Process:
     activities: Activities
     collectives: CollectiveOps
     awaited: Lookup
-    has_wait_records: bool
-    evidence: TimingModel
+    timing: TimingModel
     origins: DataOrigins
     queues: StreamQueues
     launches: ThreadLaunches
-    places: CallSites
-    records: SyncRecords
+    call_sites: CallSites
+    sync_records: SyncRecords
     kinds: Int64
     events: NamedEvents
-    recordings: EventRecords
+    event_records: EventRecords
 
     def start(self, call: int) -> int:
         """Returns when a call started, ns."""
@@ -47,39 +46,39 @@ class Process:
         return int(self.calls.end[call])
 
     def last_end(self, activities: Iterable[int]) -> int:
-        """Returns when the last of them ended."""
+        """Returns when the last of the activities ended, ns; NEVER for none."""
         return max((int(self.activities.end[row]) for row in activities), default=NEVER)
 
-    def record(self, call: int) -> SyncRecord | None:
+    def sync_record(self, call: int) -> SyncRecord | None:
         """Returns the cuda_sync row of a call."""
-        return self.records.of(int(self.calls.correlation[call]))
+        return self.sync_records.of(int(self.calls.correlation[call]))
 
     def recorded_stream(self, call: int) -> StreamKey | None:
-        """Returns the stream that a call's record names."""
-        record = self.record(call)
+        """Returns the stream that a call's cuda_sync row names."""
+        record = self.sync_record(call)
         return self.queues.find(record.device, record.stream) if record is not None else None
 
     def is_named(self, call: int) -> bool:
-        """Returns whether the trace names the recording that a call waits for."""
-        return self.events.named(call, self.record(call)) >= 0
+        """Returns whether the trace names the event record that a call waits for."""
+        return self.events.recorder(call, self.sync_record(call)) >= 0
 
-    def named(self, call: int) -> EventRecord | None:
-        """Returns the recording that the trace names for a call, None also where its stream is not known."""
-        record = self.record(call)
+    def named_record(self, call: int) -> EventRecord | None:
+        """Returns the event record that the trace names for a call, None also where its stream is unknown."""
+        record = self.sync_record(call)
         if record is None or not self.is_named(call):
             return None
-        return self.events.recording(self.events.named(call, record), record, self.recordings)
+        return self.events.event_record(self.events.recorder(call, record), record, self.event_records)
 
-    def collective(self, call: int) -> int:
-        """Returns the collective around a call, -1 for none."""
-        return self.collectives.around(int(self.calls.op_row[call]))
+    def enclosing_collective(self, call: int) -> int:
+        """Returns the collective in whose op a call was made, -1 for none."""
+        return self.event_records.enclosing_collective(call)
 
-    def named_by_collective(self, call: int) -> int:
-        """Returns the activity that the wait op around a call names, -1 for none."""
-        return self.awaited.get(self.collective(call))
+    def awaited_by_collective(self, call: int) -> int:
+        """Returns the activity that the collective's wait op around a call names, -1 for none."""
+        return self.awaited.get(self.enclosing_collective(call))
 
     def pending(self, device: int, call: int) -> tuple[int, ...]:
-        """Returns what the streams of a device (of all for -1) had been given at a call and come to last."""
+        """Returns the last activities that had been submitted to the streams of a device (of all for -1) at a call."""
         keys, time = self.queues.on_device(device), self.start(call)
         return tuple(sorted({source for key in keys for source in self.queues.sources(key, time)}))
 
@@ -92,36 +91,36 @@ def process_of(
     awaited: Lookup,
     machine: MachineCalibration,
 ) -> Process:
-    """`activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective
+    """Returns one process.
+
+    `activities` have their times on the host's clock, `awaited` is the activity that each wait op of a collective
     names.
     """
     queues, launches = StreamQueues(activities, calls), ThreadLaunches(activities, calls)
-    places = CallSites(calls, collectives.ops, collectives.parent)
-    records = SyncRecords(device.syncs)
-    kinds = _kinds(calls, records)
-    events = NamedEvents(calls, records, device.event_records, queues)
-    recordings = EventRecords(calls, kinds, activities, collectives, launches, places, events.streams())
+    call_sites = CallSites(calls, collectives.ops, collectives.parent)
+    sync_records = SyncRecords(device.syncs)
+    kinds = _kinds(calls, sync_records)
+    events = NamedEvents(calls, sync_records, device.event_records, queues)
     return Process(
-        calls,
-        activities,
-        collectives,
-        awaited,
-        records.tell_of(SyncCall.STREAM_WAIT),
-        TimingModel(activities, calls, machine),
-        DataOrigins(collectives.ops, activities, calls),
-        queues,
-        launches,
-        places,
-        records,
-        kinds,
-        events,
-        recordings,
+        calls=calls,
+        activities=activities,
+        collectives=collectives,
+        awaited=awaited,
+        timing=TimingModel(activities, calls, machine),
+        origins=DataOrigins(collectives.ops, activities, calls),
+        queues=queues,
+        launches=launches,
+        call_sites=call_sites,
+        sync_records=sync_records,
+        kinds=kinds,
+        events=events,
+        event_records=EventRecords(calls, kinds, activities, collectives, launches, call_sites, events.streams()),
     )
 
 
 def _kinds(calls: Calls, records: SyncRecords) -> Int64:
-    """Returns what each call does; where its name does not tell, its record does."""
+    """Returns what each call does, by its name, else by its cuda_sync row."""
     kinds = sync_calls(calls.name)
-    untold = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
-    kinds[untold] = records.kinds(calls.correlation[untold])
+    unnamed = np.flatnonzero((kinds == SyncCall.NONE) & (calls.correlation != 0))
+    kinds[unnamed] = records.kinds(calls.correlation[unnamed])
     return kinds

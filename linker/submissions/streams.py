@@ -1,10 +1,10 @@
-"""Device streams as queues: what had been submitted to each at a time, and which waits the next submission has to
-honour.
+"""Device streams as queues: what had been submitted to each stream at a time, and which waits the next submission has
+to honour.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +22,9 @@ from ...schema.traces import NEVER
 
 NOTHING = np.empty(0, np.int64).data
 MOST_STREAMS = 32
-"""Streams among which a wait's are looked for where nothing tells them: each wait tries them all. Programs have a few.
-"""
-
-
+"""Streams that are tried for a wait whose stream the trace does not name. Programs use a few."""
 LATEST_CHANGES = 256
-"""Changes to another stream that are looked at of a thread that uses very many."""
+"""Changes of stream that are looked at per thread, where a thread uses very many streams."""
 
 
 class StreamKey(NamedTuple):
@@ -37,83 +34,95 @@ class StreamKey(NamedTuple):
     stream: int
 
 
-class StreamQueues:
-    """The streams of one process. Positions count a stream's activities in the order they ran in, that of their
-    submission.
+class SubmittedStream(NamedTuple):
+    """The activities of a stream in the order they ran in.
 
-    `submitted_until` tells of each activity when it and all before it on its stream had been submitted. A wait is kept
-    once for each activity that it is for: its position, its time, the last activity of that one's stream that a wait
-    from this position is for, and for how many streams' activities there are such waits.
+    `submitted` is the time in ns by which each activity, and all before it on the stream, had been submitted.
+    """
+
+    key: StreamKey
+    rows: Int64
+    submitted: Int64
+
+
+def submitted_streams(activities: Activities, call_time: Int64) -> Iterator[SubmittedStream]:
+    """Yields the streams of a process. A call counts as submitting its activities at its `call_time` (ns)."""
+    submitted = np.full(len(activities), NEVER, np.int64)
+    called = activities.call_row >= 0
+    submitted[called] = call_time[activities.call_row[called]]
+    for rows in split_groups(stream_sorted(activities), activities.device, activities.stream):
+        key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
+        yield SubmittedStream(key, rows, np.maximum.accumulate(submitted[rows]))
+
+
+class StreamQueues:
+    """The streams of one process. A position counts the activities of a stream in the order they ran in.
+
+    `rows` are the activities of each stream, `submitted` the times by which each of them, and all before it, had been
+    submitted; `submitted_until` has these times by activity. A wait is stored as four numbers for each stream that it
+    waits for: its position, its time, the last activity of that stream that any wait from this position is for, and for
+    how many streams there are waits from this position.
     """
 
     def __init__(self, activities: Activities, calls: Calls) -> None:
-        submitted = np.full(len(activities), NEVER, np.int64)
-        called = activities.call_row >= 0
-        submitted[called] = calls.start[activities.call_row[called]]
         self.rows: dict[StreamKey, memoryview[int]] = {}
         self.submitted: dict[StreamKey, memoryview[int]] = {}
+        self.submitted_until = np.full(len(activities), NEVER, np.int64)
         self._waits: dict[StreamKey, array[int]] = {}
         self._pending_now: dict[StreamKey, tuple[int, dict[StreamKey, int]]] = {}
         """The position of each stream's last wait, and what all waits from there on are for."""
-        self._device, self._stream = activities.device, activities.stream
-        self._turn = np.zeros(len(activities), np.int64)
-        in_turn = stream_sorted(activities)
-        self._turn[in_turn] = np.arange(len(in_turn))
-        for rows in split_groups(in_turn, activities.device, activities.stream):
-            key = StreamKey(int(activities.device[rows[0]]), int(activities.stream[rows[0]]))
-            self.rows[key] = rows.data
-            self.submitted[key] = np.maximum.accumulate(submitted[rows]).data
-            self._waits[key] = array("q")
+        self._device, self._stream, self._call_row = activities.device, activities.stream, activities.call_row
+        self._position = np.zeros(len(activities), np.int64)
+        for key, rows, submitted in submitted_streams(activities, calls.start):
+            self.rows[key], self.submitted[key], self._waits[key] = rows.data, submitted.data, array("q")
+            self.submitted_until[rows] = submitted
+            self._position[rows] = np.arange(len(rows))
         self._by_number: dict[int, StreamKey] = {}
         for key in self.rows:
             self._by_number.setdefault(key.stream, key)
         self._branch_tails = _branch_tails(activities)
-        self._call_row = activities.call_row
-        self.submitted_until = np.full(len(activities), NEVER, np.int64)
-        for key in self.rows:
-            self.submitted_until[np.asarray(self.rows[key])] = np.asarray(self.submitted[key])
 
     def position(self, key: StreamKey, time: int) -> int:
         """Returns how many activities had been submitted to the stream before `time`."""
         return bisect_left(self.submitted[key], time)
 
     def sources(self, key: StreamKey, time: int) -> tuple[int, ...]:
-        """Returns the activities that whatever is submitted at `time` comes after: the stream's last one and those of
-        its pending waits.
+        """Returns the activities that a submission at `time` has to follow, only the last one of each stream.
 
-        Of several on one stream the last one, as the others come before it.
+        These are the last activity of its own stream, and those that pending waits of the stream are for.
         """
         position = self.position(key, time)
-        found = self._pending(key, position, time)
+        sources = self._pending(key, position, time)
         last = self.rows[key][position - 1] if position else -1
         for row in self._branch_tails.get(int(self._call_row[last]), (last,)) if position else ():
-            self._keep_last(found, row)
-        return tuple(sorted(found.values()))
+            self._keep_last(sources, row)
+        return tuple(sorted(sources.values()))
 
     def _pending(self, key: StreamKey, position: int, time: int) -> dict[StreamKey, int]:
-        """Returns the activities that the waits from this position and before `time` are for, by their streams."""
-        waits, found = self._waits[key], dict[StreamKey, int]()
+        """Returns, by stream, the activities that waits from this position on and before `time` are for."""
+        waits, sources = self._waits[key], dict[StreamKey, int]()
         for number in range(bisect_left(range(len(waits) // 4), time, key=lambda at: waits[4 * at + 1]) - 1, -1, -1):
-            before, _, source, streams = waits[4 * number : 4 * number + 4]
-            if before < position:
+            wait_position, _, source, stream_count = waits[4 * number : 4 * number + 4]
+            if wait_position < position:
                 break
-            found.setdefault(self._stream_of(source), source)
-            if len(found) == streams:
+            sources.setdefault(self._stream_of(source), source)
+            if len(sources) == stream_count:
                 break
-        return found
+        return sources
 
-    def _keep_last(self, found: dict[StreamKey, int], row: int) -> int:
-        """Puts the activity in its stream's place unless a later one is there. Returns what is there then."""
+    def _keep_last(self, sources: dict[StreamKey, int], row: int) -> int:
+        """Keeps the later of an activity and the one that `sources` has for its stream, and returns it."""
         stream = self._stream_of(row)
-        found[stream] = max(row, found.get(stream, row), key=self._turn.__getitem__)
-        return found[stream]
+        sources[stream] = max(row, sources.get(stream, row), key=self._position.__getitem__)
+        return sources[stream]
 
     def _stream_of(self, row: int) -> StreamKey:
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def add_wait(self, key: StreamKey, time: int, sources: tuple[int, ...]) -> int:
-        """Submits a wait; the row of the activity that it holds back, -1 if none followed. Waits are added in the order
-        of time.
+        """Submits a wait to a stream and returns the activity that it blocks, -1 if none followed.
+
+        Waits have to be added in the order of time.
         """
         position = self.position(key, time)
         of_position, pending = self._pending_now.get(key, (-1, {}))
@@ -131,46 +140,50 @@ class StreamQueues:
         return self.rows[key][position] if position < len(self.rows[key]) else -1
 
     def busiest(self) -> list[StreamKey]:
-        """Returns all streams, or of very many those with most activities, in the order of `rows`."""
-        kept = {*sorted(self.rows, key=lambda key: -len(self.rows[key]))[:MOST_STREAMS]}
-        return [key for key in self.rows if key in kept]
+        """Returns all streams, or the MOST_STREAMS with most activities, in the order of `rows`."""
+        busiest = {*sorted(self.rows, key=lambda key: -len(self.rows[key]))[:MOST_STREAMS]}
+        return [key for key in self.rows if key in busiest]
 
     def on_device(self, device: int) -> list[StreamKey]:
         """Returns the streams of a device, of all devices for -1."""
         return [key for key in self.rows if device in (-1, key.device)]
 
     def find(self, device: int, stream: int) -> StreamKey | None:
-        """Returns the stream by number, on another device of the process where the named one has no such stream; None
-        for no number.
+        """Returns the stream of that number, None for -1.
+
+        A stream of the named device is preferred. If no activity ran on a stream of that number, it gets an empty
+        queue.
         """
         if StreamKey(device, stream) in self.rows:
             return StreamKey(device, stream)
         if stream < 0:
             return None
-        known = self._by_number.get(stream)
-        return known if known is not None else self._without_work(StreamKey(device, stream))
+        same_number = self._by_number.get(stream)
+        return same_number if same_number is not None else self._add_empty(StreamKey(device, stream))
 
-    def _without_work(self, key: StreamKey) -> StreamKey:
-        """Returns a stream that nothing ran on: it has no activities, but hands on the waits that were submitted to it."""
+    def _add_empty(self, key: StreamKey) -> StreamKey:
+        """Adds a stream on which nothing ran. It passes on the waits that were submitted to it."""
         self.rows[key], self.submitted[key], self._waits[key] = NOTHING, NOTHING, array("q")
         self._by_number[key.stream] = key
         return key
 
 
-def _first_of_call(activities: Activities) -> Bool:
-    """Returns whether an activity is the first of its launch call, or has none; only a graph has others, which may be
-    on streams of its own.
+def _is_first_of_call(activities: Activities) -> Bool:
+    """Returns whether an activity is the first of its launch call, or has no call.
+
+    Only graph launches have more activities, which may run on streams of the graph.
     """
     order = np.lexsort((activities.start, activities.call_row))
     call = activities.call_row[order]
-    first = np.empty(len(order), np.bool_)
-    first[order] = (call < 0) | is_group_start(call)
-    return first
+    is_first = np.empty(len(order), np.bool_)
+    is_first[order] = (call < 0) | is_group_start(call)
+    return is_first
 
 
 def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
-    """Returns for each call that launched to several streams (a graph) the last activity on each: the graph ends when
-    all have.
+    """Returns, for each call that launched to several streams, the last activity on each of them.
+
+    Such a call launches a graph, which has ended when all its branches have.
     """
     order = np.lexsort((activities.start, activities.stream, activities.device, activities.call_row))
     order = order[activities.call_row[order] >= 0]
@@ -178,25 +191,23 @@ def _branch_tails(activities: Activities) -> dict[int, tuple[int, ...]]:
     is_tail = np.append(is_group_start(*keys)[1:], True)[: len(order)]
     tails, call = order[is_tail], keys[0][is_tail]
     several = np.isin(call, call[1:][call[1:] == call[:-1]])
-    found: dict[int, list[int]] = {}
+    tails_of_call: dict[int, list[int]] = {}
     for row, tail in zip(call[several].tolist(), tails[several].tolist(), strict=True):
-        found.setdefault(row, []).append(tail)
-    return {row: tuple(rows) for row, rows in found.items()}
+        tails_of_call.setdefault(row, []).append(tail)
+    return {row: tuple(rows) for row, rows in tails_of_call.items()}
 
 
 class StreamTails:
-    """The last activities of the busiest streams, which it numbers."""
+    """The last activities of the busiest streams. `number` is the position of a stream in `streams`."""
 
     def __init__(self, queues: StreamQueues) -> None:
         self._queues = queues
         self.streams = queues.busiest()
-        self.leaves_out = len(self.streams) < len(queues.rows)
+        self.is_partial = len(self.streams) < len(queues.rows)
         self.number: dict[StreamKey | None, int] = {key: number for number, key in enumerate(self.streams)}
 
     def before(self, times: Sequence[int]) -> Int64:
-        """Returns for each time the last activity submitted to each stream before, -1 for none; a row a time, a column
-        a stream.
-        """
+        """Returns the last activity submitted to each stream before each time, -1 for none, by time and stream."""
         tails = np.full((len(times), len(self.streams)), -1, np.int64)
         for number, key in enumerate(self.streams):
             rows = np.append(-1, self._queues.rows[key])
@@ -209,23 +220,24 @@ def calls_before(calls: Calls) -> Int64:
     return previous_in_group(np.lexsort((calls.start, calls.thread)), calls.thread)
 
 
-class _Changes(NamedTuple):
-    """When launches went over to another stream, and to which, in the order of time; for each stream the positions of
-    the changes to it.
+class _StreamChanges(NamedTuple):
+    """When launches changed to another stream, and to which one, in the order of time.
+
+    `changes_to` are the positions of the changes to each stream.
     """
 
     times: list[int]
     streams: list[StreamKey]
-    to: dict[StreamKey, list[int]]
+    changes_to: dict[StreamKey, list[int]]
 
     def last_used(self, time: int) -> list[StreamKey]:
         """Returns the streams in use before `time`, the last used one first."""
         until = bisect_left(self.times, time)
-        if len(self.to) > MOST_STREAMS:
+        if len(self.changes_to) > MOST_STREAMS:
             latest = self.streams[max(0, until - LATEST_CHANGES) : until]
             return [*dict.fromkeys(reversed(latest))]
-        before = ((bisect_left(places, until), places, stream) for stream, places in self.to.items())
-        used = [(places[count - 1], stream) for count, places, stream in before if count]
+        counts = ((bisect_left(changes, until), changes, stream) for stream, changes in self.changes_to.items())
+        used = [(changes[count - 1], stream) for count, changes, stream in counts if count]
         return [stream for _, stream in sorted(used, reverse=True)]
 
 
@@ -239,14 +251,14 @@ class ThreadLaunches:
         order = np.lexsort((activities.start[rows], time, thread))
         self._times: dict[int, memoryview[int]] = {}
         self._rows: dict[int, memoryview[int]] = {}
-        self._changes: dict[int, _Changes] = {}
+        self._changes: dict[int, _StreamChanges] = {}
         self._device, self._stream = activities.device, activities.stream
         self._communicates = activities.communication_row >= 0
-        self._is_first = _first_of_call(activities)
-        for number, mine in rows_by_number(order, thread).items():
-            self._times[number] = time[mine].data
-            self._rows[number] = rows[mine].data
-            self._changes[number] = self._changes_of(rows[mine], time[mine])
+        self._is_first = _is_first_of_call(activities)
+        for number, launches in rows_by_number(order, thread).items():
+            self._times[number] = time[launches].data
+            self._rows[number] = rows[launches].data
+            self._changes[number] = self._changes_of(rows[launches], time[launches])
         by_time = np.argsort(time, kind="stable")
         self._all_changes = self._changes_of(rows[by_time], time[by_time])
 
@@ -255,33 +267,34 @@ class ThreadLaunches:
         return StreamKey(int(self._device[row]), int(self._stream[row]))
 
     def streams(self) -> set[StreamKey]:
-        """Returns all that calls launched to. A graph's other streams are its own: no program can name them."""
+        """Returns all streams that calls launched to, without inner streams of graphs, which no program can name."""
         return {self.stream_of(row) for row in np.flatnonzero(self._is_first).tolist()}
 
     def next_launch(self, thread: int, time: int) -> int:
-        """Returns the row of the first activity that the thread launched after `time`, -1 for none."""
-        place = bisect_left(self._times.get(thread, NOTHING), time)
-        return self._rows[thread][place] if place < len(self._times.get(thread, NOTHING)) else -1
+        """Returns the first activity that the thread launched at `time` or later, -1 for none."""
+        position = bisect_left(self._times.get(thread, NOTHING), time)
+        return self._rows[thread][position] if position < len(self._times.get(thread, NOTHING)) else -1
 
     def last_launch(self, thread: int, time: int) -> int:
-        """Returns the row of the last activity that the thread launched before `time`, -1 for none."""
-        place = bisect_left(self._times.get(thread, NOTHING), time) - 1
-        return self._rows[thread][place] if place >= 0 else -1
+        """Returns the last activity that the thread launched before `time`, -1 for none."""
+        position = bisect_left(self._times.get(thread, NOTHING), time) - 1
+        return self._rows[thread][position] if position >= 0 else -1
 
-    def _changes_of(self, rows: Int64, time: Int64) -> _Changes:
-        """Returns the changes to another stream with what was no communication, of launches in the order of time."""
-        own = self._is_first[rows] & ~self._communicates[rows]
-        rows, time = rows[own], time[own]
-        fresh = is_group_start(self._stream[rows], self._device[rows])
-        streams = [*map(self.stream_of, rows[fresh].tolist())]
-        to: dict[StreamKey, list[int]] = {}
+    def _changes_of(self, rows: Int64, time: Int64) -> _StreamChanges:
+        """Returns the changes of stream in launches sorted by time. Launches of communication do not count."""
+        computes = self._is_first[rows] & ~self._communicates[rows]
+        rows, time = rows[computes], time[computes]
+        is_change = is_group_start(self._stream[rows], self._device[rows])
+        streams = [*map(self.stream_of, rows[is_change].tolist())]
+        changes_to: dict[StreamKey, list[int]] = {}
         for number, stream in enumerate(streams):
-            to.setdefault(stream, []).append(number)
-        return _Changes(time[fresh].tolist(), streams, to)
+            changes_to.setdefault(stream, []).append(number)
+        return _StreamChanges(time[is_change].tolist(), streams, changes_to)
 
     def streams_before(self, thread: int, time: int) -> list[StreamKey]:
-        """Returns the streams of launches before `time` that were no communication: the thread's own, the last used one
-        first, then others'.
+        """Returns the streams that were launched to before `time`, without launches of communication.
+
+        The streams of the thread come first, the last used one at the front, then those of other threads.
         """
-        own = self._changes[thread].last_used(time) if thread in self._changes else []
-        return list(dict.fromkeys([*own, *self._all_changes.last_used(time)]))[:MOST_STREAMS]
+        of_thread = self._changes[thread].last_used(time) if thread in self._changes else []
+        return list(dict.fromkeys([*of_thread, *self._all_changes.last_used(time)]))[:MOST_STREAMS]

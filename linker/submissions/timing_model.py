@@ -1,7 +1,7 @@
-"""What the times of a trace say about a wait: by when each activity should have started, as far as is known.
+"""When each activity could and should have started by its known dependencies, and how exact the times of a trace are.
 
-What is held up goes on later than all that is known explains, right after what it waited for has ended. Nothing that
-ended after it went on can have held it up, except by as much as the clocks are in doubt.
+An activity that waited for an unknown event starts later than its known dependencies explain, right after what it
+waited for has ended. Nothing that ended after it started can have blocked it, except within the error of the clocks.
 """
 
 import numpy as np
@@ -13,13 +13,14 @@ from ...schema.traces import FOREVER, NEVER
 
 
 class TimingModel:
-    """`ready_ns` is when all that is known to hold an activity back had ended, `expected_start_ns` by when it usually
-    starts then.
+    """For each activity the earliest and the expected start, and the errors of the clocks. All times in ns.
 
-    `timestamp_quantum_ns` is how far two times of one clock may be misstated, `clock_uncertainty_ns` those of host and
-    device against each other: no call was seen to return before what it waited for had ended, but it may have by as
-    little as calls usually take to. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
-    host's: as no activity started before its launch call, by what the soonest took to.
+    `ready_ns` is when all known dependencies of an activity had ended, `expected_start_ns` by when it usually starts
+    then. `timestamp_quantum_ns` is by how much two times of one clock may be off, `clock_uncertainty_ns` by how much
+    those of host and device may: a call never returns before what it waited for has ended, but it may seem to by the
+    median time that calls take to return. `max_clock_lead_ns` is how far the device's clock may at most be ahead of the
+    host's: no activity starts before its launch call, so the shortest launch limits it. `max_gap_ns` is the longest
+    usual gap between two activities of a stream.
     """
 
     def __init__(self, activities: Activities, calls: Calls, machine: MachineCalibration) -> None:
@@ -27,26 +28,28 @@ class TimingModel:
         self.clock_uncertainty_ns = (
             machine.clock_error_ns + self.timestamp_quantum_ns + of_name(machine.wake, "").median
         )
-        self._wake, self._names = machine.wake, calls.name
+        self._sync_return_latency, self._names = machine.wake, calls.name
         before = previous_on_stream(activities)
-        freed, due = np.full(len(activities), NEVER, np.int64), np.full(len(activities), NEVER, np.int64)
+        ready, expected = np.full((2, len(activities)), NEVER, np.int64)
         follows = np.flatnonzero(before >= 0)
         ended = activities.end[before[follows]]
-        freed[follows], due[follows] = ended, ended + of_each(machine.gap, activities.category.take(follows)).most
+        ready[follows] = ended
+        expected[follows] = ended + of_each(machine.gap, activities.category.take(follows)).most
         called = np.flatnonzero(activities.call_row >= 0)
         call = activities.call_row[called]
-        freed[called] = np.maximum(freed[called], calls.start[call])
-        due[called] = np.maximum(due[called], calls.end[call] + of_each(machine.launch, calls.name.take(call)).most)
-        soonest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
-        self.ready_ns, self.expected_start_ns = freed.data, due.data
-        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(soonest, 0) if soonest < FOREVER else 0)
-        self.gap = of_name(machine.gap, "").most
+        launched = calls.end[call] + of_each(machine.launch, calls.name.take(call)).most
+        ready[called] = np.maximum(ready[called], calls.start[call])
+        expected[called] = np.maximum(expected[called], launched)
+        shortest = int((activities.start[called] - calls.start[call]).min(initial=FOREVER))
+        self.ready_ns, self.expected_start_ns = ready.data, expected.data
+        self.max_clock_lead_ns = self.clock_uncertainty_ns + (max(shortest, 0) if shortest < FOREVER else 0)
+        self.max_gap_ns = of_name(machine.gap, "").most
 
-    def wake(self, call: int) -> int:
-        """Returns how long after what it awaited a call of that name usually returns at most."""
-        return of_name(self._wake, self._names[call]).most
+    def max_sync_return_ns(self, call: int) -> int:
+        """Returns how long after the awaited end a call of that name usually returns at most."""
+        return of_name(self._sync_return_latency, self._names[call]).most
 
-    def explained(self, activity: int, end: int, reach: int) -> None:
-        """The activity is known to follow one that ended at `end`, usually within `max_reaction_ns`."""
+    def add_dependency(self, activity: int, end: int, max_reaction_ns: int) -> None:
+        """Adds that an activity follows one that ended at `end`, usually within `max_reaction_ns`."""
         self.ready_ns[activity] = max(self.ready_ns[activity], end)
-        self.expected_start_ns[activity] = max(self.expected_start_ns[activity], end + reach)
+        self.expected_start_ns[activity] = max(self.expected_start_ns[activity], end + max_reaction_ns)

@@ -1,3 +1,3 @@
-"""How host threads hand work over to each other: what each thread did over time in, who called whom and who waited out."""
+"""Hand-offs between host threads: what each thread did over time, which one called another, and which one waited."""
 
 from .hand_off import Wait as Wait, thread_handoffs as thread_handoffs

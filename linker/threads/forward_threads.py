@@ -1,5 +1,5 @@
-"""On which threads forward ops with a sequence number ran: the caller of an autograd worker, whose backward ops share
-the numbers.
+"""On which threads forward ops with a sequence number ran: such a thread is the caller of the autograd worker whose
+backward ops have the same number.
 """
 
 import numpy as np
@@ -14,9 +14,7 @@ few.
 
 
 class ForwardThreads:
-    """The threads of forward ops by sequence number, with how many ops and the first of them: a row for each number and
-    thread.
-    """
+    """The threads of forward ops, with a row per sequence number and thread: how many ops, and the first of them."""
 
     def __init__(self, ops: Ops, of_thread: dict[int, Int64], is_backward: Bool) -> None:
         work = np.concatenate((*of_thread.values(),))
@@ -24,25 +22,26 @@ class ForwardThreads:
         forward = forward[ops.seq_id[forward] >= 0]
         sequence, thread = ops.seq_id[forward], ops.thread[forward]
         order = np.lexsort((forward, thread, sequence))
-        first = np.flatnonzero(is_group_start(sequence[order], thread[order]))
-        count, place = np.diff(np.append(first, len(order))), order[first]
-        # of each number in the order in which the threads came to it
-        order = np.lexsort((forward[place], sequence[place]))
-        order = order[cumcount(sequence[place[order]]) < SHARED]
-        self._count, place = count[order], place[order]
-        self._sequence, self._thread, self._row = sequence[place], thread[place], forward[place]
+        starts = np.flatnonzero(is_group_start(sequence[order], thread[order]))
+        count, first = np.diff(np.append(starts, len(order))), order[starts]
+        # within each number in the order of the threads' first ops
+        order = np.lexsort((forward[first], sequence[first]))
+        order = order[cumcount(sequence[first[order]]) < SHARED]
+        self._count, first = count[order], first[order]
+        self._sequence, self._thread, self._row = sequence[first], thread[first], forward[first]
 
     def of(self, sequences: Int64) -> int | None:
-        """Returns the thread that ran most forward ops with any of the (distinct) numbers, of several the earliest;
-        None for no such op.
+        """Returns the thread that ran most forward ops with any of the distinct numbers, None for no such op.
+
+        Of several threads with equally many ops it is the one that ran the first of them.
         """
         begin, end = (np.searchsorted(self._sequence, sequences, side) for side in ("left", "right"))
         length = end - begin
         rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
         if not len(rows):
             return None
-        threads, place = np.unique(self._thread[rows], return_inverse=True)
+        threads, number = np.unique(self._thread[rows], return_inverse=True)
         count, first = np.zeros(len(threads), np.int64), np.full(len(threads), self._row.max())
-        np.add.at(count, place, self._count[rows])
-        np.minimum.at(first, place, self._row[rows])
+        np.add.at(count, number, self._count[rows])
+        np.minimum.at(first, number, self._row[rows])
         return int(threads[np.lexsort((first, -count))[0]])

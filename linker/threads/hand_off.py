@@ -1,11 +1,12 @@
-"""Hand-off between host threads: a worker runs because another thread, the caller, called it and is blocked until the
-worker is done.
+"""Finds hand-offs between host threads: a worker runs because another thread, the caller, called it and is blocked
+until the worker is done.
 
-The caller of an autograd worker is known by the sequence numbers of its ops, which forward ops of the caller share.
-Other workers are known only by timing.
+The caller of an autograd worker is found by the sequence numbers of its ops, which forward ops of the caller share.
+The callers of other workers are inferred from timing.
 
-A caller that is quiet from 20 to 100 µs while its worker runs ops from 30 to 80 gives two hand-offs: at 30 from the
-caller to the worker, at 80 back. Such a stretch of the worker's ops is a burst.
+A gap of a thread is a time in which it may be blocked, as it neither computes nor is in a call. A caller with a gap
+from 20 to 100 µs, in which its worker runs ops from 30 to 80, gives two hand-offs: at 30 from caller to worker, and at
+80 back. The worker's ops within one gap are a segment.
 """
 
 from collections import defaultdict
@@ -32,19 +33,19 @@ AUTOGRAD = "autograd::engine::evaluate_function"
 
 
 class WorkerSegment(NamedTuple):
-    """Ops of a worker from `first` to `last`, while its caller was quiet. Times in ns.
+    """Ops of a worker from `first` to `last`, during a gap of its caller. Times in ns.
 
-    `since` is when the worker had last done something, ABSENT for never. A caller that was quiet from its start on, or
-    to its end, is so from NEVER, or until FOREVER.
+    `idle_since` is when the worker had last done something, ABSENT for never. A gap before the caller's first op begins
+    at NEVER, one after its last op ends at FOREVER.
     """
 
     worker: int
     caller: int
-    quiet_from: int
-    quiet_until: int
+    gap_start: int
+    gap_end: int
     first: int
     last: int
-    since: int
+    idle_since: int
 
 
 class Wait(NamedTuple):
@@ -63,26 +64,27 @@ def thread_handoffs(
 ) -> ThreadHandoffs:
     """Returns the hand-offs of one process: those around its transfers, and those of its other threads.
 
-    O(n log n) in ops and calls, on however many threads.
+    O(n log n) in ops and calls, whatever the number of threads.
     """
     work = (ops.start != ABSENT) & ~are_step_marks(ops.name) & ~np.isin(ops.thread, transfer_threads)
     of_thread = rows_by_number(np.flatnonzero(work), ops.thread)
     if len(of_thread) < 2:
-        return _columns(transfers)
-    did = activity_by_thread(ops, parent, calls, of_thread)
-    largest_first = sorted(of_thread, key=lambda number: -len(of_thread[number]))
+        return _handoff_table(transfers)
+    activity = activity_by_thread(ops, parent, calls, of_thread)
+    largest_first = sorted(of_thread, key=lambda thread: -len(of_thread[thread]))
     callers = _callers(ops, of_thread, largest_first)
-    main = next((number for number in largest_first if number not in callers), largest_first[0])
+    main = next((thread for thread in largest_first if thread not in callers), largest_first[0])
 
-    bursts = [
-        burst
-        for number in did
-        if number in callers
-        for burst in _bursts(number, callers[number], did[number], did[callers[number]])
+    segments = [
+        segment
+        for thread in activity
+        if thread in callers
+        for segment in _segments(thread, callers[thread], activity[thread], activity[callers[thread]])
     ]
-    told = {main, *callers, *callers.values()}
-    others = {number: activity for number, activity in did.items() if number not in told}
-    return _columns([*transfers, *_waits(bursts), *_by_timing(others, main, did[main], _usual(bursts))])
+    recorded = {main, *callers, *callers.values()}
+    workers = {thread: worker for thread, worker in activity.items() if thread not in recorded}
+    by_timing = _by_timing(workers, main, activity[main], _wake_latency(segments))
+    return _handoff_table([*transfers, *_recorded(segments), *by_timing])
 
 
 def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) -> dict[int, int]:
@@ -90,109 +92,113 @@ def _callers(ops: Ops, of_thread: dict[int, Int64], largest_first: list[int]) ->
     callers: dict[int, int] = {}
     is_backward = (ops.fw_tid > 0) | ops.name.where(lambda name: name.startswith(AUTOGRAD))
     forward = ForwardThreads(ops, of_thread, is_backward)
-    for number in reversed(largest_first):
-        rows = of_thread[number]
+    for thread in reversed(largest_first):
+        rows = of_thread[thread]
         sequence = ops.seq_id[rows[is_backward[rows]]]
         caller = forward.of(np.unique(sequence[sequence >= 0]))
-        # of two threads that each ran the backward ops of the other one the larger is the caller
-        if caller not in (None, number) and callers.get(caller) != number:
-            callers[number] = caller
+        # if two threads ran each other's backward ops, the larger one is the caller
+        if caller not in (None, thread) and callers.get(caller) != thread:
+            callers[thread] = caller
     return callers
 
 
-def _bursts(number: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[WorkerSegment]:
-    """Yields the worker's outermost ops, grouped by the quiet stretch of the caller that holds them."""
-    edges, is_quiet = calling.boundaries, calling.may_wait
-    stretch = np.full(len(worker.top_start), -1, np.int64)
-    # what begins or ends a little outside a quiet stretch, as two threads read their clocks, belongs to it
+def _segments(thread: int, caller: int, worker: ThreadActivity, calling: ThreadActivity) -> Iterable[WorkerSegment]:
+    """Yields the worker's outermost ops, grouped by the caller's gap that contains them."""
+    boundaries, is_gap = calling.boundaries, calling.may_wait
+    gap = np.full(len(worker.top_start), -1, np.int64)
+    # an op that begins or ends slightly outside a gap belongs to it, as two threads read their clocks
     for early in (0, TOLERANCE):
-        place = np.searchsorted(edges, worker.top_start + early, side="right") - 1
-        inside = is_quiet[place] & (worker.top_end - TOLERANCE <= edges[place + 1])
-        stretch = np.where((stretch < 0) & inside, place, stretch)
-    for rows in split_groups(np.arange(len(stretch)), stretch):
-        place = stretch[rows[0]]
-        if place < 0:
+        interval = np.searchsorted(boundaries, worker.top_start + early, side="right") - 1
+        inside = is_gap[interval] & (worker.top_end - TOLERANCE <= boundaries[interval + 1])
+        gap = np.where((gap < 0) & inside, interval, gap)
+    for rows in split_groups(np.arange(len(gap)), gap):
+        interval = gap[rows[0]]
+        if interval < 0:
             continue
-        quiet_from, quiet_until = int(edges[place]), int(edges[place + 1])
-        first = max(int(worker.top_start[rows[0]]), quiet_from)
-        last = min(int(worker.top_end[rows].max()), quiet_until)
-        yield WorkerSegment(number, caller, quiet_from, quiet_until, first, last, worker.idle_since(first))
+        gap_start, gap_end = int(boundaries[interval]), int(boundaries[interval + 1])
+        first = max(int(worker.top_start[rows[0]]), gap_start)
+        last = min(int(worker.top_end[rows].max()), gap_end)
+        yield WorkerSegment(thread, caller, gap_start, gap_end, first, last, worker.idle_since(first))
 
 
-def _usual(bursts: list[WorkerSegment]) -> LatencyStats:
+def _wake_latency(segments: list[WorkerSegment]) -> LatencyStats:
     """Returns how long a thread of this run takes to go on when another one calls it or returns to it."""
-    called = [burst.first - burst.quiet_from for burst in bursts if burst.quiet_from != NEVER]
-    returned = [burst.quiet_until - burst.last for burst in bursts if burst.quiet_until != FOREVER]
-    found = latency_stats(np.array(called + returned, np.int64))
-    return found if found.count >= ENOUGH else ANY_THREAD
+    called = [segment.first - segment.gap_start for segment in segments if segment.gap_start != NEVER]
+    returned = [segment.gap_end - segment.last for segment in segments if segment.gap_end != FOREVER]
+    stats = latency_stats(np.array(called + returned, np.int64))
+    return stats if stats.count >= ENOUGH else ANY_THREAD
 
 
-def _waits(bursts: list[WorkerSegment]) -> Iterable[Wait]:
-    """Yields a call and its return per burst.
+def _recorded(segments: list[WorkerSegment]) -> Iterable[Wait]:
+    """Yields the call and the return of each segment.
 
-    One call starts all workers of a quiet stretch: workers that begin at 30 and 34 µs were both called at 30, and the
-    second one was idle for 4 µs, if it was idle before.
+    One call starts all workers of a gap: workers that begin at 30 and 34 µs were both called at 30, and the second one
+    was idle for 4 µs, if it was idle before.
     """
-    together: dict[tuple[int, int], list[WorkerSegment]] = defaultdict(list)
-    for burst in bursts:
-        together[burst.caller, burst.quiet_from].append(burst)
-    found = Provenance.RECORD.value
-    for group in together.values():
-        called, returned = min(burst.first for burst in group), max(burst.last for burst in group)
-        for burst in group:
-            started = called if burst.since == ABSENT or burst.since <= called else burst.first
-            yield Wait(burst.caller, called, burst.worker, started, burst.since, found)
-            if burst.quiet_until != FOREVER:
-                yield Wait(burst.worker, burst.last, burst.caller, returned, called, found)
+    by_gap: dict[tuple[int, int], list[WorkerSegment]] = defaultdict(list)
+    for segment in segments:
+        by_gap[segment.caller, segment.gap_start].append(segment)
+    record = Provenance.RECORD.value
+    for group in by_gap.values():
+        called, returned = min(segment.first for segment in group), max(segment.last for segment in group)
+        for worker, caller, _, gap_end, first, last, idle_since in group:
+            started = called if idle_since == ABSENT or idle_since <= called else first
+            yield Wait(caller, called, worker, started, idle_since, record)
+            if gap_end != FOREVER:
+                yield Wait(worker, last, caller, returned, called, record)
 
 
 def _by_timing(
-    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: LatencyStats
+    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[Wait]:
-    """Hand-offs between the main thread and workers of which only the times tell that it called them."""
+    """Yields hand-offs between the main thread and workers that only the times show to be called by it."""
     called: dict[int, int] = {}
-    for number, worker in workers.items():
-        for burst in _prompt_bursts(number, main, worker, calling, wake):
-            called[burst.quiet_from] = min(burst.first, called.get(burst.quiet_from, burst.first))
-            yield Wait(main, burst.first, number, burst.first, burst.since, Provenance.TIMING.value)
-    yield from _returns_by_timing(workers, main, calling, wake, called)
+    for thread, worker in workers.items():
+        for segment in _prompt_segments(thread, main, worker, calling, latency):
+            called[segment.gap_start] = min(segment.first, called.get(segment.gap_start, segment.first))
+            yield Wait(main, segment.first, thread, segment.first, segment.idle_since, Provenance.TIMING.value)
+    yield from _returns_by_timing(workers, main, calling, latency, called)
 
 
-def _prompt_bursts(
-    number: int, main: int, worker: ThreadActivity, calling: ThreadActivity, wake: LatencyStats
+def _prompt_segments(
+    thread: int, main: int, worker: ThreadActivity, calling: ThreadActivity, latency: LatencyStats
 ) -> Iterable[WorkerSegment]:
-    """Bursts of a worker that had been idle and started right after the main thread fell quiet: it was called."""
-    for burst in _bursts(number, main, worker, calling):
-        idle = burst.since == ABSENT or burst.first - burst.since >= wake.median
-        if idle and burst.first - burst.quiet_from <= wake.most:
-            yield burst
+    """Yields the segments of a worker that was idle and started right after a gap of the main thread began."""
+    for segment in _segments(thread, main, worker, calling):
+        was_idle = segment.idle_since == ABSENT or segment.first - segment.idle_since >= latency.median
+        if was_idle and segment.first - segment.gap_start <= latency.most:
+            yield segment
 
 
 def _returns_by_timing(
-    workers: dict[int, ThreadActivity], main: int, calling: ThreadActivity, wake: LatencyStats, called: dict[int, int]
+    workers: dict[int, ThreadActivity],
+    main: int,
+    calling: ThreadActivity,
+    latency: LatencyStats,
+    called: dict[int, int],
 ) -> Iterable[Wait]:
-    """Yields the main thread, quiet for a while, goes on right after a worker's op has ended.
+    """Yields a return for each gap of the main thread that ends right after an op of a worker.
 
-    `called` tells when it called a worker in the quiet stretch that begins at a time.
+    The gap must be long enough for a call, or `called` holds when a worker was called in it, by the gap's start.
     """
     begin, end = calling.boundaries[1:-2], calling.boundaries[2:-1]
-    long_enough = (end - begin >= wake.median) | np.isin(begin, list(called))
-    numbers = np.repeat([*workers], [len(worker.top_end) for worker in workers.values()])
+    long_enough = (end - begin >= latency.median) | np.isin(begin, list(called))
+    threads = np.repeat([*workers], [len(worker.top_end) for worker in workers.values()])
     ends = np.concatenate([begin[:0], *(worker.top_end for worker in workers.values())])
     order = np.argsort(ends, kind="stable")
-    numbers, ends = numbers[order], ends[order]
+    threads, ends = threads[order], ends[order]
     until = np.searchsorted(ends, end + TOLERANCE, side="right")
     last = np.minimum(np.append(ends, NEVER)[until - 1], end)
-    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - wake.most) < last)
+    returned = calling.may_wait[1:-1] & long_enough & (np.maximum(begin, end - latency.most) < last)
     since = np.searchsorted(ends, last)
-    for stretch in np.flatnonzero(returned).tolist():
-        # of several that ended then the one with the smallest number
-        number = int(numbers[since[stretch] : until[stretch]].min())
-        from_time, time = int(begin[stretch]), int(last[stretch])
-        yield Wait(number, time, main, time, called.get(from_time, from_time), Provenance.TIMING.value)
+    for gap in np.flatnonzero(returned).tolist():
+        # if several workers ended then, the one with the smallest number returned
+        thread = int(threads[since[gap] : until[gap]].min())
+        gap_start, time = int(begin[gap]), int(last[gap])
+        yield Wait(thread, time, main, time, called.get(gap_start, gap_start), Provenance.TIMING.value)
 
 
-def _columns(waits: Iterable[Wait]) -> ThreadHandoffs:
+def _handoff_table(waits: Iterable[Wait]) -> ThreadHandoffs:
     rows = list(waits)
     numbers = np.array([row[:-1] for row in rows], np.int64).reshape(-1, 5)
     source_thread, source_time, target_thread, target_time, since = numbers.T

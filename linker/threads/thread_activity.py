@@ -1,7 +1,7 @@
 """What one host thread did over time: when it was idle, when it may have been blocked, and its outermost ops.
 
-An annotation from 0 to 100 µs with aten::add from 20 to 30 in it: boundaries 0, 20, 30, 100; in [0, 20] and [30, 100]
-the thread may have been blocked, in [20, 30] it computed; it was idle in none of them.
+An annotation from 0 to 100 µs that contains aten::add from 20 to 30 has the boundaries 0, 20, 30 and 100. The thread
+may have been blocked in [0, 20] and [30, 100], it computed in [20, 30], and was idle in none of them.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from ...schema.traces import FOREVER, NEVER
 
 @dataclass(slots=True, repr=False)
 class ThreadActivity(Table):
-    """`boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` tell
-    of the stretches between two of them.
+    """The activity of a thread. Times in ns.
 
-    `top_start` and `top_end` are those of its outermost ops, by start.
+    `boundaries` are NEVER, the times at which an op or call begins or ends, and FOREVER. `may_wait` and `idle` are of
+    the intervals between two boundaries. `top_start` and `top_end` are the times of the outermost ops, by start.
     """
 
     boundaries: Int64
@@ -35,62 +35,55 @@ class ThreadActivity(Table):
     top_end: Int64
 
     def idle_since(self, time: int) -> int:
-        """Returns when the thread, if it starts something at `time`, had last done something: at `time`, if it was
-        busy; ABSENT for never.
+        """Returns when the thread had last done something before it starts something at `time`.
+
+        That is `time` if the thread was busy, and ABSENT if it had never done anything.
         """
-        place = int(np.searchsorted(self.boundaries, time)) - 1
-        if place < 1:
+        interval = int(np.searchsorted(self.boundaries, time)) - 1
+        if interval < 1:
             return ABSENT
-        return int(self.boundaries[place]) if self.idle[place] else time
+        return int(self.boundaries[interval]) if self.idle[interval] else time
 
 
 def activity_by_thread(ops: Ops, parent: Int64, calls: Calls, of_thread: dict[int, Int64]) -> dict[int, ThreadActivity]:
-    """Returns what each thread did by its ops in these rows, whose parents are rows, too, and by its calls. O(n log n)."""
-    called = rows_by_number(np.arange(len(calls)), calls.thread)
-    place, none = np.full(len(ops), -1, np.int64), np.empty(0, np.int64)
+    """Returns what each thread did, by the rows of its ops and by its calls; `parent` is of all ops. O(n log n)."""
+    calls_of = rows_by_number(np.arange(len(calls)), calls.thread)
+    position, no_calls = np.full(len(ops), -1, np.int64), np.empty(0, np.int64)
     for rows in of_thread.values():
-        place[rows] = np.arange(len(rows))
+        position[rows] = np.arange(len(rows))
     computes = ops.op_schema.where(bool) | ops.name.where(lambda name: name.startswith("aten::"))
-    return {
-        thread: _thread_activity(
-            ops, _places(rows, parent, ops.thread, place), calls, rows, called.get(thread, none), computes
-        )
-        for thread, rows in of_thread.items()
-    }
-
-
-def _places(rows: Int64, parent: Int64, thread: Int64, place: Int64) -> Int64:
-    """Returns the places among their thread's rows of what encloses the rows, -1 for what encloses none of them."""
-    around = parent[rows]
-    return np.where((around >= 0) & (thread[around] == thread[rows]), place[around], -1)
+    activities = {}
+    for thread, rows in of_thread.items():
+        enclosing = parent[rows]
+        on_thread = (enclosing >= 0) & (ops.thread[enclosing] == ops.thread[rows])
+        enclosing = np.where(on_thread, position[enclosing], -1)
+        called = calls_of.get(thread, no_calls)
+        spans = calls.start[called], calls.end[called]
+        activities[thread] = _thread_activity(ops.start[rows], ops.end[rows], enclosing, computes[rows], spans)
+    return activities
 
 
 def _thread_activity(
-    ops: Ops, outer: Int64, calls: Calls, mine: Int64, called: Int64, computes: Bool
+    start: Int64, end: Int64, enclosing: Int64, computes: Bool, calls: tuple[Int64, Int64]
 ) -> ThreadActivity:
-    boundaries = _boundaries(ops, calls, mine, called)
-    # of no op (-1) is the last
-    computes = np.append(computes[mine], False)
-    start, end = ops.start[mine], ops.end[mine]
-    around = Intervals(np.full(len(mine), 0, np.int64), start, end, outer)
-    in_call = _covered(boundaries, calls.start[called], calls.end[called])
+    """Returns the activity of a thread from the times, enclosing ops (-1 for none) and kinds of its ops.
+
+    `calls` are the starts and ends of its calls.
+    """
+    boundaries = np.unique(np.concatenate(([NEVER], start, end, *calls, [FOREVER])))
+    in_call = _covered(boundaries, *calls)
     middle = (boundaries[:-1] + boundaries[1:]) // 2
-    owner = around.innermost(np.zeros(len(middle), np.int64), middle, middle)
-    may_wait, idle = ~computes[owner] & ~in_call, (owner < 0) & ~in_call
-
-    top = mine[outer < 0]
-    top = top[np.argsort(ops.start[top], kind="stable")]
-    return ThreadActivity(boundaries, may_wait, idle, ops.start[top], ops.end[top])
-
-
-def _boundaries(ops: Ops, calls: Calls, mine: Int64, called: Int64) -> Int64:
-    """NEVER, when ops or calls begin or end, each time once, and FOREVER."""
-    times = (ops.start[mine], ops.end[mine], calls.start[called], calls.end[called])
-    return np.unique(np.concatenate(([NEVER], *times, [FOREVER])))
+    intervals = Intervals(np.zeros(len(start), np.int64), start, end, enclosing)
+    innermost = intervals.innermost(np.zeros(len(middle), np.int64), middle, middle)
+    # no op (-1) computes nothing
+    may_wait, idle = ~np.append(computes, False)[innermost] & ~in_call, (innermost < 0) & ~in_call
+    top = np.flatnonzero(enclosing < 0)
+    top = top[np.argsort(start[top], kind="stable")]
+    return ThreadActivity(boundaries, may_wait, idle, start[top], end[top])
 
 
 def _covered(boundaries: Int64, start: Int64, end: Int64) -> Bool:
-    """Returns which of the stretches between boundaries lie inside one of the spans, whose ends are boundaries."""
+    """Returns which intervals between boundaries lie inside one of the spans, whose ends are boundaries."""
     begun, ended = (
         np.bincount(np.searchsorted(boundaries, times), minlength=len(boundaries)) for times in (start, end)
     )

@@ -1,5 +1,5 @@
-"""Who waited for whom: a process's submissions in, waits of host and device out, by records or else by what calls and
-times tell.
+"""Who waited for whom: takes a process's submissions and returns the waits of host and device, by records, else by the
+order and times of calls.
 """
 
 from .synchronisation import Synchronisation as Synchronisation, synchronise as synchronise

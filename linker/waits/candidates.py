@@ -1,8 +1,8 @@
-"""Candidates for what a wait is for, where the trace does not say: the recordings before it, the likeliest first by the
-order of calls.
+"""Finds candidates for what a wait is for, where the trace does not say: the event records before it, the likeliest
+first by the order of calls.
 
-A program waits for each recording once, on another stream than the one that it records on; what it waits for right
-after it recorded, or had others wait for, is the likeliest.
+A program waits for each event record once, on another stream than the one that it records on. What it recorded, or let
+a stream wait for, right before the wait is the likeliest.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,9 +20,9 @@ from ..submissions import Process, StreamKey, StreamTails
 from .unresolved_waits import UnresolvedWait
 
 TRIED = 64
-"""Recordings tried per wait, so that the search stays constant."""
+"""Event records tried per wait, so that the search takes constant time."""
 UNUSED_YET = -2
-"""In place of the event, -1 for unknown, of a recording that nothing is known to wait for."""
+"""Stands for the event of an event record that nothing is known to wait for; -1 is an unknown event."""
 
 RIGHT_BEFORE = "event waits resolved to the recording right before"
 UNUSED = "event waits resolved to an unused recording"
@@ -47,11 +47,11 @@ class OrderBasis(IntEnum):
 class OrderRank(NamedTuple):
     """How likely the order of the calls makes a candidate: the smaller, the likelier.
 
-    Candidates with the same basis compare by `turn`, a position among the event records.
+    Candidates with the same basis compare by `position` among the event records, counted from the front or the back.
     """
 
     basis: OrderBasis
-    turn: int = 0
+    position: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -66,223 +66,235 @@ class Option(NamedTuple):
     """The `back`-th last event record of a kind before a wait (kind -1: the wait call itself).
 
     `rank` says how likely it is by the order of the calls, `streams` which streams it may be on, the likeliest first,
-    and `how` by what.
+    and `reason` is the line of the report that counts it.
     """
 
     kind: int
     back: int
     rank: OrderRank
     streams: tuple[int, ...]
-    how: str
+    reason: str
 
 
-class _Before(NamedTuple):
-    """What there is before a wait: unused recordings, the one known of its event and the one right before it (-1 for
-    none), and the streams whose data is used after the wait.
+class _Context(NamedTuple):
+    """What precedes a wait, by numbers of event records, -1 for none.
+
+    `unused` are those that nothing waits for yet, `known` is one that another wait for the same event was for, and
+    `right_before` the previous call for events. `data_streams` are the streams whose data is used after the wait.
     """
 
-    free: set[int]
+    unused: set[int]
     known: int
     right_before: int
-    origins: list[StreamKey]
+    data_streams: list[StreamKey]
 
 
 class Candidates:
-    """The recordings that some waits may be for. What each wait is found to be for is noted, and tells of the others."""
+    """The event records that some waits may be for. Each wait that is resolved narrows the candidates of the others."""
 
     def __init__(self, process: Process, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> None:
-        self._process, self._recordings, self._queues = process, process.recordings, process.queues
-        self._stream, self._number = tails.streams, tails.number
-        self._is_alone = len(tails.streams) == 1
+        self._process, self._records, self._queues = process, process.event_records, process.queues
+        self._streams, self._number = tails.streams, tails.number
+        self._is_single_stream = len(tails.streams) == 1
         launched = process.launches.streams()
         self._is_launched: Bool = np.array([stream in launched for stream in tails.streams], np.bool_)
-        nothing = np.full((1, len(tails.streams)), -1, np.int64)
-        self.tails = np.append(tails.before(self._recordings.time), nothing, axis=0)
-        """For each recording the last activity on each stream then; the row -1 is that of no recording."""
+        no_tails = np.full((1, len(tails.streams)), -1, np.int64)
+        self.tails = np.append(tails.before(self._records.time), no_tails, axis=0)
+        """The last activity on each stream at each event record; the last row is for no event record (-1)."""
         self.cut_off: set[int] = set()
-        """Waits with more recordings before than were tried."""
-        named = np.isin(np.asarray(self._recordings.rows), process.events.awaited)
-        self._event_of = np.where(named, -1, UNUSED_YET).data
-        self._marks: set[tuple[int, int]] = set()
-        self._told: set[tuple[StreamKey | None, int]] = set()
-        self._of_event: dict[int, list[int]] = defaultdict(list)
-        self._of_call: dict[int, list[int]] = defaultdict(list)
+        """Waits with more event records before than were tried."""
+        is_awaited = np.isin(np.asarray(self._records.rows), process.events.awaited)
+        self._event_of = np.where(is_awaited, -1, UNUSED_YET).data
+        self._marked: set[tuple[int, int]] = set()
+        """Streams and activities that an event record with a wait marks."""
+        self._awaited: set[tuple[StreamKey | None, int]] = set()
+        """Streams (None for the host) and activities that they wait for."""
+        self._records_of_event: dict[int, list[int]] = defaultdict(list)
+        self._records_of_call: dict[int, list[int]] = defaultdict(list)
         self._waiting: dict[int, set[StreamKey | None]] = defaultdict(set)
-        self._waits_of: dict[StreamKey | None, list[int]] = defaultdict(list)
+        """The streams that wait for each event."""
+        self._wait_times: dict[StreamKey | None, list[int]] = defaultdict(list)
         self._positions: dict[StreamKey, list[int]] = {}
         for wait in waits:
-            self._waits_of[wait.blocked[0].stream].append(process.start(wait.call_row))
+            self._wait_times[wait.blocked[0].stream].append(process.start(wait.call_row))
             if wait.event >= 0:
                 self._waiting[wait.event].add(wait.blocked[0].stream)
 
-    def of_place(self, waits: list[UnresolvedWait]) -> list[Option]:
-        """Returns the candidates of the first wait of a place for which the order of the calls speaks for one of them."""
-        of_first = self._of(waits[0])
-        for options in chain([of_first], map(self._of, islice(waits, 1, None))):
+    def of_call_site(self, waits: list[UnresolvedWait]) -> list[Option]:
+        """Returns the options of the first wait for which the order of the calls favours one, else of the first one."""
+        of_first = self._options(waits[0])
+        for options in chain([of_first], map(self._options, islice(waits, 1, None))):
             if any(option.rank.is_known for option in options):
                 return options
         return of_first
 
-    def recordings(self, options: list[Option], waits: list[UnresolvedWait]) -> Int64:
-        """Returns the recording that each option is for each wait, -1 for none; a row for each option."""
+    def event_records(self, options: list[Option], waits: list[UnresolvedWait]) -> Int64:
+        """Returns the event record that each option means for each wait, -1 for none, by option and wait."""
         starts = np.array([self._process.start(wait.call_row) for wait in waits], np.int64)
-        right_before = np.array([self._recordings.right_before(wait.call_row) for wait in waits], np.int64)
-        return np.stack([self._recording(option, starts, right_before) for option in options])
+        right_before = np.array([self._records.right_before(wait.call_row) for wait in waits], np.int64)
+        return np.stack([self._event_record(option, starts, right_before) for option in options])
 
-    def _recording(self, option: Option, starts: Int64, right_before: Int64) -> Int64:
+    def _event_record(self, option: Option, starts: Int64, right_before: Int64) -> Int64:
         if option.kind < 0:
             return np.full(len(starts), -1, np.int64)
-        if option.how == RIGHT_BEFORE:
+        if option.reason == RIGHT_BEFORE:
             return right_before
-        kind = self._recordings.kinds[option.kind]
-        place = kind.time.searchsorted(starts) - option.back
-        return np.where(place >= 0, kind.row[np.maximum(place, 0)], -1)
+        kind = self._records.kinds[option.kind]
+        position = kind.time.searchsorted(starts) - option.back
+        return np.where(position >= 0, kind.row[np.maximum(position, 0)], -1)
 
-    def streams_for(self, waiting: StreamKey | None) -> Bool:
-        """Returns which streams a wait may be for: those that calls launch to, the waiting one only where it is the
-        only one.
-        """
+    def possible_streams(self, waiting: StreamKey | None) -> Bool:
+        """Returns which streams a wait may be for: all that calls launch to, but the waiting one only if alone."""
         possible = self._is_launched.copy()
-        if waiting in self._number and not self._is_alone:
+        if waiting in self._number and not self._is_single_stream:
             possible[self._number[waiting]] = False
         return possible
 
-    def note(self, wait: UnresolvedWait, recording: int, stream: int, source: int, waiting: StreamKey | None) -> None:
-        """A wait was found to be for a recording on `stream`, which marks the activity `source`, and to hold `waiting`
-        up.
-        """
-        self._event_of[recording] = wait.event
-        self._marks.add((stream, source))
-        self._told.add((waiting, source))
-        self._of_event[wait.event].append(recording)
-        self._of_call[wait.call_row].append(recording)
+    def add_resolved(
+        self, wait: UnresolvedWait, record: int, stream: int, source: int, waiting: StreamKey | None
+    ) -> None:
+        """Adds that a wait blocks `waiting` until an event record on `stream`, which marks the activity `source`."""
+        self._event_of[record] = wait.event
+        self._marked.add((stream, source))
+        self._awaited.add((waiting, source))
+        self._records_of_event[wait.event].append(record)
+        self._records_of_call[wait.call_row].append(record)
 
-    def _of(self, wait: UnresolvedWait) -> list[Option]:
-        """Returns the recordings before a wait, ranked by what the order of the calls says, and at last the wait call
-        itself.
-        """
-        recordings = self._recordings
+    def _options(self, wait: UnresolvedWait) -> list[Option]:
+        """Returns the event records before a wait, ranked by the order of calls, and at last the wait call itself."""
+        records = self._records
         if wait.of_stream:
-            return [self._itself(wait)]
-        until = bisect_left(recordings.time, self._process.start(wait.call_row))
+            return [self._wait_itself(wait)]
+        until = bisect_left(records.time, self._process.start(wait.call_row))
         before = range(max(0, until - TRIED), until)
         if before.start:
             self.cut_off.add(wait.call_row)
-        waiting = wait.blocked[0].stream
-        there = _Before(
-            self._free(wait, before),
-            self._known(wait),
-            recordings.right_before(wait.call_row),
-            [] if waiting is None or self._is_alone else self._whose_data(wait.call_row, waiting),
-        )
-        seen: dict[int, int] = defaultdict(int)
+        context = self._context(wait, before)
+        kind_counts: dict[int, int] = defaultdict(int)
         options = []
         for row in reversed(before):
-            kind = recordings.kind[row]
-            seen[kind] += 1
-            if not self._is_of_other(row, wait.event):
-                streams = self._in_use(row, wait, there)
-                rank, how = self._rank(row, wait, streams, there) if streams else (UNRANKED, BY_TIME)
-                options.append(Option(kind, seen[kind], rank, streams, how))
-        return [*options, self._itself(wait)]
+            kind = records.kind[row]
+            kind_counts[kind] += 1
+            if not self._is_of_another_event(row, wait.event):
+                streams = self._likely_streams(row, wait, context)
+                rank, reason = self._rank(row, wait, streams, context) if streams else (UNRANKED, BY_TIME)
+                options.append(Option(kind, kind_counts[kind], rank, streams, reason))
+        return [*options, self._wait_itself(wait)]
 
-    def _free(self, wait: UnresolvedWait, rows: range) -> set[int]:
-        """Recordings that nothing waited for yet; those of a collective are for waits of collectives, if there are
-        others.
+    def _context(self, wait: UnresolvedWait, before: range) -> _Context:
+        waiting = wait.blocked[0].stream
+        return _Context(
+            self._unused(wait, before),
+            self._known_record(wait),
+            self._records.right_before(wait.call_row),
+            [] if waiting is None or self._is_single_stream else self._data_streams(wait.call_row, waiting),
+        )
+
+    def _unused(self, wait: UnresolvedWait, rows: range) -> set[int]:
+        """Returns the event records that nothing waits for yet.
+
+        Those made by collectives are left to waits of collectives, unless there are no others.
         """
         unused = [row for row in rows if self._event_of[row] == UNUSED_YET]
-        programs = [row for row in unused if not self._recordings.in_collective[row]]
-        return set(programs if programs and not self._recordings.is_in_collective(wait.call_row) else unused)
+        of_program = [row for row in unused if not self._records.in_collective[row]]
+        return set(of_program if of_program and not self._records.is_in_collective(wait.call_row) else unused)
 
-    def _is_of_other(self, row: int, event: int) -> bool:
-        """Returns whether a recording was found to be of another event than this one."""
-        owner = self._event_of[row]
-        return owner != event and min(owner, event) >= 0
+    def _is_of_another_event(self, row: int, event: int) -> bool:
+        """Returns whether an event record is known to be of another event than this one."""
+        recorded = self._event_of[row]
+        return recorded != event and min(recorded, event) >= 0
 
-    def _rank(self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], there: _Before) -> tuple[OrderRank, str]:
-        """Returns ranks an event record by the order of the calls, and says by what."""
-        records, known, is_free = self._recordings, there.known, self._event_of[row] == UNUSED_YET
+    def _rank(
+        self, row: int, wait: UnresolvedWait, streams: tuple[int, ...], context: _Context
+    ) -> tuple[OrderRank, str]:
+        """Returns how likely the order of the calls makes an event record, and the reason."""
+        records, known, is_unused = self._records, context.known, self._event_of[row] == UNUSED_YET
         if known >= 0 and row == known:
             return OrderRank(OrderBasis.KNOWN, row), KNOWN
-        if known >= 0 and row > known and is_free and records.kind[row] == records.kind[known]:
+        if known >= 0 and row > known and is_unused and records.kind[row] == records.kind[known]:
             return OrderRank(OrderBasis.KIND_OF_KNOWN, row), KNOWN
-        is_right_before = is_free and row == there.right_before
-        if is_right_before and records.around(row) == records.around_call(wait.call_row):
+        if is_unused and row == context.right_before and self._is_in_same_collective(row, wait):
             return OrderRank(OrderBasis.RIGHT_BEFORE, row), RIGHT_BEFORE
-        if row not in there.free or row <= known:
+        if row not in context.unused or row <= known:
             return UNRANKED, BY_TIME
         return self._rank_of_unused(row, wait.blocked[0].stream, streams[0])
 
+    def _is_in_same_collective(self, row: int, wait: UnresolvedWait) -> bool:
+        """Returns whether an event record and a wait are in the same collective, or both in none."""
+        enclosing = self._records.enclosing_collective
+        return enclosing(self._records.rows[row]) == enclosing(wait.call_row)
+
     def _rank_of_unused(self, row: int, waiting: StreamKey | None, stream: int) -> tuple[OrderRank, str]:
-        """Returns ranks an event record that nothing waited for yet, which was probably made on `stream`."""
-        is_own_stream = self._stream[stream] == waiting and not self._is_alone
-        is_marked = (stream, int(self.tails[row, stream])) in self._marks
-        if is_own_stream or (is_marked and waiting):
+        """Returns the rank of an event record that nothing waits for yet, which is probably on `stream`."""
+        is_waiting_stream = self._streams[stream] == waiting and not self._is_single_stream
+        is_marked = (stream, int(self.tails[row, stream])) in self._marked
+        if is_waiting_stream or (is_marked and waiting):
             return UNRANKED, BY_TIME
         basis = OrderBasis.UNUSED_AND_MARKED if is_marked else OrderBasis.UNUSED
-        # a program's waits are nested, those for collectives in their order
-        turn = row if self._recordings.in_collective[row] else len(self._recordings.rows) - row
-        return OrderRank(basis, turn), UNUSED
+        # a program's waits are nested, so the last event record comes first; those for collectives come in order
+        position = row if self._records.in_collective[row] else len(self._records.rows) - row
+        return OrderRank(basis, position), UNUSED
 
-    def _known(self, wait: UnresolvedWait) -> int:
-        """Returns the latest recording before a wait that another wait for the event was found to be for, -1 for none.
+    def _known_record(self, wait: UnresolvedWait) -> int:
+        """Returns the latest event record before a wait that another wait for its event was for, -1 for none.
 
-        A query right after a wait of the host asks about the event that was waited for.
+        A query right after a wait of the host is for the event of that wait.
         """
-        rows = self._of_event[wait.event] if wait.event >= 0 else []
+        rows = self._records_of_event[wait.event] if wait.event >= 0 else []
         if wait.is_query and wait.event < 0:
-            previous = self._recordings.previous(wait.call_row)
-            rows = self._of_call[previous] if self._recordings.holds_host(previous) else []
+            previous = self._records.previous_event_call(wait.call_row)
+            rows = self._records_of_call[previous] if self._records.is_event_sync(previous) else []
         time = self._process.start(wait.call_row)
-        return max((row for row in rows if self._recordings.time[row] < time), default=-1)
+        return max((row for row in rows if self._records.time[row] < time), default=-1)
 
-    def _in_use(self, row: int, wait: UnresolvedWait, there: _Before) -> tuple[int, ...]:
-        """Returns the streams that a recording may be on, the likeliest first, those whose data is used before others.
+    def _likely_streams(self, row: int, wait: UnresolvedWait, context: _Context) -> tuple[int, ...]:
+        """Returns the streams that an event record may be on, the likeliest first, streams whose data is used in front.
 
-        No stream waits for itself, nor is it told twice to wait for the same work, unless there is no other.
+        No stream waits for itself, or twice for the same work, unless there is no other stream.
         """
-        streams, waiting = self._recordings.streams[row], wait.blocked[0].stream
+        streams, waiting = self._records.streams[row], wait.blocked[0].stream
         if waiting is None:
-            return self._numbers(stream for stream in streams if stream not in self._waiting[wait.event])
-        if self._is_alone:
+            return self._stream_numbers(stream for stream in streams if stream not in self._waiting[wait.event])
+        if self._is_single_stream:
             return (self._number[waiting],)
-        if row == there.right_before or wait.event >= 0:
+        if row == context.right_before or wait.event >= 0:
             streams = [stream for stream in streams if stream != waiting and stream not in self._waiting[wait.event]]
-        likely = [stream for stream in there.origins if stream in streams]
-        numbers = self._numbers(dict.fromkeys([*likely, *streams]))
-        return tuple(one for one in numbers if (waiting, int(self.tails[row, one])) not in self._told)
+        likeliest = [stream for stream in context.data_streams if stream in streams]
+        numbers = self._stream_numbers(dict.fromkeys([*likeliest, *streams]))
+        return tuple(number for number in numbers if (waiting, int(self.tails[row, number])) not in self._awaited)
 
-    def _whose_data(self, call: int, waiting: StreamKey) -> list[StreamKey]:
-        """Returns the streams whose data the waiting one uses between this wait and its next one, and had not been told
-        to wait for before.
+    def _data_streams(self, call: int, waiting: StreamKey) -> list[StreamKey]:
+        """Returns the streams whose data the waiting one uses between this wait and its next one.
+
+        Only data that was touched since the stream's previous wait counts.
         """
-        time, waits = self._process.start(call), self._waits_of[waiting]
-        positions = self._positions_of(waiting)
+        time, wait_times = self._process.start(call), self._wait_times[waiting]
+        positions = self._wait_positions(waiting)
         position = self._queues.position(waiting, time)
-        # several waits with nothing in between hold the same work up
+        # several waits with no launch between them block the same work
         before, after = bisect_left(positions, position) - 1, bisect_right(positions, position)
         until = positions[after] if after < len(positions) else len(self._queues.rows[waiting])
         rows = self._queues.rows[waiting][position : min(until, position + TRIED)]
-        return self._process.origins.streams(rows, waits[before] if before >= 0 else NEVER, time)
+        return self._process.origins.streams(rows, wait_times[before] if before >= 0 else NEVER, time)
 
-    def _positions_of(self, waiting: StreamKey) -> list[int]:
-        """Returns how much had been submitted to a stream at each of its waits."""
+    def _wait_positions(self, waiting: StreamKey) -> list[int]:
+        """Returns how many activities had been submitted to a stream at each of its waits."""
         if waiting not in self._positions:
-            waits = self._waits_of[waiting]
-            self._positions[waiting] = [self._queues.position(waiting, time) for time in waits]
+            wait_times = self._wait_times[waiting]
+            self._positions[waiting] = [self._queues.position(waiting, time) for time in wait_times]
         return self._positions[waiting]
 
-    def _numbers(self, streams: Iterable[StreamKey]) -> tuple[int, ...]:
-        """Returns the numbers of those streams among which waits are looked for."""
+    def _stream_numbers(self, streams: Iterable[StreamKey]) -> tuple[int, ...]:
+        """Returns the numbers of the streams that are among the busiest."""
         return tuple(self._number[stream] for stream in streams if stream in self._number)
 
-    def _itself(self, wait: UnresolvedWait) -> Option:
-        """Returns what the streams had been given when the wait was called; right for a stream that is given a
-        collective.
+    def _wait_itself(self, wait: UnresolvedWait) -> Option:
+        """Returns the option that a wait is for all that a stream had been given when the wait was called.
+
+        That is likely for synchronisations of a stream, and for a collective if nothing records events.
         """
-        recordings = self._recordings
-        streams = self._numbers(recordings.streams_at(wait.call_row, wait.blocked[0].stream))
-        ranked = wait.of_stream or (not recordings.rows and recordings.is_in_collective(wait.call_row))
-        rank = OrderRank(OrderBasis.STREAM_IN_USE) if ranked and streams else UNRANKED
-        how = STREAM if wait.of_stream else IN_USE
-        return Option(-1, 0, rank, streams, how)
+        records = self._records
+        streams = self._stream_numbers(records.streams_in_use(wait.call_row, wait.blocked[0].stream))
+        is_likely = wait.of_stream or (not records.rows and records.is_in_collective(wait.call_row))
+        rank = OrderRank(OrderBasis.STREAM_IN_USE) if is_likely and streams else UNRANKED
+        return Option(-1, 0, rank, streams, STREAM if wait.of_stream else IN_USE)

@@ -1,8 +1,8 @@
-"""Infers what waits are for where the trace does not say: which stream is awaited, and up to when its work.
+"""Infers what waits are for where the trace does not say: which stream is awaited, and up to which event record.
 
-The same call at the same call site of every step waits for the same. What the blocked work started, or returned, right
-after tells which event record that was; else the order of the calls does. What ended after the blocked work went on in
-any step is out of the question.
+The same call at the same call site of every step waits for the same. An event record is inferred if the work it marks
+ended right before the blocked work started, or the blocked call returned; else by the order of the calls. Work that
+ended after the blocked work went on, in any step, cannot have been awaited.
 """
 
 from collections.abc import Sequence
@@ -14,47 +14,48 @@ from ...schema.columns import Bool, Int64
 from ...schema.linked import Provenance
 from ...schema.traces import NEVER
 from ..submissions import EventRecord, Process, StreamKey, StreamTails
-from .candidates import BY_TIME, Candidates, Option
-from .resolved_waits import findings
+from .candidates import BY_TIME, Candidates, Option, OrderRank
+from .resolved_waits import no_findings
 from .timing_scorer import TimingScorer
 from .unresolved_waits import BlockedWork, UnresolvedWait
 
 
 class InferredSource(NamedTuple):
-    """What a wait is for, and which stream it holds up, None for the host."""
+    """What a wait is for, and which stream it blocks, None for the host."""
 
-    recording: EventRecord
-    stream: StreamKey | None
+    event_record: EventRecord
+    waiting: StreamKey | None
 
 
-class _Ends(NamedTuple):
-    """What each candidate means for the waits of a call site, by option, wait and stream.
+class _CallSite(NamedTuple):
+    """The waits of a call site, the options for them, and what each option means for each wait.
 
-    `recordings` is the event record that an option is for each wait, `tails` the last activity submitted before it,
-    `ends` its end. `ranks` are the fields of `_RankOnStream` by option and stream, for the likeliest blocked work and
-    for any other.
+    `event_records` are by option and wait; `tails`, the last activity submitted before that event record, and `ends`,
+    its end in ns, also by stream. `by_order` tells by option and stream whether the order of the calls favours it, and
+    `rank_keys` are the sort keys of its rank: basis, position and the position of the stream in the option.
     """
 
+    waits: list[UnresolvedWait]
     options: Sequence[Option]
-    ranks: tuple[Int64, Int64]
-    recordings: Int64
+    event_records: Int64
     tails: Int64
     ends: Int64
+    by_order: Bool
+    rank_keys: Int64
 
 
-class _RankOnStream(NamedTuple):
-    """The rank by the order of the calls of an option on a stream; smaller is likelier.
+class _Rank(NamedTuple):
+    """The rank of an option on a stream by the order of the calls; the smaller, the likelier.
 
-    That order speaks for the likeliest stream of the option, if that holds up the likeliest blocked work (`blocked`); all
-    other streams (`is_other`) come behind.
+    That order favours only the likeliest stream of an option, and only where it blocks the likeliest work (number 0);
+    all others are `is_unfavoured`.
     """
 
-    is_other: int
-    is_unranked: int
-    blocked: int
-    basis: int
-    turn: int
-    place: int
+    is_unfavoured: bool
+    is_unranked: bool
+    blocked_number: int
+    order: OrderRank
+    stream_position: int
 
 
 class _ScoredCandidate(NamedTuple):
@@ -66,128 +67,129 @@ class _ScoredCandidate(NamedTuple):
 
     wrong_count: int
     explained_count: int
-    rank: _RankOnStream
+    rank: _Rank
     option: int
     stream: int
     fits: Bool
     blocked: BlockedWork
 
-    def badness(self) -> tuple[int, int, _RankOnStream]:
-        """Sorts candidates, the best first."""
+    def badness(self) -> tuple[int, int, _Rank]:
+        """Returns the sort key that puts the best candidate first."""
         return self.wrong_count, -self.explained_count, self.rank
 
 
 class InferredSources:
-    """Guesses are made place by place, in the order in which the places are first come to, and counted in `counted`."""
+    """Infers sources by call site, in the order of their first waits, and counts the reasons in `findings`."""
 
     def __init__(self, process: Process, waits: list[UnresolvedWait]) -> None:
         """`waits` are in the order of time."""
         self._process, self._waits = process, waits
         self._tails = StreamTails(process.queues)
         self._candidates = Candidates(process, self._tails, waits)
-        self._ends = TimingScorer(process.activities, process.calls, process.evidence, self._tails, waits)
-        self.counted = findings()
-        self._found: dict[int, InferredSource] = {}
+        self._scorer = TimingScorer(process.activities, process.calls, process.timing, self._tails, waits)
+        self.findings = no_findings()
+        self._inferred: dict[int, InferredSource] = {}
 
     def by_call(self) -> dict[int, InferredSource]:
-        """Returns the guess for each waiting call for which one could be made."""
+        """Returns the inferred source of each waiting call that has one."""
         waits = self._waits
         stream = [self._tails.number.get(wait.blocked[0].stream, -1) for wait in waits]
-        same = self._process.places.of(
+        sites = self._process.call_sites.groups(
             [wait.call_row for wait in waits], stream, [int(wait.is_query) for wait in waits]
         )
-        # what times speak for comes first: it takes recordings from what only the order of calls speaks for
+        # what times tell comes first: it uses up event records that only the order of the calls would favour
         for by_order in (False, True):
-            same = [place for place in same if not self._solve([waits[number] for number in place], by_order)]
-        return self._found
+            sites = [site for site in sites if not self._infer([waits[number] for number in site], by_order)]
+        return self._inferred
 
     def among_busiest(self) -> list[int]:
-        """Returns the waits that were looked for on some of the streams alone, as there are very many."""
-        return [wait.call_row for wait in self._waits] if self._tails.leaves_out else []
+        """Returns all waits if only the busiest streams were tried, as there are very many."""
+        return [wait.call_row for wait in self._waits] if self._tails.is_partial else []
 
     def cut_off(self) -> list[int]:
-        """Returns the waits for which nothing was found among the recordings tried, but others lie further back."""
-        return sorted(self._candidates.cut_off - set(self._found))
+        """Returns the waits that fit none of the event records tried, but have others further back."""
+        return sorted(self._candidates.cut_off - set(self._inferred))
 
-    def _solve(self, waits: list[UnresolvedWait], by_order: bool) -> bool:
-        """Finds what all waits of a call site are for, and says whether it did.
+    def _infer(self, waits: list[UnresolvedWait], by_order: bool) -> bool:
+        """Infers what the waits of a call site are for, and returns whether there was a candidate.
 
-        Without `by_order` only a candidate that times speak for is taken. Waits that the best candidate contradicts are
-        solved one by one.
+        Without `by_order` only a candidate that times explain is taken. Waits that the best candidate contradicts are
+        resolved one by one.
         """
-        candidates = self._ends_of(waits)
-        scored = (self._best(waits, candidates, turn) for turn in range(len(waits[0].blocked)))
+        site = self._call_site(waits)
+        scored = (self._best(site, number) for number in range(len(waits[0].blocked)))
         best = min((one for one in scored if one is not None), key=_ScoredCandidate.badness, default=None)
         if best is None or not (by_order or best.explained_count):
             return False
-        sources = candidates.tails[best.option, :, best.stream]
-        for number in np.flatnonzero((sources >= 0) & best.fits).tolist():
-            recorded = int(candidates.recordings[best.option, number])
-            self._take(waits[number], candidates.options[best.option], recorded, int(sources[number]), best)
+        has_source = site.tails[best.option, :, best.stream] >= 0
+        for number in np.flatnonzero(has_source & best.fits).tolist():
+            self._add(site, number, best)
         if len(waits) > 1:
-            for number in np.flatnonzero((sources >= 0) & ~best.fits).tolist():
-                self._solve([waits[number]], by_order=True)
+            for number in np.flatnonzero(has_source & ~best.fits).tolist():
+                self._infer([waits[number]], by_order=True)
         return True
 
-    def _ends_of(self, waits: list[UnresolvedWait]) -> _Ends:
-        """Returns the candidates for the waits of a call site, and by when the work that each stands for had ended."""
-        options = self._candidates.of_place(waits)
-        recordings = self._candidates.recordings(options, waits)
+    def _call_site(self, waits: list[UnresolvedWait]) -> _CallSite:
+        """Returns the options for the waits of a call site, and by when the work that each one marks had ended."""
+        options = self._candidates.of_call_site(waits)
+        event_records = self._candidates.event_records(options, waits)
         at_calls = self._tails.before([self._process.start(wait.call_row) for wait in waits])
         is_call = np.array([option.kind < 0 for option in options])
-        tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[recordings])
-        return _Ends(options, self._ranks(options), recordings, tails, self._ends.of(tails))
+        tails = np.where(is_call[:, None, None], at_calls, self._candidates.tails[event_records])
+        return _CallSite(waits, options, event_records, tails, self._scorer.ends(tails), *self._ranks(options))
 
-    def _best(self, waits: list[UnresolvedWait], candidates: _Ends, turn: int) -> _ScoredCandidate | None:
-        """Returns the best option and stream if the waits hold up the `turn`-th of what they may hold up, None where
-        none is possible.
+    def _ranks(self, options: Sequence[Option]) -> tuple[Bool, Int64]:
+        """Returns `by_order` and `rank_keys` of a call site."""
+        shape = len(options), len(self._tails.streams)
+        by_order, rank_keys = np.zeros(shape, np.bool_), np.full((3, *shape), shape[1], np.int64)
+        for number, option in enumerate(options):
+            rank_keys[:2, number] = np.array(option.rank)[:, None]
+            rank_keys[2, number, list(option.streams)] = np.arange(len(option.streams))
+            if option.rank.is_known:
+                by_order[number, option.streams[0]] = True
+        return by_order, rank_keys
+
+    def _best(self, site: _CallSite, blocked_number: int) -> _ScoredCandidate | None:
+        """Returns the best option and stream if the waits block the work of that number, None where none is possible.
+
+        What a query is for does not show in its time, so that only the order of the calls can tell.
         """
-        held, is_query = waits[0].blocked[turn], waits[0].is_query
-        too_late, explained = self._ends.score(waits, candidates.ends, held)
-        ranks = candidates.ranks[turn > 0]
-        possible = (candidates.ends > NEVER).any(axis=1)
-        possible &= (ranks[0] == 0) | ((explained > 0) & (not is_query))
-        possible[:, ~self._candidates.streams_for(held.stream)] = False
+        blocked, is_query = site.waits[0].blocked[blocked_number], site.waits[0].is_query
+        too_late, explained = self._scorer.score(site.waits, site.ends, blocked)
+        by_order = site.by_order & (blocked_number == 0)
+        possible = (site.ends > NEVER).any(axis=1)
+        possible &= by_order | ((explained > 0) & (not is_query))
+        possible[:, ~self._candidates.possible_streams(blocked.stream)] = False
         if not possible.any():
             return None
         wrong = np.asarray(too_late.sum(axis=1), np.int64)
-        keys = [*ranks] if is_query else [wrong, -explained, *ranks]
+        keys = [~by_order, *site.rank_keys] if is_query else [wrong, -explained, ~by_order, *site.rank_keys]
         first = np.lexsort([key[possible] for key in reversed(keys)])[0]
         option, stream = np.argwhere(possible)[first].tolist()
+        order = site.options[option].rank
+        position = int(site.rank_keys[2, option, stream])
         return _ScoredCandidate(
             int(wrong[option, stream]),
             int(explained[option, stream]),
-            _RankOnStream(*ranks[:, option, stream].tolist())._replace(blocked=turn),
+            _Rank(not by_order[option, stream], not order.is_known, blocked_number, order, position),
             option,
             stream,
             ~too_late[option, :, stream],
-            held,
+            blocked,
         )
 
-    def _ranks(self, options: Sequence[Option]) -> tuple[Int64, Int64]:
-        count = len(self._tails.streams)
-        ranks = np.zeros((len(_RankOnStream._fields), len(options), count), np.int64)
-        for number, option in enumerate(options):
-            ranks[:, number] = np.array(_RankOnStream(1, not option.rank.is_known, 0, *option.rank, count))[:, None]
-            for place, stream in enumerate(option.streams):
-                ranks[-1, number, stream] = place
-        of_likeliest = ranks.copy()
-        for number, option in enumerate(options):
-            if option.rank.is_known:
-                of_likeliest[:, number, option.streams[0]] = _RankOnStream(0, 0, 0, *option.rank, 0)
-        return of_likeliest, ranks
-
-    def _take(self, wait: UnresolvedWait, option: Option, recorded: int, source: int, answer: _ScoredCandidate) -> None:
-        """Notes what a wait was found to be for."""
-        stream, held = answer.stream, answer.blocked
-        target, call = wait.target(held), wait.call_row
+    def _add(self, site: _CallSite, number: int, best: _ScoredCandidate) -> None:
+        """Adds what a wait of a call site is for."""
+        wait, option, stream, waiting = site.waits[number], site.options[best.option], best.stream, best.blocked.stream
+        record, source = int(site.event_records[best.option, number]), int(site.tails[best.option, number, stream])
+        target, call = wait.target(best.blocked), wait.call_row
         if target >= 0:
-            self._ends.explained(target, source)
+            self._scorer.add_dependency(target, source)
         if option.kind >= 0:
-            call = self._process.recordings.rows[recorded]
-            self._candidates.note(wait, recorded, stream, source, held.stream)
-        by_order = not answer.rank.is_other
-        found = Provenance.CALL_ORDER if by_order else Provenance.TIMING
-        recording = EventRecord(call, self._process.start(call), self._tails.streams[stream], found)
-        self._found[wait.call_row] = InferredSource(recording, held.stream)
-        self.counted[option.how if by_order else BY_TIME].append(wait.call_row)
+            call = self._process.event_records.rows[record]
+            self._candidates.add_resolved(wait, record, stream, source, waiting)
+        by_order = not best.rank.is_unfavoured
+        provenance = Provenance.CALL_ORDER if by_order else Provenance.TIMING
+        event_record = EventRecord(call, self._process.start(call), self._tails.streams[stream], provenance)
+        self._inferred[wait.call_row] = InferredSource(event_record, waiting)
+        self.findings[option.reason if by_order else BY_TIME].append(wait.call_row)

@@ -1,8 +1,8 @@
-"""Who waited for whom: from cuda_sync records where there are any, else from the order of the runtime calls.
+"""Resolves who waited for whom: from cuda_sync records where there are any, else from the order of the runtime calls.
 
-Works through the synchronising calls in host order over the streams' queues. An event's sources are bound when it is
-recorded: the last activity of its stream then, and what waits still pending there brought. Every edge says how it was
-found; a wait whose event cannot be found is counted.
+It goes through the synchronising calls in host order, with the streams as queues. The sources of an event are fixed
+when it is recorded: the last activity of its stream then, and the sources of waits that are still pending there. Every
+wait says how it was found; a wait whose event cannot be found is counted.
 """
 
 from collections.abc import Callable
@@ -23,15 +23,14 @@ from .queue_waits import queue_waits
 from .resolved_waits import ResolvedWaits
 from .unresolved_waits import unresolved_waits, waiting_stream
 
-AT_ONCE = 1 << 10
 ELSEWHERE = f"waits that may be for another stream than the {MOST_STREAMS} with most activities"
 FURTHER_BACK = f"waits that may be for a recording before the last {TRIED}"
 
 
 @dataclass(slots=True)
 class Synchronisation:
-    """All waits; how they were found, which guesses were made, which waits held nothing back, and what was not
-    resolved.
+    """All waits, and the calls by finding: how waits were found, which were guessed, which blocked nothing (`noted`),
+    and which could not be resolved (`dropped`).
     """
 
     device_waits: DeviceWaits
@@ -46,15 +45,15 @@ class _Resolved(NamedTuple):
     """The activities that a wait is for."""
 
     sources: tuple[int, ...]
-    found: Provenance
+    provenance: Provenance
 
 
 class _Run(NamedTuple):
-    """A process that is worked through: what it asked and what is guessed of it, and the waits found so far."""
+    """A process, its event queries and inferred sources, and the waits found so far."""
 
     process: Process
     queries: EventQueryLoops
-    guesses: dict[int, InferredSource]
+    inferred: dict[int, InferredSource]
     waits: ResolvedWaits
 
 
@@ -64,121 +63,117 @@ def synchronise(process: Process, device: DeviceTrace, machine: MachineCalibrati
     queries = event_query_loops(process, on_observer_threads(calls, activities, device.ops.thread))
     rows = np.flatnonzero(process.kinds != SyncCall.NONE)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
-    guesses = InferredSources(process, list(unresolved_waits(process, queries, rows.tolist())))
+    sources = InferredSources(process, list(unresolved_waits(process, queries, rows.tolist())))
     waits = ResolvedWaits(process)
-    run = _Run(process, queries, guesses.by_call(), waits)
+    run = _Run(process, queries, sources.by_call(), waits)
     for row in rows.tolist():
-        STEPS.get(process.kinds[row], _go_on)(run, row)
-    _wait_on_queues(device, run)
-    waits.noted[FURTHER_BACK].extend(guesses.cut_off())
-    waits.noted[ELSEWHERE].extend(guesses.among_busiest())
-    waits.blocked("blocking copies", blocking_copies(activities, calls, machine, process.places))
-    waits.blocked("launches held up by a full queue", full_queue(activities, calls))
-    waits.blocked("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
+        if resolve := RESOLVERS.get(process.kinds[row]):
+            resolve(run, row)
+    _add_queue_waits(device, run)
+    waits.noted[FURTHER_BACK].extend(sources.cut_off())
+    waits.noted[ELSEWHERE].extend(sources.among_busiest())
+    waits.add_implicit("blocking copies", blocking_copies(activities, calls, machine, process.call_sites))
+    waits.add_implicit("launches held up by a full queue", full_queue(activities, calls))
+    waits.add_implicit("calls of threads that only look on", observer_waits(calls, activities, queries.by_observer))
     return Synchronisation(
-        waits.device_table(), waits.host_table(), waits.found, guesses.counted, waits.noted, waits.dropped
+        waits.device_table(), waits.host_table(), waits.found, sources.findings, waits.noted, waits.dropped
     )
 
 
-def _go_on(_: _Run, __: int) -> None:
-    """A call that waits for nothing."""
-
-
 def _stream_wait(run: _Run, row: int) -> None:
-    process, guess = run.process, run.guesses.get(row)
-    waiting = guess.stream if guess is not None else waiting_stream(process, row)
+    process, waits, inferred = run.process, run.waits, run.inferred.get(row)
+    waiting = inferred.waiting if inferred is not None else waiting_stream(process, row)
     if waiting is None:
-        run.waits.dropped["stream waits for which no work followed"].append(row)
+        waits.dropped["stream waits for which no work followed"].append(row)
         return
-    resolved = _resolved(run, row)
+    resolved = _resolve_event(run, row)
     if resolved is None:
-        run.waits.dropped["stream waits whose event was not found"].append(row)
+        waits.dropped["stream waits whose event was not found"].append(row)
         return
     target = process.queues.add_wait(waiting, process.start(row), resolved.sources)
     elsewhere = [source for source in resolved.sources if process.launches.stream_of(source) != waiting]
     if target < 0 or not elsewhere:
-        run.waits.noted["stream waits that held nothing back"].append(row)
+        waits.noted["stream waits that held nothing back"].append(row)
         return
     for source in elsewhere:
-        run.waits.device_waits(row, source, target, resolved.found)
+        waits.add_device_wait(row, source, target, resolved.provenance)
 
 
-def _resolved(run: _Run, row: int) -> _Resolved | None:
-    """Returns what an event wait is for: as recorded, as the collective around the call tells, else as guessed."""
-    process, guess = run.process, run.guesses.get(row)
-    awaited = process.named_by_collective(row)
+def _resolve_event(run: _Run, row: int) -> _Resolved | None:
+    """Returns what an event wait is for: as recorded, else as the enclosing collective says, else as inferred."""
+    process, inferred = run.process, run.inferred.get(row)
+    awaited = process.awaited_by_collective(row)
     if process.is_named(row):
-        recording = process.named(row)
-    elif awaited >= 0 and not process.events.is_before_trace(process.record(row)):
+        event_record = process.named_record(row)
+    elif awaited >= 0 and not process.events.is_before_trace(process.sync_record(row)):
         return _Resolved((awaited,), Provenance.RECORD)
     else:
-        recording = guess.recording if guess is not None else None
-    if recording is None:
+        event_record = inferred.event_record if inferred is not None else None
+    if event_record is None:
         return None
-    return _Resolved(process.queues.sources(recording.stream, recording.time), recording.found)
+    return _Resolved(process.queues.sources(event_record.stream, event_record.time), event_record.provenance)
 
 
 def _event_sync(run: _Run, row: int) -> None:
-    resolved = _resolved(run, row)
+    resolved = _resolve_event(run, row)
     if resolved is None:
         run.waits.dropped["event synchronisations whose event was not found"].append(row)
-        run.waits.unknown(row)
+        run.waits.add_unknown(row)
     else:
-        run.waits.host_waits(row, *resolved)
+        run.waits.add_host_waits(row, *resolved)
 
 
 def _event_query(run: _Run, row: int) -> None:
-    process, waits = run.process, run.waits
+    process, waits, is_answered = run.process, run.waits, run.queries.is_answered(row)
     if run.queries.by_observer[row]:
         waits.noted["event queries of threads that only look on"].append(row)
         return
-    resolved = _resolved(run, row) if run.queries.is_answered(row) else _Resolved((), Provenance.TIMING)
+    resolved = _resolve_event(run, row) if is_answered else _Resolved((), Provenance.TIMING)
     if resolved is None:
         waits.dropped["event queries whose event was not found"].append(row)
-    elif not run.queries.is_answered(row) or process.last_end(resolved.sources) > _latest_answer(run, row):
+    elif not is_answered or process.last_end(resolved.sources) > _latest_answer(run, row):
         waits.found["event queries that found the event pending"].append(row)
     else:
         loop = run.queries.loops.get(row)
-        waits.host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)
+        waits.add_host_waits(row, *resolved, since=loop.since if loop is not None else ABSENT)
 
 
 def _latest_answer(run: _Run, row: int) -> int:
-    """Returns by when what a query found over had ended. A loop goes on until something is over; a query by itself need
-    not have found that.
+    """Returns by when (ns) the work must have ended that a query found to be complete.
+
+    A loop ends only once the event has happened, so that the error of the clocks is allowed for. A single query may
+    have found the event pending.
     """
-    return run.process.end(row) + (run.process.evidence.max_clock_lead_ns if row in run.queries.loops else 0)
+    return run.process.end(row) + (run.process.timing.max_clock_lead_ns if row in run.queries.loops else 0)
 
 
 def _stream_sync(run: _Run, row: int) -> None:
-    process, guess = run.process, run.guesses.get(row)
-    key, found = (
-        process.recorded_stream(row),
-        Provenance.RECORD if process.record(row) is not None else Provenance.TIMING,
-    )
-    if guess is not None:
-        key, found = guess.recording.stream, guess.recording.found
+    process, inferred = run.process, run.inferred.get(row)
+    if inferred is None:
+        key = process.recorded_stream(row)
+        provenance = Provenance.RECORD if process.sync_record(row) is not None else Provenance.TIMING
+    else:
+        key, provenance = inferred.event_record.stream, inferred.event_record.provenance
     sources = process.queues.sources(key, process.start(row)) if key is not None else ()
-    run.waits.host_waits(row, sources, found)
+    run.waits.add_host_waits(row, sources, provenance)
 
 
 def _device_sync(run: _Run, row: int) -> None:
-    record = run.process.record(row)
+    record = run.process.sync_record(row)
     sources = run.process.pending(record.device if record is not None else -1, row)
-    run.waits.host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
+    run.waits.add_host_waits(row, sources, Provenance.RECORD if record is not None else Provenance.CALL_ORDER)
 
 
 def _free(run: _Run, row: int) -> None:
-    """Freeing memory waits for a device, which is known by its work that was pending: all of it had ended when the call
-    did.
-    """
+    """Adds the waits of a call that frees memory: for all devices whose pending work had ended when it returned."""
     process = run.process
     for device in {key.device for key in process.queues.rows}:
         sources = process.pending(device, row)
-        if sources and process.last_end(sources) <= process.end(row) + process.evidence.clock_uncertainty_ns:
-            run.waits.host_waits(row, sources, Provenance.CALL_ORDER)
+        if sources and process.last_end(sources) <= process.end(row) + process.timing.clock_uncertainty_ns:
+            run.waits.add_host_waits(row, sources, Provenance.CALL_ORDER)
 
 
-STEPS: dict[int, Callable[[_Run, int], None]] = {
+RESOLVERS: dict[int, Callable[[_Run, int], None]] = {
     SyncCall.STREAM_WAIT: _stream_wait,
     SyncCall.EVENT_SYNC: _event_sync,
     SyncCall.STREAM_SYNC: _stream_sync,
@@ -186,12 +181,13 @@ STEPS: dict[int, Callable[[_Run, int], None]] = {
     SyncCall.EVENT_QUERY: _event_query,
     SyncCall.FREE: _free,
 }
+"""The function that adds the waits of a call, by what the call does. Other calls wait for nothing."""
 
 
-def _wait_on_queues(device: DeviceTrace, run: _Run) -> None:
-    """The waits that the device itself records."""
+def _add_queue_waits(device: DeviceTrace, run: _Run) -> None:
+    """Adds the waits that the device itself records."""
     for source, target in queue_waits(device.queue_events, run.process.queues, device.activities.start.tolist()):
         if source < 0 or target < 0:
             run.waits.dropped["waits of device queues for nothing recorded"].append(-1)
         else:
-            run.waits.device_waits(int(run.process.activities.call_row[target]), source, target, Provenance.RECORD)
+            run.waits.add_device_wait(int(run.process.activities.call_row[target]), source, target, Provenance.RECORD)

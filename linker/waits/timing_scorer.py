@@ -1,6 +1,7 @@
-"""Judges by times what the waits of one place are for: which ends came too late, and how many waits each end explains.
+"""Scores by times what the waits of one call site are for: which ends are too late, and how many waits each end
+explains.
 
-What is held up goes on right after the end of what it waited for; what ended later was not waited for.
+Blocked work goes on right after the end of what it waited for. What ended later was not awaited.
 """
 
 from collections.abc import Sequence
@@ -17,85 +18,82 @@ from .unresolved_waits import BlockedWork, UnresolvedWait
 
 
 class Times(NamedTuple):
-    """Of each wait of a place: when what it holds up was free to go on otherwise, was due, and went on."""
+    """When the blocked work of each wait could have gone on, was expected to, and did (`resumed_ns`)."""
 
     ready_ns: Int64
     expected_start_ns: Int64
-    until: Int64
+    resumed_ns: Int64
 
 
 class TimingScorer:
-    """Judges ends by when what a wait holds up went on. `max_reaction_ns` is how long after an end a stream usually
-    does.
+    """Compares ends with the times at which blocked work went on.
+
+    `max_reaction_ns` is how long after an end on another stream a stream usually goes on at most.
     """
 
     def __init__(
         self,
         activities: Activities,
         calls: Calls,
-        evidence: TimingModel,
+        timing: TimingModel,
         tails: StreamTails,
         waits: Sequence[UnresolvedWait],
     ) -> None:
         self._start, self._end, self._calls = activities.start, np.append(activities.end, NEVER), calls
-        self._evidence = evidence
-        self.max_reaction_ns = max(evidence.gap, self._usual_reach(tails, waits))
+        self._timing = timing
+        self.max_reaction_ns = max(timing.max_gap_ns, self._max_late_reaction(tails, waits))
 
-    def _usual_reach(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
-        """Returns how long after the end of another stream's work those start that nothing else held up."""
-        held = [(wait.call_row, tails.number.get(wait.blocked[0].stream, -1), wait.blocked[0].target) for wait in waits]
-        late = [row for row in held if row[2] >= 0 and self._start[row[2]] > self._evidence.expected_start_ns[row[2]]]
+    def _max_late_reaction(self, tails: StreamTails, waits: Sequence[UnresolvedWait]) -> int:
+        """Returns how long after the last end on other streams late work usually starts at most, ns."""
+        blocked = [
+            (wait.call_row, tails.number.get(wait.blocked[0].stream, -1), wait.blocked[0].target) for wait in waits
+        ]
+        expected = self._timing.expected_start_ns
+        late = [row for row in blocked if row[2] >= 0 and self._start[row[2]] > expected[row[2]]]
         call, stream, target = np.array(late, np.int64).reshape(-1, 3).T
         ends = self._end[tails.before(self._calls.start[call].tolist())]
         ends[np.arange(len(call)), stream] = NEVER
         start = self._start[target]
         ends[ends > start[:, None]] = NEVER
         latest = ends.max(axis=1, initial=NEVER)
-        known = latest > np.asarray(self._evidence.ready_ns)[target]
-        return latency_stats(start[known] - latest[known]).most
+        explains = latest > np.asarray(self._timing.ready_ns)[target]
+        return latency_stats(start[explains] - latest[explains]).most
 
-    def of(self, tails: Int64) -> Int64:
+    def ends(self, tails: Int64) -> Int64:
         """Returns the ends of activities, NEVER for -1."""
         return self._end[tails]
 
-    def score(self, waits: list[UnresolvedWait], ends: Int64, held: BlockedWork) -> tuple[Bool, Int64]:
-        """Returns which ends are too late for each wait; how many waits each option and stream explains, 0 if fewer
-        than half of those held up.
+    def score(self, waits: list[UnresolvedWait], ends: Int64, blocked: BlockedWork) -> tuple[Bool, Int64]:
+        """Returns which ends are too late, and how many waits each option and stream explains.
 
-        `ends` are by option, wait and stream, and so is the first; the second is by option and stream.
+        `ends` and the first result are by option, wait and stream, the second by option and stream. It is 0 where fewer
+        than half of the late waits are explained.
         """
-        times, on_host = self._times(waits, held), held.stream is None
-        slack = self._evidence.clock_uncertainty_ns if on_host else self._evidence.timestamp_quantum_ns
-        reach = np.array([wait.max_reaction_ns if on_host else self.max_reaction_ns for wait in waits]) + slack
-        late = times.until > times.expected_start_ns
-        latest = times.until + (self._evidence.max_clock_lead_ns if on_host else slack)
+        times, on_host = self._times(waits, blocked), blocked.stream is None
+        slack = self._timing.clock_uncertainty_ns if on_host else self._timing.timestamp_quantum_ns
+        reaction = np.array([wait.max_reaction_ns if on_host else self.max_reaction_ns for wait in waits]) + slack
+        late = times.resumed_ns > times.expected_start_ns
+        latest = times.resumed_ns + (self._timing.max_clock_lead_ns if on_host else slack)
         too_late: Bool = ends > latest[None, :, None]
         explains = late[None, :, None] & ~too_late & (ends > times.ready_ns[None, :, None])
-        explains &= ends >= (times.until - reach)[None, :, None]
+        explains &= ends >= (times.resumed_ns - reaction)[None, :, None]
         explained = np.asarray(explains.sum(axis=1), np.int64)
         explained[2 * explained < int(late.sum())] = 0
         return too_late, explained
 
-    def _times(self, waits: list[UnresolvedWait], held: BlockedWork) -> Times:
-        rows = []
+    def _times(self, waits: list[UnresolvedWait], blocked: BlockedWork) -> Times:
+        rows, timing = [], self._timing
         for wait in waits:
-            target = wait.target(held)
-            if held.stream is None:
-                due = NEVER if wait.is_query else wait.since + wait.max_reaction_ns
-                rows.append((NEVER, due, int(self._calls.end[wait.call_row])))
+            target = wait.target(blocked)
+            if blocked.stream is None:
+                expected = NEVER if wait.is_query else wait.since + wait.max_reaction_ns
+                rows.append((NEVER, expected, int(self._calls.end[wait.call_row])))
             elif target >= 0:
-                rows.append(
-                    (
-                        self._evidence.ready_ns[target],
-                        self._evidence.expected_start_ns[target],
-                        int(self._start[target]),
-                    )
-                )
+                rows.append((timing.ready_ns[target], timing.expected_start_ns[target], int(self._start[target])))
             else:
                 rows.append((NEVER, FOREVER, FOREVER))
-        freed, due, until = np.array(rows, np.int64).T
-        return Times(freed, due, until)
+        return Times(*np.array(rows, np.int64).T)
 
-    def explained(self, activity: int, source: int) -> None:
-        """The activity is known to follow another one."""
-        self._evidence.explained(activity, int(self._end[source]), self.max_reaction_ns)
+    def add_dependency(self, activity: int, source: int) -> None:
+        """Adds that an activity follows another one."""
+        self._timing.add_dependency(activity, int(self._end[source]), self.max_reaction_ns)

@@ -124,7 +124,7 @@ def test_a_launch_that_started_as_another_stream_went_idle_does_not_count(end: i
 
 
 def queued(**changed: int) -> MachineCalibration:
-    """Two launches, 2 µs each, on a free stream, then one that was launched at 9 µs behind an activity that ends at 12 µs."""
+    """Two launches of 2 µs on a free stream, then one launched at 9 µs behind an activity that ends at 12 µs."""
     at = {"returned": 9_000, "end": 12_000, "start": 12_701, "other": 300, "call": 2} | changed
     ran = [Ran(3_001, 4_000, 0, stream=20), Ran(6_001, at["end"], 1), Ran(at["start"], 19_000, at["call"])]
     ran += [Ran(100, at["other"], stream=24)]

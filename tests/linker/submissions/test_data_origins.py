@@ -34,10 +34,10 @@ def read(number: int, stream: int, storage: int, device: str = "cuda:0") -> tupl
 
 
 def test_data_comes_from_the_stream_that_touched_it_last() -> None:
-    found = origins(wrote(0, 7, 1), read(1, 20, 1), wrote(2, 7, 2), read(3, 24, 1))
-    assert found.streams([3], 0, 1_000) == [SECOND]
-    assert found.streams([1], 0, 1_000) == [FIRST]
-    assert found.streams([0, 2], 0, 1_000) == []
+    by_data = origins(wrote(0, 7, 1), read(1, 20, 1), wrote(2, 7, 2), read(3, 24, 1))
+    assert by_data.streams([3], 0, 1_000) == [SECOND]
+    assert by_data.streams([1], 0, 1_000) == [FIRST]
+    assert by_data.streams([0, 2], 0, 1_000) == []
 
 
 def test_data_of_the_own_stream_comes_from_nowhere_else() -> None:
@@ -45,15 +45,15 @@ def test_data_of_the_own_stream_comes_from_nowhere_else() -> None:
 
 
 def test_streams_are_told_once_the_one_that_launched_last_first() -> None:
-    found = origins(wrote(0, 7, 1), wrote(1, 20, 2), wrote(2, 7, 3), read(3, 24, 1), read(4, 24, 2))
-    assert found.streams([3, 4], 0, 1_000) == [SECOND, FIRST]
-    found = origins(wrote(0, 7, 1), wrote(1, 20, 2), wrote(2, 7, 3), read(3, 24, 1), read(4, 24, 3))
-    assert found.streams([3, 4], 0, 1_000) == [FIRST]
+    by_data = origins(wrote(0, 7, 1), wrote(1, 20, 2), wrote(2, 7, 3), read(3, 24, 1), read(4, 24, 2))
+    assert by_data.streams([3, 4], 0, 1_000) == [SECOND, FIRST]
+    by_data = origins(wrote(0, 7, 1), wrote(1, 20, 2), wrote(2, 7, 3), read(3, 24, 1), read(4, 24, 3))
+    assert by_data.streams([3, 4], 0, 1_000) == [FIRST]
 
 
 def test_what_was_launched_outside_of_the_time_does_not_count() -> None:
-    found = origins(wrote(1, 7, 1), read(2, 20, 1))
-    assert [found.streams([1], *time) for time in ((100, 101), (101, 900), (0, 100))] == [[FIRST], [], []]
+    by_data = origins(wrote(1, 7, 1), read(2, 20, 1))
+    assert [by_data.streams([1], *time) for time in ((100, 101), (101, 900), (0, 100))] == [[FIRST], [], []]
 
 
 def test_the_hosts_tensors_and_storages_without_a_number_belong_to_no_stream() -> None:

@@ -1,4 +1,4 @@
-"""The calls that record events, and what is around them: by rows made by hand."""
+"""The calls that record events, and what encloses them: by rows made by hand."""
 
 from dataclasses import replace
 
@@ -23,13 +23,13 @@ COLLECTIVE = 2
 """The op that is one, after two that mark steps."""
 
 
-def recordings(
+def event_records(
     *names: str, on: dict[int, int] | None = None, thread: dict[int, int] | None = None, inside: tuple[int, ...] = (),
     second: int = 99, known: dict[int, StreamKey] | None = None, kernels: dict[int, str] | None = None,
 ) -> EventRecords:  # fmt: skip
-    """Of calls 100 apart; the launches among them go to stream 7, or as `on` tells, `inside` are those in the collective.
+    """The event records of calls 100 apart; launches go to stream 7, or to that in `on`, by call.
 
-    The second step begins at a call.
+    `inside` are the calls in the collective, `second` is the call at which the second step begins.
     """
     rows = replace(
         calls(*(Called(100 * row, 100 * row + 50, name) for row, name in enumerate(names))),
@@ -40,83 +40,85 @@ def recordings(
     named = kernels or {}
     ran = [Ran(10_000 + row, 10_500 + row, row, (on or {}).get(row, 7), named.get(row, "kernel")) for row in launches]
     device = replace(activities(*ran), op_row=rows.op_row[launches])
-    around = ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100 * second), Op("record_param_comms"))
+    enclosing_ops = ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", 100 * second), Op("record_param_comms"))
     parent = column(-1, -1, -1)
-    collectives = CollectiveOps(column(COLLECTIVE), Communications.of([Communication()]), parent, around, {}, parent)
-    places, kinds = CallSites(rows, around, parent), sync_calls(rows.name)
-    return EventRecords(rows, kinds, device, collectives, ThreadLaunches(device, rows), places, known or {})
+    collectives = CollectiveOps(
+        column(COLLECTIVE), Communications.of([Communication()]), parent, enclosing_ops, {}, parent
+    )
+    call_sites, kinds = CallSites(rows, enclosing_ops, parent), sync_calls(rows.name)
+    return EventRecords(rows, kinds, device, collectives, ThreadLaunches(device, rows), call_sites, known or {})
 
 
-def test_recordings_are_in_the_order_of_time() -> None:
-    found = recordings(RECORD, WAIT, RECORD, QUERY, RECORD)
-    assert (found.rows.tolist(), found.time.tolist()) == ([0, 2, 4], [0, 200, 400])
+def test_event_records_are_in_the_order_of_time() -> None:
+    records = event_records(RECORD, WAIT, RECORD, QUERY, RECORD)
+    assert (records.rows.tolist(), records.time.tolist()) == ([0, 2, 4], [0, 200, 400])
 
 
 def test_before_a_call_comes_the_last_one_for_events_of_its_thread() -> None:
-    found = recordings(RECORD, LAUNCH, WAIT, QUERY, RECORD, QUERY, SYNC, QUERY, thread={4: 1})
-    assert [found.previous(call) for call in range(8)] == [-1, -1, 0, 2, -1, 2, 2, 6]
-    assert [found.right_before(call) for call in (2, 3)] == [0, -1]
+    records = event_records(RECORD, LAUNCH, WAIT, QUERY, RECORD, QUERY, SYNC, QUERY, thread={4: 1})
+    assert [records.previous_event_call(call) for call in range(8)] == [-1, -1, 0, 2, -1, 2, 2, 6]
+    assert [records.right_before(call) for call in (2, 3)] == [0, -1]
 
 
-def test_a_recording_right_before_is_told_by_its_number() -> None:
-    found = recordings(LAUNCH, RECORD, RECORD, WAIT, WAIT)
-    assert [found.right_before(call) for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
+def test_an_event_record_right_before_is_told_by_its_number() -> None:
+    records = event_records(LAUNCH, RECORD, RECORD, WAIT, WAIT)
+    assert [records.right_before(call) for call in (1, 2, 3, 4)] == [-1, 0, 1, -1]
 
 
 def test_only_synchronisations_hold_the_host() -> None:
-    found = recordings(SYNC, RECORD, WAIT, QUERY, SYNC)
-    assert [found.holds_host(call) for call in (-1, 0, 1, 2, 3)] == [False, True, False, False, False]
+    records = event_records(SYNC, RECORD, WAIT, QUERY, SYNC)
+    assert [records.is_event_sync(call) for call in (-1, 0, 1, 2, 3)] == [False, True, False, False, False]
 
 
-def test_recordings_are_alike_after_the_same_launch_from_the_same_ops_of_one_thread() -> None:
-    alike = recordings(LAUNCH, RECORD, LAUNCH, RECORD)
+def test_event_records_are_alike_after_the_same_launch_from_the_same_ops_of_one_thread() -> None:
+    alike = event_records(LAUNCH, RECORD, LAUNCH, RECORD)
     assert alike.kind == [0, 0]
     assert [kind.row.tolist() for kind in alike.kinds] == [[0, 1]]
     assert [kind.time.tolist() for kind in alike.kinds] == [[100, 300]]
     for other in (
-        recordings(LAUNCH, RECORD, LAUNCH, RECORD, kernels={2: "another"}),
-        recordings(LAUNCH, RECORD, LAUNCH, RECORD, thread={2: 1, 3: 1}),
-        recordings(LAUNCH, RECORD, LAUNCH, RECORD, inside=(3,)),
-        recordings(RECORD, LAUNCH, RECORD),
+        event_records(LAUNCH, RECORD, LAUNCH, RECORD, kernels={2: "another"}),
+        event_records(LAUNCH, RECORD, LAUNCH, RECORD, thread={2: 1, 3: 1}),
+        event_records(LAUNCH, RECORD, LAUNCH, RECORD, inside=(3,)),
+        event_records(RECORD, LAUNCH, RECORD),
     ):
         assert other.kind == [0, 1]
         assert [kind.row.tolist() for kind in other.kinds] == [[0], [1]]
 
 
 def test_what_was_launched_in_another_step_is_no_launch_before() -> None:
-    assert recordings(LAUNCH, RECORD, RECORD, RECORD, second=2).kind == [0, 1, 1]
+    assert event_records(LAUNCH, RECORD, RECORD, RECORD, second=2).kind == [0, 1, 1]
 
 
-def test_recordings_are_likely_on_the_stream_in_use() -> None:
-    found = recordings(LAUNCH, LAUNCH, RECORD, LAUNCH, RECORD, on={1: 20})
-    assert found.streams == [[SECOND, FIRST], [FIRST, SECOND]]
+def test_event_records_are_likely_on_the_stream_in_use() -> None:
+    records = event_records(LAUNCH, LAUNCH, RECORD, LAUNCH, RECORD, on={1: 20})
+    assert records.streams == [[SECOND, FIRST], [FIRST, SECOND]]
 
 
-def test_a_recording_right_after_another_one_is_likely_on_another_stream() -> None:
-    found = recordings(LAUNCH, LAUNCH, RECORD, RECORD, WAIT, RECORD, on={1: 20})
-    assert found.streams == [[SECOND, FIRST], [FIRST, SECOND], [SECOND, FIRST]]
+def test_an_event_record_right_after_another_one_is_likely_on_another_stream() -> None:
+    records = event_records(LAUNCH, LAUNCH, RECORD, RECORD, WAIT, RECORD, on={1: 20})
+    assert records.streams == [[SECOND, FIRST], [FIRST, SECOND], [SECOND, FIRST]]
 
 
 def test_a_known_stream_is_taken() -> None:
-    assert recordings(LAUNCH, RECORD, known={1: SECOND}).streams == [[SECOND]]
+    assert event_records(LAUNCH, RECORD, known={1: SECOND}).streams == [[SECOND]]
 
 
 def test_a_collective_records_on_its_own_stream_once_it_has_launched() -> None:
-    found = recordings(LAUNCH, RECORD, LAUNCH, RECORD, RECORD, on={2: 20}, inside=(1, 2, 3, 4))
-    assert found.streams == [[FIRST], [SECOND], [SECOND]]
-    assert found.in_collective == [True, True, True]
-    assert [found.around(number) for number in range(3)] == [COLLECTIVE] * 3
-    assert recordings(LAUNCH, RECORD).around(0) == -1
+    records = event_records(LAUNCH, RECORD, LAUNCH, RECORD, RECORD, on={2: 20}, inside=(1, 2, 3, 4))
+    assert records.streams == [[FIRST], [SECOND], [SECOND]]
+    assert records.in_collective == [True, True, True]
+    assert [records.enclosing_collective(call) for call in records.rows] == [COLLECTIVE] * 3
+    assert event_records(LAUNCH, RECORD).enclosing_collective(1) == -1
 
 
 @pytest.mark.parametrize(("other_than", "streams"), [(None, [SECOND, FIRST]), (SECOND, [FIRST]), (FIRST, [SECOND])])
 def test_streams_in_use_are_told_without_the_one_that_waits(
     other_than: StreamKey | None, streams: list[StreamKey]
 ) -> None:
-    assert recordings(LAUNCH, LAUNCH, WAIT, on={1: 20}).streams_at(2, other_than) == streams
+    assert event_records(LAUNCH, LAUNCH, WAIT, on={1: 20}).streams_in_use(2, other_than) == streams
 
 
 def test_the_first_activity_may_be_that_of_the_collective() -> None:
     other = {"on": {1: 20}, "thread": {1: 1}}
-    assert recordings(LAUNCH, LAUNCH, RECORD, inside=(0, 2), **other).streams == [[FIRST]]  # type: ignore[arg-type]
-    assert recordings(LAUNCH, LAUNCH, RECORD, inside=(2,), **other).streams == [[FIRST, SECOND]]  # type: ignore[arg-type]
+    assert event_records(LAUNCH, LAUNCH, RECORD, inside=(0, 2), **other).streams == [[FIRST]]  # type: ignore[arg-type]
+    assert event_records(LAUNCH, LAUNCH, RECORD, inside=(2,), **other).streams == [[FIRST, SECOND]]  # type: ignore[arg-type]

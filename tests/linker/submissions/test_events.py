@@ -1,4 +1,6 @@
-"""Which recording a wait is for, as records tell: by the call that recorded the event, else by the event's id. By rows made by hand."""
+"""Which event record a wait is for, as cuda_sync records say: by the call that recorded the event, else by the event's
+id. By rows made by hand.
+"""
 
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ def record(recorded: int = -1 - FIRST, stream: int = -1, event: int = -1) -> Syn
 
 
 def event_rows(*rows: tuple[int, int, int]) -> RecordedEvents:
-    """(call, stream, event id) of recordings."""
+    """(call, stream, event id) of event records."""
     call, stream, event = (column(*values) for values in (zip(*rows, strict=True) if rows else ((), (), ())))
     return RecordedEvents(0 * call, FIRST + call, stream, event)
 
@@ -48,7 +50,7 @@ def named_events(*records: SyncRecord, rows: RecordedEvents | None = None) -> Na
     return NamedEvents(CALLED, syncs, rows or event_rows(), StreamQueues(RAN, CALLED))
 
 
-def recordings() -> EventRecords:
+def event_records() -> EventRecords:
     kinds: Int64 = sync_calls(CALLED.name)
     none, op = column(), ops()
     collectives = CollectiveOps(none, Communications.of([]), none, op, {}, none)
@@ -57,15 +59,15 @@ def recordings() -> EventRecords:
 
 def test_a_wait_is_for_what_the_call_recorded_that_its_record_names() -> None:
     events = named_events(record(1), record(0))
-    assert events.named(LATER, record(1)) == 1
-    assert events.named(LATER, record(0)) == 0
-    assert named_events().named(LATER, None) == UNKNOWN
-    assert named_events().named(LATER, record()) == UNKNOWN
+    assert events.recorder(LATER, record(1)) == 1
+    assert events.recorder(LATER, record(0)) == 0
+    assert named_events().recorder(LATER, None) == UNKNOWN
+    assert named_events().recorder(LATER, record()) == UNKNOWN
 
 
 @pytest.mark.parametrize("recorded", [WAIT, 3, 77])
-def test_no_wait_is_for_a_later_recording_or_for_one_that_the_trace_does_not_hold(recorded: int) -> None:
-    assert named_events().named(WAIT, record(recorded)) == UNKNOWN
+def test_no_wait_is_for_a_later_event_record_or_for_one_that_the_trace_does_not_hold(recorded: int) -> None:
+    assert named_events().recorder(WAIT, record(recorded)) == UNKNOWN
 
 
 def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
@@ -78,39 +80,41 @@ def test_an_event_recorded_before_the_trace_is_known_to_be() -> None:
     assert events.awaited == [1]
 
 
-def test_an_id_means_its_latest_recording_before_the_wait() -> None:
+def test_an_id_means_its_latest_event_record_before_the_wait() -> None:
     events = named_events(rows=event_rows((3, 7, 9), (0, 7, 9), (1, 7, 9), (0, 7, 8)))
-    assert events.named(WAIT, record(event=9)) == 1
-    assert events.named(LATER, record(event=9)) == 3
-    assert events.named(LATER, record(event=8)) == 0
-    assert events.named(0, record(event=9)) == UNKNOWN
-    assert events.named(LATER, record(0, event=9)) == 0
+    assert events.recorder(WAIT, record(event=9)) == 1
+    assert events.recorder(LATER, record(event=9)) == 3
+    assert events.recorder(LATER, record(event=8)) == 0
+    assert events.recorder(0, record(event=9)) == UNKNOWN
+    assert events.recorder(LATER, record(0, event=9)) == 0
 
 
 def test_rows_of_calls_that_the_trace_does_not_hold_name_nothing() -> None:
     events = named_events(rows=event_rows((77, 7, 9)))
-    assert events.named(LATER, record(event=9)) == UNKNOWN
+    assert events.recorder(LATER, record(event=9)) == UNKNOWN
     assert events.streams() == {}
 
 
-def test_the_stream_of_a_recording_is_told_by_the_records_of_its_waits_else_by_its_row() -> None:
+def test_the_stream_of_an_event_record_is_told_by_the_records_of_its_waits_else_by_its_row() -> None:
     events = named_events(record(1, stream=20), record(3), record(), rows=event_rows((0, 7, 9), (1, 7, 9)))
     assert events.streams() == {0: FIRST_STREAM, 1: SECOND_STREAM}
 
 
-def test_a_named_recording_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> None:
-    rows = recordings()
-    told = named_events(record(1, stream=20))
-    assert told.recording(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Provenance.RECORD)
-    assert named_events().recording(1, record(1, stream=7), rows) == EventRecord(
+def test_a_named_event_record_marks_the_stream_that_is_recorded_for_it_else_that_of_the_wait_else_the_one_in_use() -> (
+    None
+):
+    rows = event_records()
+    events = named_events(record(1, stream=20))
+    assert events.event_record(1, record(1, stream=7), rows) == EventRecord(1, 100, SECOND_STREAM, Provenance.RECORD)
+    assert named_events().event_record(1, record(1, stream=7), rows) == EventRecord(
         1, 100, FIRST_STREAM, Provenance.RECORD
     )
-    used = named_events().recording(LATER, record(LATER), rows)
+    used = named_events().event_record(LATER, record(LATER), rows)
     assert used == EventRecord(LATER, 500, SECOND_STREAM, Provenance.RECORD)
-    assert named_events().recording(1, record(1), rows) is None
+    assert named_events().event_record(1, record(1), rows) is None
 
 
-def test_a_recording_on_the_default_stream_is_told() -> None:
-    assert named_events().recording(1, record(1, stream=0), recordings()) == EventRecord(
+def test_an_event_record_on_the_default_stream_is_told() -> None:
+    assert named_events().event_record(1, record(1, stream=0), event_records()) == EventRecord(
         1, 100, StreamKey(0, 0), Provenance.RECORD
     )

@@ -21,30 +21,30 @@ def queues(*ran: Ran) -> StreamQueues:
 
 
 def test_a_stream_holds_its_activities_in_the_order_they_ran_in() -> None:
-    found = queues(Ran(900, 950, 2), Ran(500, 600, 0), Ran(500, 550, 1), Ran(700, 800, 3, stream=20))
-    assert {key: [*rows] for key, rows in found.rows.items()} == {FIRST: [2, 1, 0], SECOND: [3]}
+    streams = queues(Ran(900, 950, 2), Ran(500, 600, 0), Ran(500, 550, 1), Ran(700, 800, 3, stream=20))
+    assert {key: [*rows] for key, rows in streams.rows.items()} == {FIRST: [2, 1, 0], SECOND: [3]}
 
 
 def test_streams_of_one_number_on_two_devices_are_two() -> None:
-    found = queues(
+    streams = queues(
         Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, stream=20), Ran(700, 800, 3, device=1)
     )
-    assert {key: [*rows] for key, rows in found.rows.items()} == {FIRST: [0], SECOND: [2], OTHER: [1, 3]}
-    assert found.on_device(0) == [FIRST, SECOND]
-    assert found.on_device(1) == [OTHER]
-    assert set(found.on_device(-1)) == {FIRST, SECOND, OTHER}
+    assert {key: [*rows] for key, rows in streams.rows.items()} == {FIRST: [0], SECOND: [2], OTHER: [1, 3]}
+    assert streams.on_device(0) == [FIRST, SECOND]
+    assert streams.on_device(1) == [OTHER]
+    assert set(streams.on_device(-1)) == {FIRST, SECOND, OTHER}
 
 
 def test_an_activity_is_submitted_when_its_call_begins_and_all_before_it_are() -> None:
-    found = queues(Ran(500, 600, 2), Ran(700, 800, 1), Ran(850, 900, -1), Ran(950, 990, 4))
-    assert [*found.submitted[FIRST]] == [200, 200, 200, 400]
-    assert found.submitted_until.tolist() == [200, 200, 200, 400]
-    assert [found.position(FIRST, time) for time in (200, 201, 400, 401)] == [0, 3, 3, 4]
+    streams = queues(Ran(500, 600, 2), Ran(700, 800, 1), Ran(850, 900, -1), Ran(950, 990, 4))
+    assert [*streams.submitted[FIRST]] == [200, 200, 200, 400]
+    assert streams.submitted_until.tolist() == [200, 200, 200, 400]
+    assert [streams.position(FIRST, time) for time in (200, 201, 400, 401)] == [0, 3, 3, 4]
 
 
 def test_what_comes_next_on_a_stream_is_submitted_at_a_time_or_later() -> None:
-    found = queues(Ran(500, 600, 1), Ran(700, 800, 2))
-    assert [found.next(FIRST, time) for time in (0, 100, 101, 200, 201)] == [0, 0, 1, 1, -1]
+    streams = queues(Ran(500, 600, 1), Ran(700, 800, 2))
+    assert [streams.next(FIRST, time) for time in (0, 100, 101, 200, 201)] == [0, 0, 1, 1, -1]
 
 
 def test_without_activities_there_are_no_streams() -> None:
@@ -53,36 +53,36 @@ def test_without_activities_there_are_no_streams() -> None:
 
 
 def test_a_stream_is_found_by_number() -> None:
-    found = queues(Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, device=1, stream=20))
-    assert [found.find(device, 7) for device in (0, 1, 5)] == [FIRST, OTHER, FIRST]
-    assert found.find(0, 20) == StreamKey(1, 20)
-    assert found.find(0, -1) is None
-    assert StreamKey(0, 24) not in found.rows
+    streams = queues(Ran(500, 600, 0), Ran(500, 600, 1, device=1), Ran(500, 600, 2, device=1, stream=20))
+    assert [streams.find(device, 7) for device in (0, 1, 5)] == [FIRST, OTHER, FIRST]
+    assert streams.find(0, 20) == StreamKey(1, 20)
+    assert streams.find(0, -1) is None
+    assert StreamKey(0, 24) not in streams.rows
 
 
 def test_a_stream_that_nothing_ran_on_hands_waits_on() -> None:
-    found = queues(Ran(500, 600, 0))
-    idle = found.find(0, 0)
+    streams = queues(Ran(500, 600, 0))
+    idle = streams.find(0, 0)
     assert idle == StreamKey(0, 0)
-    assert found.add_wait(idle, 150, (0,)) == -1
-    assert found.sources(idle, 200) == (0,)
+    assert streams.add_wait(idle, 150, (0,)) == -1
+    assert streams.sources(idle, 200) == (0,)
 
 
 def test_of_several_on_a_stream_only_the_last_is_waited_for() -> None:
-    found = queues(Ran(500, 600, 0), *(Ran(700 + row, 701 + row, 1, stream=20) for row in range(3)))
+    streams = queues(Ran(500, 600, 0), *(Ran(700 + row, 701 + row, 1, stream=20) for row in range(3)))
     for time, source in ((150, 1), (160, 3), (170, 2)):
-        found.add_wait(FIRST, time, (source,))
-    assert [found.sources(FIRST, time) for time in (150, 151, 161, 171)] == [(0,), (0, 1), (0, 3), (0, 3)]
+        streams.add_wait(FIRST, time, (source,))
+    assert [streams.sources(FIRST, time) for time in (150, 151, 161, 171)] == [(0,), (0, 1), (0, 3), (0, 3)]
 
 
 def waits_without_work(count: int) -> Callable[[], object]:
     """A stream that waits for each kernel of another one, and for whose waits the host asks each time."""
-    found = queues(*(Ran(500 + row, 501 + row, 1, stream=20) for row in range(count)), Ran(90, 91, 0))
+    streams = queues(*(Ran(500 + row, 501 + row, 1, stream=20) for row in range(count)), Ran(90, 91, 0))
 
     def wait() -> None:
         for row in range(count):
-            found.add_wait(FIRST, 100 + row, (row,))
-            assert found.sources(FIRST, 101 + row) == (row, count)
+            streams.add_wait(FIRST, 100 + row, (row,))
+            assert streams.sources(FIRST, 101 + row) == (row, count)
 
     return wait
 
@@ -109,29 +109,29 @@ def test_the_effort_grows_with_the_streams_that_one_waits_for_and_not_with_their
 
 
 def test_a_wait_holds_back_what_is_submitted_next() -> None:
-    found = queues(Ran(500, 600, 0), Ran(700, 800, 2), Ran(700, 800, 1, stream=20))
-    assert found.add_wait(FIRST, 150, (2,)) == 1
-    assert found.add_wait(FIRST, 250, (2,)) == -1
-    assert found.add_wait(SECOND, 250, (0,)) == -1
+    streams = queues(Ran(500, 600, 0), Ran(700, 800, 2), Ran(700, 800, 1, stream=20))
+    assert streams.add_wait(FIRST, 150, (2,)) == 1
+    assert streams.add_wait(FIRST, 250, (2,)) == -1
+    assert streams.add_wait(SECOND, 250, (0,)) == -1
 
 
 def test_what_is_submitted_follows_the_last_activity_and_the_waits_after_it() -> None:
-    found = queues(
+    streams = queues(
         Ran(500, 600, 0),
         Ran(700, 800, 2),
         Ran(700, 800, 3, stream=20),
         Ran(900, 950, 1, stream=24),
         Ran(960, 970, 4, stream=28),
     )
-    found.add_wait(FIRST, 150, (2,))
-    found.add_wait(FIRST, 250, (3,))
-    found.add_wait(FIRST, 300, (4,))
-    assert found.sources(FIRST, 0) == ()
-    assert found.sources(FIRST, 150) == (0,)
-    assert found.sources(FIRST, 151) == (0, 2)
-    assert found.sources(FIRST, 201) == (1,)
-    assert found.sources(FIRST, 300) == (1, 3)
-    assert found.sources(FIRST, 301) == (1, 3, 4)
+    streams.add_wait(FIRST, 150, (2,))
+    streams.add_wait(FIRST, 250, (3,))
+    streams.add_wait(FIRST, 300, (4,))
+    assert streams.sources(FIRST, 0) == ()
+    assert streams.sources(FIRST, 150) == (0,)
+    assert streams.sources(FIRST, 151) == (0, 2)
+    assert streams.sources(FIRST, 201) == (1,)
+    assert streams.sources(FIRST, 300) == (1, 3)
+    assert streams.sources(FIRST, 301) == (1, 3, 4)
 
 
 def test_what_follows_a_graph_follows_the_last_activity_of_each_of_its_branches() -> None:
@@ -173,35 +173,35 @@ def launches(*ran: Ran, communicates: tuple[int, ...] = ()) -> ThreadLaunches:
 
 
 def test_launches_before_and_after_a_time_are_those_of_the_thread() -> None:
-    found = launches(Ran(900, 950, 0), Ran(500, 600, 1), Ran(700, 800, 2), Ran(100, 200))
-    assert [found.next_launch(1, time) for time in (0, 1, 200, 201)] == [0, 2, 2, -1]
-    assert [found.last_launch(1, time) for time in (0, 1, 200, 201)] == [-1, 0, 0, 2]
-    assert (found.next_launch(9, 0), found.last_launch(9, 500)) == (-1, -1)
+    streams = launches(Ran(900, 950, 0), Ran(500, 600, 1), Ran(700, 800, 2), Ran(100, 200))
+    assert [streams.next_launch(1, time) for time in (0, 1, 200, 201)] == [0, 2, 2, -1]
+    assert [streams.last_launch(1, time) for time in (0, 1, 200, 201)] == [-1, 0, 0, 2]
+    assert (streams.next_launch(9, 0), streams.last_launch(9, 500)) == (-1, -1)
 
 
 def test_of_a_graph_the_activity_that_started_first_is_launched_first() -> None:
-    found = launches(Ran(900, 950, 0), Ran(500, 600, 0, stream=20))
-    assert (found.next_launch(1, 0), found.last_launch(1, 1)) == (1, 0)
+    streams = launches(Ran(900, 950, 0), Ran(500, 600, 0, stream=20))
+    assert (streams.next_launch(1, 0), streams.last_launch(1, 1)) == (1, 0)
 
 
 def test_streams_in_use_are_the_threads_own_the_last_used_one_first_then_those_of_others() -> None:
-    found = launches(Ran(500, 600, 0), Ran(700, 800, 1, stream=20), Ran(700, 800, 2, device=1))
-    assert found.streams_before(1, 300) == [OTHER, FIRST, SECOND]
-    assert found.streams_before(2, 300) == [SECOND, OTHER, FIRST]
-    assert found.streams_before(1, 200) == [FIRST, SECOND]
-    assert found.streams_before(9, 101) == [SECOND, FIRST]
-    assert found.streams_before(1, 0) == []
+    streams = launches(Ran(500, 600, 0), Ran(700, 800, 1, stream=20), Ran(700, 800, 2, device=1))
+    assert streams.streams_before(1, 300) == [OTHER, FIRST, SECOND]
+    assert streams.streams_before(2, 300) == [SECOND, OTHER, FIRST]
+    assert streams.streams_before(1, 200) == [FIRST, SECOND]
+    assert streams.streams_before(9, 101) == [SECOND, FIRST]
+    assert streams.streams_before(1, 0) == []
 
 
 def test_communication_uses_no_stream() -> None:
-    found = launches(Ran(500, 600, 0), Ran(700, 800, 2, stream=20), communicates=(1,))
-    assert found.streams_before(1, 300) == [FIRST]
-    assert found.stream_of(1) == SECOND
+    streams = launches(Ran(500, 600, 0), Ran(700, 800, 2, stream=20), communicates=(1,))
+    assert streams.streams_before(1, 300) == [FIRST]
+    assert streams.stream_of(1) == SECOND
 
 
 def test_streams_in_use_are_found_however_many_changes_of_stream_lie_between() -> None:
     streams = [24, *(7 + 13 * (number % 2) for number in range(1_000))]
     ran = [Ran(1_000 * number, 1_000 * number + 9, number, stream) for number, stream in enumerate(streams)]
     table = calls(*(Called(10 * number, 10 * number + 5) for number in range(len(ran))))
-    found = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
-    assert found == [StreamKey(0, 20), StreamKey(0, 7), StreamKey(0, 24)]
+    streams = ThreadLaunches(activities(*ran), table).streams_before(0, 10 * len(ran))
+    assert streams == [StreamKey(0, 20), StreamKey(0, 7), StreamKey(0, 24)]

@@ -1,4 +1,4 @@
-"""What the times of a trace say about waits: from when and by when each activity was due, and how far clocks are in doubt."""
+"""When each activity could and should have started by its known dependencies, and how exact the clocks are."""
 
 import pytest
 from execgraph.linker.submissions import TimingModel
@@ -17,47 +17,47 @@ CALLS = [Called(0, 4_000), Called(6_000, 10_000, "cuLaunchKernel"), Called(20_00
 RAN = [Ran(6_000, 30_000, 0), Ran(31_000, 40_000, 1), Ran(41_000, 50_000, category="gpu_memcpy"), Ran(70, 80, stream=9)]
 
 
-def evidence(ran: list[Ran] = RAN, called: list[Called] = CALLS, machine: MachineCalibration = MACHINE) -> TimingModel:
+def model(ran: list[Ran] = RAN, called: list[Called] = CALLS, machine: MachineCalibration = MACHINE) -> TimingModel:
     return TimingModel(activities(*ran), calls(*called), machine)
 
 
 def test_an_activity_is_free_to_start_once_its_stream_is_free_and_its_call_began() -> None:
-    assert evidence().ready_ns.tolist() == [0, 30_000, 40_000, NEVER]
+    assert model().ready_ns.tolist() == [0, 30_000, 40_000, NEVER]
     late = [RAN[0]._replace(end=5_000), *RAN[1:]]
-    assert evidence(late).ready_ns.tolist() == [0, 6_000, 40_000, NEVER]
+    assert model(late).ready_ns.tolist() == [0, 6_000, 40_000, NEVER]
 
 
 def test_an_activity_is_due_when_its_launch_and_the_gap_usually_have_passed() -> None:
-    assert evidence().expected_start_ns.tolist() == [7_000, 30_700, 40_900, NEVER]
+    assert model().expected_start_ns.tolist() == [7_000, 30_700, 40_900, NEVER]
     late = [RAN[0]._replace(end=14_000), *RAN[1:]]
-    assert evidence(late).expected_start_ns.tolist() == [7_000, 15_000, 40_900, NEVER]
+    assert model(late).expected_start_ns.tolist() == [7_000, 15_000, 40_900, NEVER]
 
 
 def test_what_an_activity_is_known_to_follow_makes_it_due_later() -> None:
-    found = evidence()
-    found.explained(1, 32_000, 600)
-    assert (found.ready_ns[1], found.expected_start_ns[1]) == (32_000, 32_600)
-    found.explained(1, 31_000, 700)
-    assert (found.ready_ns[1], found.expected_start_ns[1]) == (32_000, 32_600)
+    timing = model()
+    timing.add_dependency(1, 32_000, 600)
+    assert (timing.ready_ns[1], timing.expected_start_ns[1]) == (32_000, 32_600)
+    timing.add_dependency(1, 31_000, 700)
+    assert (timing.ready_ns[1], timing.expected_start_ns[1]) == (32_000, 32_600)
 
 
 def test_clocks_are_in_doubt_by_their_error_their_digits_and_by_what_calls_take_to_return() -> None:
-    assert (evidence().timestamp_quantum_ns, evidence().clock_uncertainty_ns) == (ROUNDING, 300 + ROUNDING + 1_000)
-    whole = evidence(machine=MachineCalibration(resolution_ns=1_000, wake=MACHINE.wake))
+    assert (model().timestamp_quantum_ns, model().clock_uncertainty_ns) == (ROUNDING, 300 + ROUNDING + 1_000)
+    whole = model(machine=MachineCalibration(resolution_ns=1_000, wake=MACHINE.wake))
     assert (whole.timestamp_quantum_ns, whole.clock_uncertainty_ns) == (2_000, 2_000 + 1_000)
 
 
 @pytest.mark.parametrize(("start", "ahead"), [(6_000, 6_000), (1, 1), (0, 0), (-5, 0)])
 def test_a_device_is_ahead_by_no_more_than_the_soonest_start_took(start: int, ahead: int) -> None:
-    found = evidence([RAN[0]._replace(start=start), *RAN[1:]])
-    assert found.max_clock_lead_ns == found.clock_uncertainty_ns + ahead
+    timing = model([RAN[0]._replace(start=start), *RAN[1:]])
+    assert timing.max_clock_lead_ns == timing.clock_uncertainty_ns + ahead
 
 
 def test_without_launches_a_device_is_ahead_by_no_more_than_the_doubt() -> None:
-    for found in (evidence(RAN[2:]), evidence([], []), evidence([RAN[3]], [])):
-        assert found.max_clock_lead_ns == found.clock_uncertainty_ns
-    assert evidence([RAN[3]], []).ready_ns.tolist() == [NEVER]
+    for timing in (model(RAN[2:]), model([], []), model([RAN[3]], [])):
+        assert timing.max_clock_lead_ns == timing.clock_uncertainty_ns
+    assert model([RAN[3]], []).ready_ns.tolist() == [NEVER]
 
 
 def test_usual_times_are_those_of_the_name() -> None:
-    assert (evidence().gap, evidence().wake(0), evidence().wake(2)) == (700, 1_500, 1_700)
+    assert (model().max_gap_ns, model().max_sync_return_ns(0), model().max_sync_return_ns(2)) == (700, 1_500, 1_700)

@@ -21,8 +21,8 @@ BLOCKED = Op("## backward ##", 20_000, 100_000, MAIN)
 WORK = Op(BACKWARD, 30_000, 80_000, WORKER, sequence=5)
 
 
-class Over(NamedTuple):
-    """What is done by one thread at a time is taken over by another one, which had been waiting since."""
+class HandOff(NamedTuple):
+    """One thread reaches a time, and another one, which had been waiting since, goes on."""
 
     source: int
     at: int
@@ -32,96 +32,96 @@ class Over(NamedTuple):
     found: str
 
 
-def over(*rows: Op, inside: dict[int, int] | None = None, called: dict[int, Called] | None = None) -> list[Over]:
-    """`inside` is the op around an op, by row, `called` a call by thread."""
+def hand_offs(
+    *rows: Op, inside: dict[int, int] | None = None, called: dict[int, Called] | None = None
+) -> list[HandOff]:
+    """`inside` is the enclosing op of an op, by row, `called` a call by thread."""
     parent = column(*((inside or {}).get(row, -1) for row in range(len(rows))))
     threads = list(called or {})
     made = replace(calls(*(called or {}).values()), thread=column(*threads))
-    found = thread_handoffs(ops(*rows), parent, made, (), column())
+    table = thread_handoffs(ops(*rows), parent, made, (), column())
     return [
-        Over(*row)
+        HandOff(*row)
         for row in zip(
-            found.source_thread.tolist(), found.source_time.tolist(), found.target_thread.tolist(),
-            found.target_time.tolist(), found.waiting_since.tolist(), found.found, strict=True,
+            table.source_thread.tolist(), table.source_time.tolist(), table.target_thread.tolist(),
+            table.target_time.tolist(), table.waiting_since.tolist(), table.found, strict=True,
         )
     ]  # fmt: skip
 
 
-def call(first: int, since: int = ABSENT, worker: int = WORKER, started: int | None = None) -> Over:
-    return Over(MAIN, first, worker, first if started is None else started, since, Provenance.RECORD.value)
+def call(first: int, since: int = ABSENT, worker: int = WORKER, started: int | None = None) -> HandOff:
+    return HandOff(MAIN, first, worker, first if started is None else started, since, Provenance.RECORD.value)
 
 
-def back(last: int, since: int, worker: int = WORKER, returned: int | None = None) -> Over:
-    return Over(worker, last, MAIN, last if returned is None else returned, since, Provenance.RECORD.value)
+def back(last: int, since: int, worker: int = WORKER, returned: int | None = None) -> HandOff:
+    return HandOff(worker, last, MAIN, last if returned is None else returned, since, Provenance.RECORD.value)
 
 
 CALLED_AND_RETURNED = [call(30_000), back(80_000, 30_000)]
 
 
-# bursts of autograd workers
+# segments of autograd workers
 
 
 def test_a_worker_is_called_when_its_first_op_begins_and_returns_when_its_last_one_ends() -> None:
-    assert over(FORWARD, BLOCKED, WORK) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, BLOCKED, WORK) == CALLED_AND_RETURNED
     late = WORK._replace(start=85_000, end=90_000)
-    assert over(FORWARD, BLOCKED, WORK, late) == [call(30_000), back(90_000, 30_000)]
+    assert hand_offs(FORWARD, BLOCKED, WORK, late) == [call(30_000), back(90_000, 30_000)]
 
 
 def test_the_caller_may_be_blocked_between_its_ops() -> None:
     after = Op("aten::add", 100_000, 110_000, MAIN)
-    assert over(FORWARD, after, WORK) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, after, WORK) == CALLED_AND_RETURNED
 
 
 def test_a_caller_that_never_does_anything_again_is_not_returned_to() -> None:
-    assert over(FORWARD, WORK) == [call(30_000)]
+    assert hand_offs(FORWARD, WORK) == [call(30_000)]
 
 
 def test_a_worker_that_began_before_its_caller_did_anything_returns_to_it() -> None:
-    assert over(FORWARD._replace(start=90_000, end=95_000), WORK) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD._replace(start=90_000, end=95_000), WORK) == CALLED_AND_RETURNED
 
 
 @pytest.mark.parametrize("blocked", [BLOCKED._replace(name="aten::to"), BLOCKED._replace(schema="mine::op() -> ()")])
 def test_an_op_that_computes_is_not_blocked(blocked: Op) -> None:
-    assert over(FORWARD, blocked, WORK) == []
+    assert hand_offs(FORWARD, blocked, WORK) == []
 
 
 def test_a_thread_is_not_blocked_while_it_is_in_a_call() -> None:
-    assert over(FORWARD, BLOCKED, WORK, called={MAIN: Called(25_000, 90_000)}) == []
-    assert over(FORWARD, BLOCKED, WORK, called={MAIN: Called(20_000, 25_000)}) == CALLED_AND_RETURNED
-    assert over(FORWARD, BLOCKED, WORK, called={OTHER: Called(25_000, 90_000)}) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, BLOCKED, WORK, called={MAIN: Called(25_000, 90_000)}) == []
+    assert hand_offs(FORWARD, BLOCKED, WORK, called={MAIN: Called(20_000, 25_000)}) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, BLOCKED, WORK, called={OTHER: Called(25_000, 90_000)}) == CALLED_AND_RETURNED
 
 
 def test_an_op_inside_the_blocked_one_counts() -> None:
     inner = Op("aten::to", 25_000, 90_000, MAIN)
-    assert over(FORWARD, BLOCKED, WORK, inner, inside={3: 1}) == []
-    assert over(FORWARD, BLOCKED, WORK, inner._replace(name="inner"), inside={3: 1}) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, BLOCKED, WORK, inner, inside={3: 1}) == []
+    assert hand_offs(FORWARD, BLOCKED, WORK, inner._replace(name="inner"), inside={3: 1}) == CALLED_AND_RETURNED
 
 
 def test_ops_inside_a_workers_op_are_no_calls_of_their_own() -> None:
     inner = Op("aten::mm", 40_000, 99_000, WORKER)
-    assert over(FORWARD, BLOCKED, WORK, inner, inside={3: 2}) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, BLOCKED, WORK, inner, inside={3: 2}) == CALLED_AND_RETURNED
 
 
 @pytest.mark.parametrize(
     ("early", "late", "belongs"),
     [(1, 0, True), (1, 1, True), (1_000, 1_000, True), (1_001, 0, False), (0, 1_001, False)],
 )
-def test_what_begins_or_ends_a_little_outside_of_a_quiet_stretch_belongs_to_it(
-    early: int, late: int, belongs: bool
-) -> None:
+def test_what_begins_or_ends_a_little_outside_of_a_gap_belongs_to_it(early: int, late: int, belongs: bool) -> None:
     assert TOLERANCE == 1_000
     work = WORK._replace(start=20_000 - early, end=100_000 + late)
     busy = Op("aten::add", 10_000, 20_000, MAIN)
     after = Op("aten::add", 100_000, 110_000, MAIN)
     first = max(work.start, 20_000)
     expected = [call(first, since=first), back(100_000, first)]
-    assert over(FORWARD, busy, BLOCKED, after, work) == expected * belongs
+    assert hand_offs(FORWARD, busy, BLOCKED, after, work) == expected * belongs
 
 
-def test_several_bursts_are_told_apart_by_what_the_caller_does_in_between() -> None:
+def test_several_segments_are_told_apart_by_what_the_caller_does_in_between() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=45_000), WORK._replace(start=65_000)]
-    assert over(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
+    assert hand_offs(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
         call(30_000),
         back(45_000, 30_000),
         call(65_000, since=45_000),
@@ -129,32 +129,35 @@ def test_several_bursts_are_told_apart_by_what_the_caller_does_in_between() -> N
     ]
 
 
-def test_what_overlaps_the_callers_own_work_is_no_burst() -> None:
+def test_what_overlaps_the_callers_own_work_is_no_segment() -> None:
     between = Op("aten::add", 50_000, 60_000, MAIN)
     rows = [WORK._replace(end=55_000), WORK._replace(start=65_000)]
-    assert over(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [call(65_000, since=55_000), back(80_000, 65_000)]
+    assert hand_offs(FORWARD, BLOCKED, between, *rows, inside={2: 1}) == [
+        call(65_000, since=55_000),
+        back(80_000, 65_000),
+    ]
 
 
 def test_a_worker_that_was_busy_until_it_began_had_not_been_waiting() -> None:
     busy = Op("mine", 5_000, 30_000, WORKER)
-    assert over(FORWARD, BLOCKED, WORK, busy) == [call(30_000, since=30_000), back(80_000, 30_000)]
+    assert hand_offs(FORWARD, BLOCKED, WORK, busy) == [call(30_000, since=30_000), back(80_000, 30_000)]
     before = busy._replace(end=25_000)
-    assert over(FORWARD, BLOCKED, WORK, before) == [call(30_000, since=25_000), back(80_000, 30_000)]
-    assert over(FORWARD, BLOCKED, WORK, called={WORKER: Called(5_000, 30_000)})[0].since == 30_000
+    assert hand_offs(FORWARD, BLOCKED, WORK, before) == [call(30_000, since=25_000), back(80_000, 30_000)]
+    assert hand_offs(FORWARD, BLOCKED, WORK, called={WORKER: Called(5_000, 30_000)})[0].since == 30_000
 
 
-def test_one_call_starts_all_workers_of_a_quiet_stretch_and_ends_when_all_have_returned() -> None:
+def test_one_call_starts_all_workers_of_a_gap_and_ends_when_all_have_returned() -> None:
     second = WORK._replace(thread=OTHER, start=40_000, end=90_000)
-    assert over(FORWARD, BLOCKED, WORK, second) == [
+    assert hand_offs(FORWARD, BLOCKED, WORK, second) == [
         call(30_000),
         back(80_000, 30_000, returned=90_000),
         call(30_000, worker=OTHER, started=30_000),
         back(90_000, 30_000, worker=OTHER),
     ]
     busy = Op("mine", 5_000, 40_000, OTHER)
-    assert over(FORWARD, BLOCKED, WORK, second, busy)[2] == Over(MAIN, 30_000, OTHER, 40_000, 40_000, "record")
+    assert hand_offs(FORWARD, BLOCKED, WORK, second, busy)[2] == HandOff(MAIN, 30_000, OTHER, 40_000, 40_000, "record")
     idle = busy._replace(end=30_000)
-    assert over(FORWARD, BLOCKED, WORK, second, idle)[2] == Over(MAIN, 30_000, OTHER, 30_000, 30_000, "record")
+    assert hand_offs(FORWARD, BLOCKED, WORK, second, idle)[2] == HandOff(MAIN, 30_000, OTHER, 30_000, 30_000, "record")
 
 
 # who called whom
@@ -162,39 +165,39 @@ def test_one_call_starts_all_workers_of_a_quiet_stretch_and_ends_when_all_have_r
 
 def test_a_worker_is_one_by_its_name_or_by_the_thread_that_its_forward_op_ran_on() -> None:
     named = WORK._replace(name="mine", forward=MAIN)
-    assert over(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
-    assert not any(one.found == "record" for one in over(FORWARD, BLOCKED, WORK._replace(name="mine")))
+    assert hand_offs(FORWARD, BLOCKED, named) == CALLED_AND_RETURNED
+    assert not any(one.found == "record" for one in hand_offs(FORWARD, BLOCKED, WORK._replace(name="mine")))
 
 
 @pytest.mark.parametrize("sequence", [0, 6])
 def test_callers_share_the_sequence_numbers_of_their_workers(sequence: int) -> None:
     forward, work = FORWARD._replace(sequence=sequence), WORK._replace(sequence=sequence)
-    assert over(forward, BLOCKED, work) == CALLED_AND_RETURNED
-    assert not any(one.found == "record" for one in over(FORWARD, BLOCKED, WORK._replace(sequence=sequence)))
+    assert hand_offs(forward, BLOCKED, work) == CALLED_AND_RETURNED
+    assert not any(one.found == "record" for one in hand_offs(FORWARD, BLOCKED, WORK._replace(sequence=sequence)))
 
 
 def test_the_caller_is_the_thread_that_shares_most() -> None:
     third = [Op("aten::mm", 1_000 * number, 1_000 * number + 9, OTHER, sequence=5) for number in range(9)]
-    found = over(FORWARD, BLOCKED, WORK, *third)
+    found = hand_offs(FORWARD, BLOCKED, WORK, *third)
     assert {(one.source, one.target) for one in found if one.found == "record"} == {(OTHER, WORKER)}
 
 
 def test_of_two_threads_that_ran_the_backward_ops_of_each_other_the_larger_one_is_the_caller() -> None:
     rows = [FORWARD, BLOCKED, WORK, Op("aten::mm", 81_000, 82_000, WORKER, sequence=6)]
     other = Op(BACKWARD, 85_000, 90_000, MAIN, sequence=6)
-    found = over(*rows, other, inside={4: 1})
+    found = hand_offs(*rows, other, inside={4: 1})
     assert found[0] == call(30_000)
     assert {(one.source, one.target) for one in found} == {(MAIN, WORKER), (WORKER, MAIN)}
 
 
 def test_step_marks_and_ops_without_times_do_not_count() -> None:
     mark = Op("ProfilerStep#1", 25_000, 90_000, MAIN)
-    assert over(FORWARD, BLOCKED, mark, WORK, Op("aten::mm", thread=MAIN)) == CALLED_AND_RETURNED
+    assert hand_offs(FORWARD, BLOCKED, mark, WORK, Op("aten::mm", thread=MAIN)) == CALLED_AND_RETURNED
 
 
-def test_a_single_thread_hands_nothing_over() -> None:
-    assert over(FORWARD, BLOCKED) == []
-    assert over() == []
+def test_a_single_thread_has_no_hand_offs() -> None:
+    assert hand_offs(FORWARD, BLOCKED) == []
+    assert hand_offs() == []
 
 
 # by timing
@@ -202,25 +205,25 @@ def test_a_single_thread_hands_nothing_over() -> None:
 
 MEDIAN, MOST = ANY_THREAD.median, ANY_THREAD.most
 LATER = 1_000_000
-QUIET = Op("waiting", LATER, 2 * LATER, MAIN)
+GAP = Op("waiting", LATER, 2 * LATER, MAIN)
 BUSY = [Op("mine", number, number + 1, MAIN) for number in range(5)]
 
 
-def by_timing(start: int, end: int, *before: Op) -> list[Over]:
-    """What a thread without sequence numbers does while the main one is quiet."""
-    return over(*BUSY, QUIET, Op("mine", LATER + start, LATER + end, WORKER), *before)
+def by_timing(start: int, end: int, *before: Op) -> list[HandOff]:
+    """What a thread without sequence numbers does while the main one has a gap."""
+    return hand_offs(*BUSY, GAP, Op("mine", LATER + start, LATER + end, WORKER), *before)
 
 
-def called_by_timing(at: int, since: int = ABSENT) -> Over:
-    return Over(MAIN, LATER + at, WORKER, LATER + at, since, Provenance.TIMING.value)
+def called_by_timing(at: int, since: int = ABSENT) -> HandOff:
+    return HandOff(MAIN, LATER + at, WORKER, LATER + at, since, Provenance.TIMING.value)
 
 
-def returned_by_timing(at: int, since: int) -> Over:
-    return Over(WORKER, LATER + at, MAIN, LATER + at, since, Provenance.TIMING.value)
+def returned_by_timing(at: int, since: int) -> HandOff:
+    return HandOff(WORKER, LATER + at, MAIN, LATER + at, since, Provenance.TIMING.value)
 
 
 @pytest.mark.parametrize(("start", "is_called"), [(0, True), (MOST, True), (MOST + 1, False)])
-def test_a_thread_that_starts_right_after_the_main_one_fell_quiet_was_called(start: int, is_called: bool) -> None:
+def test_a_thread_that_starts_right_after_a_gap_of_the_main_one_began_was_called(start: int, is_called: bool) -> None:
     assert by_timing(start, start + 10_000) == [called_by_timing(start)] * is_called
 
 
@@ -245,14 +248,14 @@ def test_the_main_thread_had_been_waiting_since_it_called() -> None:
 def test_the_worker_that_ended_last_is_returned_from() -> None:
     last = Op("mine", LATER + MOST + 1, 2 * LATER - 3, OTHER)
     found = by_timing(MOST + 1, LATER - 5, last)
-    assert found == [Over(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
+    assert found == [HandOff(OTHER, 2 * LATER - 3, MAIN, 2 * LATER - 3, LATER, Provenance.TIMING.value)]
 
 
 # many threads
 
 
 def many_threads(count: int, *, recorded: bool) -> Callable[[], ThreadHandoffs]:
-    """Workers that run one after the other while the main thread is quiet."""
+    """Workers that run one after the other while the main thread has a gap."""
     rows = []
     for worker in range(count):
         at, sequence = 100_000 * worker, worker if recorded else -1

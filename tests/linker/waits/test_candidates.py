@@ -1,4 +1,6 @@
-"""Waits that no record names: the same call in the same place of every step waits for the same, whatever the clocks and the machine."""
+"""Waits whose event no record names: the same call at the same call site of every step waits for the same, whatever the
+clocks and the machine.
+"""
 
 import gzip
 import json
@@ -32,8 +34,8 @@ def waits_of_steps(linked: LinkedTrace) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("latency_us", [2, 16])
-def test_where_no_recording_is_traced_the_work_that_had_just_ended_was_awaited(latency_us: float) -> None:
-    """As DDP waits on AMD's machines: in all steps, also in the last one, where nothing was held up."""
+def test_where_no_event_record_is_traced_the_work_that_had_just_ended_was_awaited(latency_us: float) -> None:
+    """As DDP waits on AMD's machines: in all steps, also in the last one, where nothing was blocked."""
     t = TraceBuilder(**UNRECORDED)
     for step in range(STEPS):
         with t.annotation(f"ProfilerStep#{step}"):
@@ -49,7 +51,7 @@ def test_where_no_recording_is_traced_the_work_that_had_just_ended_was_awaited(l
     assert waits_of_steps(link_run(t)) == [("reduce", "copy")] * STEPS
 
 
-def test_a_recording_whose_work_ended_later_in_one_step_is_out_of_the_question_in_all() -> None:
+def test_an_event_record_whose_work_ended_later_in_one_step_is_out_of_the_question_in_all() -> None:
     t = TraceBuilder(**UNRECORDED)
     for step in range(STEPS):
         with t.annotation(f"ProfilerStep#{step}"):
@@ -150,8 +152,8 @@ def test_clocks_that_are_off_change_no_dependency(tmp_path: Path, name: str, clo
     for records in (True, False):
         (files,) = write_traces(run, tmp_path / str(records), sync_records=records)
         graph = convert(link(read_host_trace(str(files.host)), read_device_trace(str(files.device))))
-        found = dependency_accuracy(job, run.ranks[0], graph)
-        wrong = {kind: tally for kind, tally in found.items() if tally.false or tally.missing}
+        tallies = dependency_accuracy(job, run.ranks[0], graph)
+        wrong = {kind: tally for kind, tally in tallies.items() if tally.false or tally.missing}
         assert not wrong.keys() - {"between threads, no wait"}
 
 

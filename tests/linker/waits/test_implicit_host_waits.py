@@ -1,4 +1,4 @@
-"""What holds the host up besides synchronising calls, to the nanosecond: by rows made by hand."""
+"""What blocks the host besides synchronising calls, to the nanosecond: by rows made by hand."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,18 +19,18 @@ from execgraph.schema.machine import ENOUGH, LatencyStats, MachineCalibration
 from support.tables import Called, Op, Ran, activities, calls, column, ops
 
 
-class Hold(NamedTuple):
+class HostWait(NamedTuple):
     """A call that waited for an activity since a time."""
 
     call: int
     source: int
     since: int
-    found: Provenance
+    provenance: Provenance
 
 
-def rows_of(held: ImplicitHostWaits) -> list[Hold]:
-    columns = (held.call_row, held.source, held.since)
-    return [Hold(*row, held.found) for row in zip(*(one.tolist() for one in columns), strict=True)]
+def rows_of(waits: ImplicitHostWaits) -> list[HostWait]:
+    columns = (waits.call_row, waits.source, waits.since)
+    return [HostWait(*row, waits.provenance) for row in zip(*(one.tolist() for one in columns), strict=True)]
 
 
 # copies
@@ -46,14 +46,14 @@ COPY, PINNED, WITHIN = (
 STEP = 100_000
 
 
-def copies(*returned: int, call: str = "cudaMemcpyAsync", **changed: str) -> list[Hold]:
+def copies(*returned: int, call: str = "cudaMemcpyAsync", **changed: str) -> list[HostWait]:
     """Copies of 1000 that end 10000 into their step, for calls that return so long into it."""
     kinds = {"name": COPY, "category": "gpu_memcpy"} | changed
     starts = range(0, STEP * len(returned), STEP)
     ran = [Ran(at + 9_000, at + 10_000, row, **kinds) for row, at in enumerate(starts)]  # type: ignore[arg-type]
     made = calls(*(Called(at + 1, at + end, call) for at, end in zip(starts, returned, strict=True)))
-    places = CallSites(made, ops(*(Op("ProfilerStep#1", at) for at in starts)), column(*(-1 for _ in starts)))
-    return rows_of(blocking_copies(activities(*ran), made, MACHINE, places))
+    call_sites = CallSites(made, ops(*(Op("ProfilerStep#1", at) for at in starts)), column(*(-1 for _ in starts)))
+    return rows_of(blocking_copies(activities(*ran), made, MACHINE, call_sites))
 
 
 @pytest.mark.parametrize(("returned", "blocks"), [(9_000, False), (9_001, True), (11_000, True)])
@@ -61,7 +61,7 @@ def test_a_call_waited_if_it_returned_nearer_to_a_wake_up_after_the_copy_than_to
     returned: int, blocks: bool
 ) -> None:
     """The first is 1000 after its end, the second 3000 before."""
-    assert copies(returned) == [Hold(0, 0, ABSENT, Provenance.RECORD)] * blocks
+    assert copies(returned) == [HostWait(0, 0, ABSENT, Provenance.RECORD)] * blocks
 
 
 @pytest.mark.parametrize(("returned", "blocks"), [(3_000, False), (8_000, True), (9_000, True)])
@@ -71,11 +71,11 @@ def test_where_no_latency_is_known_a_call_waited_that_took_much_longer_than_laun
     """The copy ends 10000 into the call, by clocks that may be off; launches take 1000."""
     ran = [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(STEP, STEP + 10, 1, category="kernel")]
     made = calls(Called(0, returned, "cudaMemcpyAsync"), Called(STEP - 1_000, STEP, "cudaLaunchKernel"))
-    places = CallSites(made, ops(Op("ProfilerStep#1", 0)), column(-1, -1))
-    assert bool(rows_of(blocking_copies(activities(*ran), made, MachineCalibration(), places))) == blocks
+    call_sites = CallSites(made, ops(Op("ProfilerStep#1", 0)), column(-1, -1))
+    assert bool(rows_of(blocking_copies(activities(*ran), made, MachineCalibration(), call_sites))) == blocks
 
 
-def test_copies_are_judged_by_place() -> None:
+def test_copies_are_judged_by_call_site() -> None:
     assert [one.call for one in copies(11_000, 5_000, 11_000)] == [0, 1, 2]
     assert copies(11_000, 5_000, 5_000) == []
 
@@ -98,20 +98,22 @@ def test_asynchronous_copies_of_pinned_memory_or_on_the_device_are_never_waited_
     assert bool(copies(11_000, **changed)) == blocks
 
 
-def test_copies_of_other_names_are_at_other_places() -> None:
+def test_copies_of_other_names_are_at_other_call_sites() -> None:
     ran = [Ran(9_000, 10_000, 1, name="Memcpy HtoD (Pageable -> Device)", category="gpu_memcpy")]
     ran += [Ran(9_000, 10_000, 0, name=COPY, category="gpu_memcpy"), Ran(1, 2, category="gpu_memcpy")]
     made = calls(Called(1, 11_000, "cudaMemcpyAsync"), Called(STEP + 1, STEP + 2_000, "cudaMemcpyAsync"))
     ran[0] = ran[0]._replace(start=STEP + 9_000, end=STEP + 10_000)
-    places = CallSites(made, ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", STEP)), column(-1, -1))
-    assert rows_of(blocking_copies(activities(*ran), made, MACHINE, places)) == [Hold(0, 1, ABSENT, Provenance.RECORD)]
+    call_sites = CallSites(made, ops(Op("ProfilerStep#1", 0), Op("ProfilerStep#2", STEP)), column(-1, -1))
+    assert rows_of(blocking_copies(activities(*ran), made, MACHINE, call_sites)) == [
+        HostWait(0, 1, ABSENT, Provenance.RECORD)
+    ]
 
 
 # a full queue
 
 
-def blocked(ended: int, returned: int = 5_006, first: int = 5_010, under_way: int = FULL_QUEUE) -> list[Hold]:
-    """A launch at 5000 after others that each took 4, of which the first one's kernel has `ended`, the others' have not."""
+def blocked(ended: int, returned: int = 5_006, first: int = 5_010, under_way: int = FULL_QUEUE) -> list[HostWait]:
+    """A launch at 5000 after others that took 4 each. Only the kernel of the first one has `ended`."""
     ran = [Ran(4_000, ended, 0), *(Ran(20_000 + row, 30_000 + row, row) for row in range(1, under_way))]
     ran.append(Ran(first, 90_000, under_way))
     made = [Called(10 * row, 10 * row + 4) for row in range(under_way)]
@@ -121,7 +123,7 @@ def blocked(ended: int, returned: int = 5_006, first: int = 5_010, under_way: in
 @pytest.mark.parametrize(("ended", "waited"), [(5_000, False), (5_001, True), (5_004, True), (5_005, False)])
 def test_a_launch_waited_for_the_last_end_before_the_time_that_launches_take(ended: int, waited: bool) -> None:
     """Half of that, so that neither end has to be exact; and for none before it began."""
-    assert blocked(ended) == [Hold(FULL_QUEUE, 0, 5_000, Provenance.TIMING)] * waited
+    assert blocked(ended) == [HostWait(FULL_QUEUE, 0, 5_000, Provenance.TIMING)] * waited
 
 
 @pytest.mark.parametrize(("returned", "waited"), [(5_005, False), (5_006, True)])
@@ -151,7 +153,7 @@ def test_without_launches_no_queue_is_full() -> None:
     assert rows_of(full_queue(activities(Ran(1, 2)), calls())) == []
 
 
-# threads that only look on
+# observer threads
 
 
 def on(*threads: int) -> Calls:
@@ -167,14 +169,14 @@ def test_threads_look_on_that_neither_launch_nor_run_ops() -> None:
 
 @pytest.mark.parametrize(("ended", "follows"), [(50, False), (51, True), (100, True), (101, False)])
 def test_a_call_of_a_thread_that_looks_on_follows_what_ended_since_its_call_before(ended: int, follows: bool) -> None:
-    found = observer_waits(on(1, 1), activities(Ran(10, ended)), column(1, 1) > 0)
-    assert rows_of(found) == [Hold(1, 0, 50, Provenance.TIMING)] * follows
+    waits = observer_waits(on(1, 1), activities(Ran(10, ended)), column(1, 1) > 0)
+    assert rows_of(waits) == [HostWait(1, 0, 50, Provenance.TIMING)] * follows
 
 
 def test_it_follows_the_activity_that_ended_last() -> None:
     ran = activities(Ran(10, 60), Ran(10, 90), Ran(10, 80), Ran(10, 270))
-    found = rows_of(observer_waits(on(1, 1, 2, 1), ran, column(1, 1, 1, 1) > 0))
-    assert found == [Hold(1, 1, 50, Provenance.TIMING), Hold(3, 3, 150, Provenance.TIMING)]
+    waits = rows_of(observer_waits(on(1, 1, 2, 1), ran, column(1, 1, 1, 1) > 0))
+    assert waits == [HostWait(1, 1, 50, Provenance.TIMING), HostWait(3, 3, 150, Provenance.TIMING)]
 
 
 def test_calls_of_other_threads_follow_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What waits are for by the order of calls alone, where nothing was really held up, and records tell of an event its number at most."""
+"""What waits are for by the order of calls alone: nothing was blocked, and records give at most an event's number."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ LONG = 500
 """µs after which all that was launched before is over."""
 
 
-def test_a_wait_for_a_known_event_is_for_its_recording_though_another_one_comes_right_before() -> None:
+def test_a_wait_for_a_known_event_is_for_its_event_record_though_another_one_comes_right_before() -> None:
     t = TraceBuilder(**WITHOUT_EVENT)
     t.launch("marked", 7, 5)
     event = t.record_event(stream=7)
@@ -31,7 +31,7 @@ def test_a_wait_for_a_known_event_is_for_its_recording_though_another_one_comes_
     assert device_waits(link_run(t)) == {("marked", "first"), ("marked", "second")}
 
 
-def test_a_recording_of_another_event_is_not_awaited_twice() -> None:
+def test_an_event_record_of_another_event_is_not_awaited_twice() -> None:
     t = TraceBuilder(**WITHOUT_EVENT)
     t.launch("first", 7, 5)
     early = t.record_event(stream=7)
@@ -55,7 +55,7 @@ def begun(**known: Any) -> TraceBuilder:
 # waits of a program
 
 
-def test_waits_are_nested_like_the_recordings_that_nothing_waited_for_yet() -> None:
+def test_waits_are_nested_like_the_event_records_that_nothing_waited_for_yet() -> None:
     t = begun(**UNRECORDED)
     events = []
     for number in range(3):
@@ -93,7 +93,7 @@ def test_no_stream_waits_for_itself() -> None:
     assert device_waits(link_run(t)) == {("other", "after")}
 
 
-def test_the_order_of_calls_tells_of_one_wait_for_each_recording() -> None:
+def test_the_order_of_calls_tells_of_one_wait_for_each_event_record() -> None:
     t = begun(**UNRECORDED)
     t.launch("first", 20, 5)
     event = t.record_event(stream=20)
@@ -134,7 +134,7 @@ def test_waits_with_nothing_in_between_hold_the_same_work_up() -> None:
 
 
 def test_a_wait_for_what_another_record_names_is_told_by_times_alone() -> None:
-    """Nothing but the wait right after it says that a recording is awaited once more."""
+    """Nothing but the wait right after it says that an event record is awaited once more."""
     t = begun()
     t.launch("long", 20, LONG)
     event = t.record_event(stream=20)

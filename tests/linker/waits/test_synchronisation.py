@@ -45,7 +45,7 @@ def test_an_event_marks_what_was_submitted_before_it() -> None:
     assert device_waits(link_run(t)) == {("before", "waits")}
 
 
-def test_an_event_recorded_again_marks_the_new_place_from_then_on() -> None:
+def test_an_event_recorded_again_marks_the_later_work_from_then_on() -> None:
     t = TraceBuilder()
     event = Event(1)
     t.launch("first", 7, 50)
@@ -61,7 +61,7 @@ def test_an_event_recorded_again_marks_the_new_place_from_then_on() -> None:
 
 
 @KNOWLEDGE
-def test_waits_are_handed_on_by_a_stream_without_work_of_its_own_yet(known: dict[str, Any]) -> None:
+def test_waits_are_passed_on_by_a_stream_without_work_of_its_own_yet(known: dict[str, Any]) -> None:
     t = TraceBuilder(**known)
     t.launch("first", 7, 50)
     t.wait_event(t.record_event(stream=7), stream=24)
@@ -69,12 +69,12 @@ def test_waits_are_handed_on_by_a_stream_without_work_of_its_own_yet(known: dict
     t.launch("last", 20, 5)
     t.leaf("aten::add", 100)
     t.launch("much later", 24, 5)
-    found = device_waits(link_run(t)) - {("first", "much later")}
-    # without a record nothing says where the second event was recorded: the edge may be missing, a wrong one not be there
-    assert found == {("first", "last")} if known is RECORDED else found <= {("first", "last")}
+    waits = device_waits(link_run(t)) - {("first", "much later")}
+    # without a record the stream of the second event is unknown: the edge may be missing, but there is no wrong one
+    assert waits == {("first", "last")} if known is RECORDED else waits <= {("first", "last")}
 
 
-def test_waits_are_handed_on_by_a_stream_that_never_has_work() -> None:
+def test_waits_are_passed_on_by_a_stream_that_never_has_work() -> None:
     t = TraceBuilder()
     t.launch("first", 7, 50)
     t.wait_event(t.record_event(stream=7), stream=24)
@@ -346,8 +346,8 @@ def test_a_host_cannot_have_waited_for_what_followed_later_work() -> None:
 
 
 @pytest.mark.parametrize("number", [5, 6])
-def test_a_queue_that_waits_for_a_numbered_recording_of_another_one(number: int) -> None:
-    """As MTIA's device queues record it; a recording that is not there leaves the wait open, which is counted."""
+def test_a_queue_that_waits_for_a_numbered_event_record_of_another_one(number: int) -> None:
+    """As MTIA's device queues record it; an event record that is not there leaves the wait open, which is counted."""
     t = TraceBuilder(**UNRECORDED)
     t.launch("awaited", 7, 50)
     end = t.activities[-1].end / 1000
@@ -358,8 +358,8 @@ def test_a_queue_that_waits_for_a_numbered_recording_of_another_one(number: int)
         ("event_record", {"stream": 7, "seq_num": 5}, end + 0.5, 1),
         ("event_wait", {"stream": 20, "wait_on_stream": 7, "seq_num": number}, 8, end - 7.4),
     ):
-        place = {"ph": "X", "cat": "mtia_ccp_events", "name": name, "pid": 0, "tid": args["stream"]}
-        t.add_device_event({**place, "ts": zero + start, "dur": duration, "args": {"device": 0, **args}})
+        row = {"ph": "X", "cat": "mtia_ccp_events", "name": name, "pid": 0, "tid": args["stream"]}
+        t.add_device_event({**row, "ts": zero + start, "dur": duration, "args": {"device": 0, **args}})
     linked = link_run(t)
     assert device_waits(linked) == ({("awaited", "goes on")} if number == 5 else set())
     assert linked.report.dropped == ({} if number == 5 else {"waits of device queues for nothing recorded": 1})
@@ -369,7 +369,7 @@ def test_a_queue_that_waits_for_a_numbered_recording_of_another_one(number: int)
 
 
 def event_synchronisation() -> TraceBuilder:
-    """A download, a stream synchronisation, then a kernel that an event, a query and the whole device are asked about."""
+    """A download, a stream synchronisation, then a kernel that an event, a query and the device wait for."""
     t = TraceBuilder(torch="2.3")
     for name in ("fill", "sum", "compare"):
         with t.op(f"aten::{name}"):

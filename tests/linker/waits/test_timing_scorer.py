@@ -1,4 +1,7 @@
-"""What times say of the waits of a place: which ends come too late, and which explain when what was held up went on. By hand, in ns."""
+"""What times say of the waits of a call site: which ends are too late, and which explain when the blocked work went on.
+
+Times are in ns.
+"""
 
 import numpy as np
 import pytest
@@ -22,31 +25,31 @@ FIRST, DUE = Ran(5_000, 20_000, 0), 20_700
 STREAM = StreamKey(0, 7)
 
 
-def met_ends(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait]) -> TimingScorer:
+def scorer_of(ran: list[Ran], called: list[Called], waits: list[UnresolvedWait]) -> TimingScorer:
     table, rows = activities(*ran), calls(*called)
     return TimingScorer(table, rows, TimingModel(table, rows, MACHINE), StreamTails(StreamQueues(table, rows)), waits)
 
 
-def judged(
-    ends: TimingScorer, waits: list[UnresolvedWait], held: BlockedWork, *of_each: list[int]
+def scored(
+    scorer: TimingScorer, waits: list[UnresolvedWait], blocked: BlockedWork, *of_each: list[int]
 ) -> tuple[Bool, Int64]:
-    """For ends, a list a wait, of as many streams: by wait and stream whether they are too late; by stream how many waits they explain."""
-    over, spoken = ends.score(waits, np.array([of_each], np.int64), held)
-    return over[0], spoken[0]
+    """Scores ends, by wait and stream: whether each is too late, and how many waits each stream explains."""
+    too_late, explained = scorer.score(waits, np.array([of_each], np.int64), blocked)
+    return too_late[0], explained[0]
 
 
 # streams
 
 
 def of_stream(*starts: int, ends: list[list[int]]) -> tuple[list[list[bool]], list[int]]:
-    """Of waits that may have held up what started at these times on stream 7, where it usually follows within 700."""
+    """Scores waits that may block what started at these times on stream 7, where work usually follows within 700."""
     ran, called, waits = [FIRST], [LAUNCHED], []
     for start in starts:
         called += [WAITS, LAUNCHED._replace(start=400, end=500)]
         ran.append(Ran(start, start + 10, len(called) - 1))
         waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
-    over, spoken = judged(met_ends(ran, called, waits), waits, BlockedWork(STREAM, -1), *ends)
-    return over.tolist(), spoken.tolist()
+    too_late, explained = scored(scorer_of(ran, called, waits), waits, BlockedWork(STREAM, -1), *ends)
+    return too_late.tolist(), explained.tolist()
 
 
 LATE = DUE + 9_300
@@ -79,7 +82,7 @@ def test_what_ended_before_its_own_stream_was_free_held_nothing_up(end: int, exp
     assert of_stream(DUE + 1, ends=[[end]]) == ([[False]], [explained])
 
 
-def test_ends_speak_for_a_place_if_they_explain_half_of_the_waits_that_were_held_up() -> None:
+def test_ends_speak_for_a_call_site_if_they_explain_half_of_the_waits_that_were_held_up() -> None:
     met, missed = LATE - 5, LATE - 5_000
     assert of_stream(LATE, ends=[[met, missed]])[1] == [1, 0]
     after = LATE + 10_000
@@ -92,29 +95,31 @@ def test_ends_speak_for_a_place_if_they_explain_half_of_the_waits_that_were_held
 
 def test_a_wait_that_no_work_followed_says_nothing() -> None:
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, -1),), NEVER, 0)]
-    over, spoken = judged(met_ends([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [1 << 40])
-    assert (over.tolist(), spoken.tolist()) == ([[False]], [0])
+    too_late, explained = scored(scorer_of([FIRST], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [1 << 40])
+    assert (too_late.tolist(), explained.tolist()) == ([[False]], [0])
 
 
 def test_the_activity_of_the_first_row_may_be_the_one_held_up() -> None:
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 0),), NEVER, 0)]
-    over, spoken = judged(met_ends([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [8_999])
-    assert (over.tolist(), spoken.tolist()) == ([[False]], [1])
+    too_late, explained = scored(
+        scorer_of([Ran(9_000, 9_100)], [LAUNCHED, WAITS], waits), waits, waits[0].blocked[0], [8_999]
+    )
+    assert (too_late.tolist(), explained.tolist()) == ([[False]], [1])
 
 
 # the host
 
 
-def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, asks: bool = False) -> tuple[bool, bool]:
+def of_host(end: int, returned: int = RETURNED, reach: int = 1_500, is_query: bool = False) -> tuple[bool, bool]:
     """Whether an end is too late for, and explains, a call that waited from 10000 on."""
     called = [LAUNCHED, Called(10_000, returned, "cudaEventSynchronize")]
-    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, is_query=asks)]
-    over, spoken = judged(met_ends([FIRST], called, waits), waits, HOST, [end])
-    return bool(over[0, 0]), bool(spoken[0])
+    waits = [UnresolvedWait(1, -1, (HOST,), 10_000, reach, is_query=is_query)]
+    too_late, explained = scored(scorer_of([FIRST], called, waits), waits, HOST, [end])
+    return bool(too_late[0, 0]), bool(explained[0])
 
 
 DOUBT = 300 + 2 + 1_000
-"""How far host and device may disagree: by the clock's error, by how times are written, and by what calls take to return."""
+"""How far host and device may disagree: by the clock's error, the resolution, and what calls take to return."""
 AHEAD = DOUBT + 5_000
 """The device's clock may besides be ahead by as much as the soonest activity started after its launch call had."""
 
@@ -139,14 +144,14 @@ def test_a_call_that_returned_as_soon_as_such_calls_do_says_nothing(returned: in
 
 def test_a_call_that_asks_is_answered_at_once() -> None:
     assert of_host(9_950, 10_000, reach=0) == (False, False)
-    assert of_host(9_950, 10_000, reach=0, asks=True) == (False, True)
+    assert of_host(9_950, 10_000, reach=0, is_query=True) == (False, True)
 
 
 # how soon streams go on
 
 
 def reach_of(*gaps: int, stream: int = 20) -> int:
-    """Of waits that held up what started so long after the end of what ran on another stream."""
+    """Returns the longest usual reaction of waits that blocked what started so long after an end on another stream."""
     ran, called, waits = [FIRST], [LAUNCHED], []
     for number, gap in enumerate(gaps):
         at = 100_000 * (number + 1)
@@ -156,7 +161,7 @@ def reach_of(*gaps: int, stream: int = 20) -> int:
             Ran(at + 20_000 + gap, at + 30_000, len(called) - 1),
         ]
         waits.append(UnresolvedWait(len(called) - 2, -1, (BlockedWork(STREAM, len(ran) - 1),), NEVER, 0))
-    return met_ends(ran, called, waits).max_reaction_ns
+    return scorer_of(ran, called, waits).max_reaction_ns
 
 
 def test_streams_go_on_after_others_within_what_is_usual_of_the_trace() -> None:
@@ -173,7 +178,7 @@ def test_what_follows_its_own_stream_does_not_tell_of_others() -> None:
 def test_what_was_known_to_hold_an_activity_up_no_longer_has_to_be_explained() -> None:
     ran, called = [FIRST, Ran(LATE, LATE + 10, 2), Ran(5_000, LATE - 5, stream=20)], [LAUNCHED, WAITS, LAUNCHED]
     waits = [UnresolvedWait(1, -1, (BlockedWork(STREAM, 1),), NEVER, 0)]
-    ends = met_ends(ran, called, waits)
-    assert judged(ends, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [1]
-    ends.explained(1, 2)
-    assert judged(ends, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [0]
+    scorer = scorer_of(ran, called, waits)
+    assert scored(scorer, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [1]
+    scorer.add_dependency(1, 2)
+    assert scored(scorer, waits, waits[0].blocked[0], [LATE - 5])[1].tolist() == [0]

@@ -1,4 +1,4 @@
-"""No wait is lost silently: what held nothing back, or could not be resolved, is counted by reason."""
+"""No wait is lost silently: what blocked nothing, or could not be resolved, is counted by reason."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -168,13 +168,13 @@ def test_freeing_memory_waits_for_the_devices_whose_work_had_ended(second: bool)
     assert host_waits(link_run(t)) == awaited
 
 
-@pytest.mark.parametrize(("recordings", "further_back"), [(64, 0), (65, 1)])
-def test_a_wait_that_may_be_for_a_recording_further_back_than_is_tried_is_noted(
-    recordings: int, further_back: int
+@pytest.mark.parametrize(("event_records", "further_back"), [(64, 0), (65, 1)])
+def test_a_wait_that_may_be_for_an_event_record_further_back_than_is_tried_is_noted(
+    event_records: int, further_back: int
 ) -> None:
     """All are on the stream that waits, none of which it can be for."""
     t = TraceBuilder(**UNRECORDED)
-    for _ in range(recordings):
+    for _ in range(event_records):
         t.launch("work", 7, 1)
         event = t.record_event(stream=7)
     t.wait_event(event, stream=7)
