@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ...schema.columns import Int64
+from ...schema.columns import CallRows
 from ...schema.linked import stream_sorted
 from ...schema.machine import AGREEING
 from ...schema.traces import MEMORY_CATEGORIES, integer, name_of
@@ -20,7 +20,7 @@ MEANING = "which op launched what, and so what the graph's launches and tensors 
 ADVICE = "use the trace as the profiler wrote it, or record again"
 
 
-def other_launches(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
+def other_launches(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
     """Most activities and their calls name different ops, or most copies were launched as kernels."""
     activities, calls = device.activities, device.calls
     rows = np.flatnonzero(call_row >= 0)
@@ -41,7 +41,7 @@ def other_launches(device: DeviceTrace, call_row: Int64) -> Contradiction | None
     return None
 
 
-def other_order(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
+def other_order(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
     """Returns a stream's activities started mostly against the order in which they were launched to it."""
     activities = device.activities
     order = stream_sorted(activities)

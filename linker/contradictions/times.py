@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ...schema.columns import Int64, time_text
+from ...schema.columns import CallRows, Int64, time_text
 from ...schema.linked import stream_sorted
 from ...schema.machine import AGREEING, MachineCalibration
 from ..readers import DeviceTrace
@@ -22,7 +22,7 @@ SECOND = 1_000_000_000
 """ns, in which bandwidths count."""
 
 
-def other_units(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> Contradiction | None:
+def other_units(device: DeviceTrace, call_row: CallRows, machine: MachineCalibration) -> Contradiction | None:
     """Returns device times are powers of a thousand longer or shorter than others that the trace records."""
     copies, starts = _unit_of_copies(device), _unit_of_starts(device, call_row, machine)
     power = copies or starts
@@ -50,7 +50,7 @@ def _unit_of_copies(device: DeviceTrace) -> int:
     return _power(float(np.median(length[told] * (rows.bandwidth[told] / rows.size[told]))) / SECOND)
 
 
-def _unit_of_starts(device: DeviceTrace, call_row: Int64, machine: MachineCalibration) -> int:
+def _unit_of_starts(device: DeviceTrace, call_row: CallRows, machine: MachineCalibration) -> int:
     """Returns by which power of UNIT the starts of activities last longer than their launches, where these cannot have
     been in that order.
     """
@@ -91,7 +91,7 @@ def _recording(device: DeviceTrace) -> tuple[int, int]:
     return min(int(table.start.min()) for table in tables), max(int(table.end.max()) for table in tables)
 
 
-def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradiction | None:
+def overlapping_activities(device: DeviceTrace, call_row: CallRows) -> Contradiction | None:
     """Returns streams on which several activities run for longer than one does. Those of a graph may run beside each
     other.
     """
@@ -125,7 +125,7 @@ def overlapping_activities(device: DeviceTrace, call_row: Int64) -> Contradictio
     )
 
 
-def _launched_together(call_row: Int64) -> Int64:
+def _launched_together(call_row: CallRows) -> Int64:
     """Returns for each activity how many its call launched, 1 for one without a call."""
     counts = np.bincount(call_row + 1)
     counts[0] = 1

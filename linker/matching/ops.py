@@ -13,6 +13,7 @@ from ...schema.columns import (
     ABSENT,
     Bool,
     Categorical,
+    DeviceOpRows,
     Int64,
     Interner,
     Table,
@@ -35,7 +36,7 @@ class Match(Table):
     """
 
     host_row: Int64
-    device_row: Int64
+    device_row: DeviceOpRows
     by: str
     agreement: float
     misnamed: int
@@ -97,7 +98,9 @@ def _by_record_function(host: HostTrace, ops: RecordedOps, candidates: Int64, na
     host_row, device_row = host_rows[same], order[place[same]]
     named = names.host[host_row] == names.device[device_row]
     agreement = int(named.sum()) / max(1, smaller)
-    return Match(host_row[named], device_row[named], "record function id", agreement, int((~named).sum()), 1)
+    return Match(
+        host_row[named], DeviceOpRows(device_row[named]), "record function id", agreement, int((~named).sum()), 1
+    )
 
 
 def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: "_Names") -> Match:
@@ -128,7 +131,7 @@ def _by_name_order(host: HostTrace, ops: RecordedOps, candidates: Int64, names: 
     if names.marks_step_of_both(host_row).any():
         sides = [int(overlap.holds_ids(host.id[candidates]).sum()), int(overlap.holds_times(ops.start).sum())]
     agreement = len(host_row) / max(1, min(sides))
-    return Match(host_row, device_row, "order of names", agreement, 0, places, host_is_longer)
+    return Match(host_row, DeviceOpRows(device_row), "order of names", agreement, 0, places, host_is_longer)
 
 
 def _threads_in_turn(thread: Int64, marks_step: Bool) -> list[int]:

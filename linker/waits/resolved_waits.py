@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schema.columns import ABSENT, Categorical, Int64, RowBuilder
+from ...schema.columns import ABSENT, ActivityRows, CallRows, Categorical, Int64, RowBuilder
 from ...schema.linked import DeviceWaits, HostWaits, Provenance
 from ..submissions import Findings, Process
 from .implicit_host_waits import ImplicitHostWaits
@@ -69,7 +69,7 @@ class ResolvedWaits:
     def device_table(self) -> DeviceWaits:
         """Returns the waits between streams, in the order in which they were found."""
         source, target, how = self.of_device.columns()
-        return DeviceWaits(source, target, _hows(how))
+        return DeviceWaits(ActivityRows(source), ActivityRows(target), _hows(how))
 
     def host_table(self) -> HostWaits:
         """Returns the waits of the host but for those for activities that followed one submitted after the call: their
@@ -80,7 +80,7 @@ class ResolvedWaits:
         kept = (source < 0) | (submitted[source] <= self.process.calls.start[call])
         if not kept.all():
             self.dropped["host waits that contradict the order of launches"].extend(call[~kept].data)
-        return HostWaits(call[kept], source[kept], since[kept], _hows(how[kept]))
+        return HostWaits(CallRows(call[kept]), ActivityRows(source[kept]), since[kept], _hows(how[kept]))
 
 
 def _hows(number: Int64) -> Categorical:
