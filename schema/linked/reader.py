@@ -51,7 +51,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
     op_row = OpRows(rows_of(ops.id, nodes.activities.column("parent_id")))
     ours = top.calls is not None
     activities = _activities(nodes.activities, op_row, assumed=not ours)
-    activities.module, activities.python_function = nodes.places(nodes.activities)
+    activities.module, activities.python_function = nodes.python_columns(nodes.activities)
     report = top.link_report or LinkReport(host_ops=len(ops), activities=len(activities), linked=len(activities))
     if not ours:
         report.remarks.append(
@@ -79,7 +79,7 @@ def _linked(path: str, top: LinkedFile, nodes: LinkedNodes) -> LinkedTrace:
 
 def _ops(nodes: LinkedNodes) -> Ops:
     table = nodes.ops
-    thread, (module, function) = table.column("thread"), nodes.places(table)
+    thread, (module, function) = table.column("thread"), nodes.python_columns(table)
     return Ops(
         id=table.column("id"),
         parent_id=table.column("parent_id"),
